@@ -1,0 +1,3 @@
+//! The `agent` binary: hands the command line to [`agent::cli`].
+
+fn main() {}
