@@ -1,1 +1,8 @@
-//! To be written.
+//! The knowledge base: typed nodes with text, joined by typed relations.
+
+mod set;
+
+pub use set::NodeSet;
+
+/// A node's number, dense in `0..n_nodes`.
+pub type NodeId = u32;

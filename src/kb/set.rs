@@ -1,0 +1,139 @@
+//! Sets of nodes as sorted ids.
+//!
+//! The algebra of programs (`&`, `|`, `-`) runs on these; every operation is a merge of sorted
+//! slices, linear in both inputs, or a galloping search where one side is much smaller.
+
+use super::NodeId;
+
+/// Above this ratio of sizes, intersection searches the larger side instead of merging.
+const GALLOP_RATIO: usize = 16;
+
+/// Distinct node ids, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet(Vec<NodeId>);
+
+impl NodeSet {
+    /// The set of the given ids, in any order and with repeats. O(n log n).
+    pub fn new(mut ids: Vec<NodeId>) -> Self {
+        if !ids.is_sorted() {
+            ids.sort_unstable();
+        }
+        ids.dedup();
+        Self(ids)
+    }
+
+    /// The ids, ascending.
+    pub fn as_slice(&self) -> &[NodeId] {
+        &self.0
+    }
+
+    /// How many nodes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the node is in the set. O(log n).
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.0.binary_search(&node).is_ok()
+    }
+
+    /// Nodes in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (small, large) = if self.len() <= other.len() { (self, other) } else { (other, self) };
+        Self(intersect(&small.0, &large.0))
+    }
+
+    /// Nodes in either.
+    pub fn union(&self, other: &Self) -> Self {
+        let mut ids = Vec::with_capacity(self.len() + other.len());
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        while let (Some(&&a), Some(&&b)) = (left.peek(), right.peek()) {
+            ids.push(a.min(b));
+            if a <= b {
+                left.next();
+            }
+            if b <= a {
+                right.next();
+            }
+        }
+        ids.extend(left);
+        ids.extend(right);
+        Self(ids)
+    }
+
+    /// Nodes of `self` that are not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut rest = other.0.as_slice();
+        let mut ids = Vec::with_capacity(self.len());
+        for &node in &self.0 {
+            rest = &rest[rest.partition_point(|&other| other < node).min(rest.len())..];
+            if rest.first() != Some(&node) {
+                ids.push(node);
+            }
+        }
+        Self(ids)
+    }
+
+    /// Nodes that satisfy the predicate.
+    pub fn filter(&self, mut keep: impl FnMut(NodeId) -> bool) -> Self {
+        Self(self.0.iter().copied().filter(|&node| keep(node)).collect())
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(ids: I) -> Self {
+        Self::new(ids.into_iter().collect())
+    }
+}
+
+/// Common ids of two sorted slices, `small` the shorter one.
+fn intersect(small: &[NodeId], large: &[NodeId]) -> Vec<NodeId> {
+    let mut common = Vec::with_capacity(small.len());
+    let gallop = small.len().saturating_mul(GALLOP_RATIO) < large.len();
+    let mut rest = large;
+    for &node in small {
+        let skip = if gallop {
+            rest.partition_point(|&other| other < node)
+        } else {
+            rest.iter().position(|&other| other >= node).unwrap_or(rest.len())
+        };
+        rest = &rest[skip..];
+        match rest.first() {
+            Some(&found) if found == node => common.push(node),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::NodeSet;
+
+    proptest! {
+        #[test]
+        fn algebra_equals_that_of_btree_sets(
+            a in prop::collection::vec(0u32..200, 0..300),
+            b in prop::collection::vec(0u32..5000, 0..12),
+        ) {
+            let (left, right) = (NodeSet::new(a.clone()), NodeSet::new(b.clone()));
+            let a: BTreeSet<u32> = a.into_iter().collect();
+            let b: BTreeSet<u32> = b.into_iter().collect();
+            let ids = |set: NodeSet| set.as_slice().to_vec();
+            prop_assert_eq!(ids(left.intersection(&right)), a.intersection(&b).copied().collect::<Vec<_>>());
+            prop_assert_eq!(ids(left.union(&right)), a.union(&b).copied().collect::<Vec<_>>());
+            prop_assert_eq!(ids(left.difference(&right)), a.difference(&b).copied().collect::<Vec<_>>());
+            prop_assert_eq!(ids(right.difference(&left)), b.difference(&a).copied().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Scores of nodes, and the algebra programs rank with.
+//!
+//! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. Absent means "no
+//! evidence", which every operation treats as zero.
+
+use crate::kb::{NodeId, NodeSet};
+
+/// Finite scores by node, ascending by id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores(Vec<(NodeId, f32)>);
+
+/// How scores of two sources are combined where both have the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// Sum; a node needs to be in one of them.
+    Sum,
+    /// Larger of the two; a node needs to be in one of them.
+    Max,
+    /// Product; a node needs to be in both.
+    Product,
+}
+
+impl Scores {
+    /// Scores of the given pairs in any order; of repeated ids the largest score is kept, and what
+    /// is not finite is dropped. O(n log n).
+    pub fn new(mut pairs: Vec<(NodeId, f32)>) -> Self {
+        pairs.retain(|(_, score)| score.is_finite());
+        if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
+            pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+            pairs.dedup_by_key(|pair| pair.0);
+        }
+        Self(pairs)
+    }
+
+    /// The same score for every node of a set.
+    pub fn uniform(nodes: &NodeSet, score: f32) -> Self {
+        Self::new(nodes.as_slice().iter().map(|&node| (node, score)).collect())
+    }
+
+    /// The pairs, ascending by id.
+    pub fn as_slice(&self) -> &[(NodeId, f32)] {
+        &self.0
+    }
+
+    /// How many nodes have a score.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no node has a score.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The nodes that have a score.
+    pub fn nodes(&self) -> NodeSet {
+        self.0.iter().map(|pair| pair.0).collect()
+    }
+
+    /// The score of a node, if it has one. O(log n).
+    pub fn get(&self, node: NodeId) -> Option<f32> {
+        self.0.binary_search_by_key(&node, |pair| pair.0).ok().map(|at| self.0[at].1)
+    }
+
+    /// The largest score; zero when empty.
+    pub fn largest(&self) -> f32 {
+        self.0.iter().map(|pair| pair.1).reduce(f32::max).unwrap_or(0.0)
+    }
+
+    /// Every score changed by a function; what becomes infinite or undefined is dropped.
+    pub fn map(&self, mut change: impl FnMut(NodeId, f32) -> f32) -> Self {
+        Self(
+            self.0
+                .iter()
+                .map(|&(node, score)| (node, change(node, score)))
+                .filter(|pair| pair.1.is_finite())
+                .collect(),
+        )
+    }
+
+    /// Every score times a factor.
+    pub fn scale(&self, factor: f32) -> Self {
+        self.map(|_, score| score * factor)
+    }
+
+    /// Two sources combined. Linear in both.
+    pub fn combine(&self, other: &Self, how: Combine) -> Self {
+        let mut pairs = Vec::with_capacity(self.len().max(other.len()));
+        let (mut a, mut b) = (self.0.as_slice(), other.0.as_slice());
+        loop {
+            match (a.first(), b.first()) {
+                (Some(&left), Some(&right)) if left.0 == right.0 => {
+                    let score = match how {
+                        Combine::Sum => left.1 + right.1,
+                        Combine::Max => left.1.max(right.1),
+                        Combine::Product => left.1 * right.1,
+                    };
+                    pairs.push((left.0, score));
+                    (a, b) = (&a[1..], &b[1..]);
+                }
+                (Some(&left), right) if right.is_none_or(|right| left.0 < right.0) => {
+                    if how != Combine::Product {
+                        pairs.push(left);
+                    }
+                    a = &a[1..];
+                }
+                (_, Some(&right)) => {
+                    if how != Combine::Product {
+                        pairs.push(right);
+                    }
+                    b = &b[1..];
+                }
+                _ => break,
+            }
+        }
+        pairs.retain(|pair| pair.1.is_finite());
+        Self(pairs)
+    }
+
+    /// Scores divided by the largest, so that the best is 1; negative ones become 0. Scores
+    /// without a positive value all become 0.
+    pub fn normalized(&self) -> Self {
+        let largest = self.largest();
+        self.map(|_, score| if largest > 0.0 { score.max(0.0) / largest } else { 0.0 })
+    }
+
+    /// Only the nodes of a set.
+    pub fn restricted(&self, nodes: &NodeSet) -> Self {
+        let mut rest = nodes.as_slice();
+        let mut pairs = Vec::with_capacity(self.len().min(rest.len()));
+        for &(node, score) in &self.0 {
+            rest = &rest[rest.partition_point(|&other| other < node)..];
+            if rest.first() == Some(&node) {
+                pairs.push((node, score));
+            }
+        }
+        Self(pairs)
+    }
+
+    /// Only what satisfies the predicate.
+    pub fn filter(&self, mut keep: impl FnMut(NodeId, f32) -> bool) -> Self {
+        Self(self.0.iter().copied().filter(|&(node, score)| keep(node, score)).collect())
+    }
+
+    /// The `k` best; ties by ascending id. O(n log k) or better.
+    pub fn top(&self, k: usize) -> Self {
+        if k >= self.len() {
+            return self.clone();
+        }
+        Self::new(best(self.0.clone(), k))
+    }
+
+    /// All pairs best first: score descending, then id ascending.
+    pub fn ranking(&self) -> Vec<(NodeId, f32)> {
+        best(self.0.clone(), self.len())
+    }
+}
+
+/// Orders pairs best first: score descending, then id ascending.
+pub fn best_first(a: &(NodeId, f32), b: &(NodeId, f32)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The `k` best pairs, best first.
+pub fn best(mut pairs: Vec<(NodeId, f32)>, k: usize) -> Vec<(NodeId, f32)> {
+    if k == 0 {
+        return Vec::new();
+    }
+    if k < pairs.len() {
+        pairs.select_nth_unstable_by(k - 1, best_first);
+        pairs.truncate(k);
+    }
+    pairs.sort_unstable_by(best_first);
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Combine, Scores};
+
+    #[test]
+    fn combining_treats_an_absent_node_as_no_evidence() {
+        let a = Scores::new(vec![(3, 1.0), (1, 2.0)]);
+        let b = Scores::new(vec![(3, 0.5), (9, 4.0)]);
+        assert_eq!(a.combine(&b, Combine::Sum).as_slice(), [(1, 2.0), (3, 1.5), (9, 4.0)]);
+        assert_eq!(a.combine(&b, Combine::Max).as_slice(), [(1, 2.0), (3, 1.0), (9, 4.0)]);
+        assert_eq!(a.combine(&b, Combine::Product).as_slice(), [(3, 0.5)]);
+    }
+
+    #[test]
+    fn ranking_breaks_ties_by_id_and_drops_what_is_not_finite() {
+        let scores = Scores::new(vec![(7, 1.0), (2, 1.0), (5, 3.0), (6, f32::NAN)]);
+        assert_eq!(scores.ranking(), [(5, 3.0), (2, 1.0), (7, 1.0)]);
+        assert_eq!(scores.top(2).as_slice(), [(2, 1.0), (5, 3.0)]);
+        assert_eq!(scores.top(0).as_slice(), []);
+    }
+
+    #[test]
+    fn normalizing_keeps_order_and_never_divides_by_zero() {
+        let scores = Scores::new(vec![(1, 4.0), (2, -1.0), (3, 2.0)]).normalized();
+        assert_eq!(scores.as_slice(), [(1, 1.0), (2, 0.0), (3, 0.5)]);
+        assert_eq!(Scores::new(vec![(1, -2.0)]).normalized().as_slice(), [(1, 0.0)]);
+    }
+}

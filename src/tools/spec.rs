@@ -1,0 +1,92 @@
+//! What a tool is: the one description from which the program function, the text shown to a
+//! language model and the reference page are made.
+
+use crate::tools::{Args, Kind, ToolCtx, Value};
+
+/// One argument of a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgSpec {
+    /// Name shown to authors of programs.
+    pub name: &'static str,
+    /// Type; see [`Kind`] for what is accepted.
+    pub kind: Kind,
+    /// Value when the argument is left out, as program text; only trailing arguments have one.
+    pub default: Option<&'static str>,
+}
+
+/// One function that programs may call.
+///
+/// # Contract
+/// - `run` is pure given the base, the query and the arguments: same inputs, same output, on any
+///   thread. No clock, no randomness, no files.
+/// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
+/// - Work is charged to the meter: one unit for each node or posting touched.
+pub struct ToolSpec {
+    /// Function name, or an operator such as `&`; several specs may share an operator.
+    pub name: &'static str,
+    /// Section of the reference it stands in.
+    pub group: &'static str,
+    /// Arguments in order.
+    pub args: &'static [ArgSpec],
+    /// Type of the result.
+    pub result: Kind,
+    /// What one call costs, in words and the meter's units.
+    pub cost: &'static str,
+    /// What it does: result, order and ties, errors. Shown to the model.
+    pub doc: &'static str,
+    /// A line of program text that runs on the toolkit's example base.
+    pub example: &'static str,
+    /// Whether equal arguments may be answered from the cache of the run.
+    pub cached: bool,
+    /// The implementation.
+    pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
+}
+
+impl ToolSpec {
+    /// The fewest arguments a call may have.
+    pub fn min_args(&self) -> usize {
+        self.args.iter().take_while(|arg| arg.default.is_none()).count()
+    }
+
+    /// Whether the name is an operator, written between its arguments.
+    pub fn is_operator(&self) -> bool {
+        !self.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+    }
+
+    /// How a call is written, such as `link(query: text, types: list of text = []) -> scores`.
+    pub fn signature(&self) -> String {
+        if self.is_operator() {
+            let kinds: Vec<String> = self.args.iter().map(|arg| arg.kind.to_string()).collect();
+            return format!("{} -> {}", kinds.join(&format!(" {} ", self.name)), self.result);
+        }
+        let args: Vec<String> = self
+            .args
+            .iter()
+            .map(|arg| match arg.default {
+                Some(default) => format!("{}: {} = {default}", arg.name, arg.kind),
+                None => format!("{}: {}", arg.name, arg.kind),
+            })
+            .collect();
+        format!("{}({}) -> {}", self.name, args.join(", "), self.result)
+    }
+}
+
+/// Why a tool could not answer. The text is shown to the author of the program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// The call is wrong; the message says how to mend it.
+    #[error("{0}")]
+    BadArgs(String),
+    /// A named thing does not exist in the base; the message says what does.
+    #[error("{0}")]
+    NotFound(String),
+    /// The call would pass a budget; ends the program.
+    #[error("tool budget spent: {0}")]
+    Budget(String),
+    /// A tool that needs a language model was called and none is configured.
+    #[error("no LLM configured")]
+    NoLlm,
+    /// The tool failed for a reason that is no fault of the program.
+    #[error("internal failure of the tool: {0}")]
+    Internal(String),
+}
