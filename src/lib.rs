@@ -41,3 +41,4 @@ pub mod program;
 pub mod retrieve;
 pub mod sandbox;
 pub mod tools;
+pub mod words;

@@ -1,15 +1,37 @@
-//! What a program may do.
+//! What a program may do: the registry of tools, and the session that answers their calls.
+//!
+//! Every tool is one [`ToolSpec`]. The program function, the text shown to a language model and the
+//! reference page are made from it, so they cannot disagree.
+//!
+//! Must not know: in which engine a program runs, who wrote it, which answers are right.
 
+mod avatar;
+mod cache;
+mod graph;
+mod lookup;
+mod rank;
+mod session;
 mod spec;
+mod text;
+mod toolkit;
 mod value;
 
+use std::sync::LazyLock;
+
+pub use cache::ToolCache;
+pub use session::{Meter, Session, ToolCall};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
+pub use toolkit::{example_base, render_toolkit};
 pub use value::{Args, Kind, Value, node_id};
+
+use crate::index::Base;
 
 /// What a tool may use while it runs.
 pub struct ToolCtx<'a> {
-    /// To be written.
-    pub query: &'a str,
+    /// The indexed knowledge base.
+    pub base: &'a Base,
+    /// Counts the work.
+    pub meter: &'a mut Meter,
 }
 
 /// Answers the tool calls of one program call. The sandbox knows tools only through this.
@@ -24,5 +46,8 @@ pub trait ToolHost: Send {
 
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
-    &[]
+    static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS].concat()
+    });
+    &REGISTRY
 }

@@ -21,6 +21,7 @@ pub struct ArgSpec {
 ///   thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
 /// - Work is charged to the meter: one unit for each node or posting touched.
+#[derive(Clone, Copy)]
 pub struct ToolSpec {
     /// Function name, or an operator such as `&`; several specs may share an operator.
     pub name: &'static str,

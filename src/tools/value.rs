@@ -5,8 +5,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
-    kb::{NodeId, NodeSet},
-    retrieve::Scores,
+    kb::{NodeId, NodeSet, Scores},
     tools::ToolError,
 };
 

@@ -3,7 +3,7 @@
 //! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. Absent means "no
 //! evidence", which every operation treats as zero.
 
-use crate::kb::{NodeId, NodeSet};
+use super::{NodeId, NodeSet};
 
 /// Finite scores by node, ascending by id.
 #[derive(Clone, Debug, Default, PartialEq)]

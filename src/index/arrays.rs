@@ -1,0 +1,164 @@
+//! Named arrays of numbers in one memory-mapped file.
+//!
+//! The file is safetensors: a JSON header with names, types and offsets, then the arrays. Values
+//! are little-endian. Opening reads the header only; slices point into the map.
+//!
+//! Must not know: what the arrays mean.
+
+use std::{fs::File, io, path::Path, sync::Arc};
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+use crate::index::IndexError;
+
+/// A number type that arrays may hold.
+pub trait Number: bytemuck::Pod {
+    /// Its name in the file.
+    const DTYPE: Dtype;
+}
+
+impl Number for u8 {
+    const DTYPE: Dtype = Dtype::U8;
+}
+impl Number for u32 {
+    const DTYPE: Dtype = Dtype::U32;
+}
+impl Number for u64 {
+    const DTYPE: Dtype = Dtype::U64;
+}
+impl Number for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+}
+
+/// An array inside a mapped file.
+#[derive(Clone)]
+pub struct Array<T> {
+    map: Arc<Mmap>,
+    start: usize,
+    len: usize,
+    number: std::marker::PhantomData<T>,
+}
+
+impl<T: Number> Array<T> {
+    /// All numbers in order. Place and alignment were checked when the file was opened.
+    pub fn as_slice(&self) -> &[T] {
+        let bytes = self.map.get(self.start..self.start + self.len * size_of::<T>());
+        bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
+    }
+
+    /// The numbers of part `at`, where `bounds` holds the ends of all parts after a leading zero;
+    /// empty when out of range.
+    pub fn part<'a, B: Number + TryInto<usize>>(&'a self, bounds: &Array<B>, at: usize) -> &'a [T] {
+        let bounds = bounds.as_slice();
+        let bound = |at: usize| bounds.get(at).and_then(|&bound| bound.try_into().ok());
+        match (bound(at), bound(at + 1)) {
+            (Some(start), Some(end)) => self.as_slice().get(start..end).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+}
+
+/// An opened file of arrays.
+pub struct Arrays {
+    map: Arc<Mmap>,
+    path: String,
+}
+
+impl Arrays {
+    /// Writes named arrays to a new file and makes it durable.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] names the path.
+    pub fn write(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
+        let views: Result<Vec<_>, _> = arrays
+            .iter()
+            .map(|&(name, dtype, bytes)| {
+                let shape = vec![bytes.len() * 8 / dtype.bitsize()];
+                TensorView::new(dtype, shape, bytes).map(|view| (name, view))
+            })
+            .collect();
+        views
+            .and_then(|views| safetensors::serialize_to_file(views, None, path))
+            .map_err(|error| IndexError::io(path, io::Error::other(error)))?;
+        File::open(path).and_then(|file| file.sync_all()).map_err(|e| IndexError::io(path, e))
+    }
+
+    /// Maps a file; reads its header only.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] when it cannot be read, [`IndexError::Damaged`] when it is not such a file.
+    pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let file = File::open(path).map_err(|error| IndexError::io(path, error))?;
+        // SAFETY: index files are written once and published by rename; nothing writes to them
+        // while they are mapped.
+        #[expect(unsafe_code, reason = "memory mapping has no safe form")]
+        let map = unsafe { Mmap::map(&file) }.map_err(|error| IndexError::io(path, error))?;
+        SafeTensors::read_metadata(&map).map_err(|e| IndexError::damaged(path, e.to_string()))?;
+        Ok(Self { map: Arc::new(map), path: path.display().to_string() })
+    }
+
+    /// The array of that name.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when it is absent, of another type or out of place.
+    pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>, IndexError> {
+        let damaged = |what: String| IndexError::Damaged { path: self.path.clone(), what };
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
+        let view = tensors.tensor(name).map_err(|error| damaged(error.to_string()))?;
+        let bytes = view.data();
+        if view.dtype() != T::DTYPE || bytemuck::try_cast_slice::<u8, T>(bytes).is_err() {
+            return Err(damaged(format!("array {name:?} has another type or alignment")));
+        }
+        let start = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
+        let (map, len) = (self.map.clone(), bytes.len() / size_of::<T>());
+        Ok(Array { map, start, len, number: std::marker::PhantomData })
+    }
+}
+
+/// Sorted distinct strings, found by binary search; part `i` of `bytes` is string `i`.
+pub struct Strings {
+    bounds: Array<u64>,
+    bytes: Array<u8>,
+}
+
+impl Strings {
+    /// Lays sorted strings out as (bounds, bytes).
+    pub fn layout<'a>(strings: impl Iterator<Item = &'a str>) -> (Vec<u64>, Vec<u8>) {
+        let (mut bounds, mut bytes) = (vec![0], Vec::new());
+        for string in strings {
+            bytes.extend_from_slice(string.as_bytes());
+            bounds.push(bytes.len() as u64);
+        }
+        (bounds, bytes)
+    }
+
+    /// The strings kept in two arrays.
+    pub fn new(bounds: Array<u64>, bytes: Array<u8>) -> Self {
+        Self { bounds, bytes }
+    }
+
+    /// How many strings.
+    pub fn len(&self) -> usize {
+        self.bounds.as_slice().len().saturating_sub(1)
+    }
+
+    /// String `at` as bytes.
+    pub fn get(&self, at: usize) -> &[u8] {
+        self.bytes.part(&self.bounds, at)
+    }
+
+    /// The place of a string. O(log n).
+    pub fn find(&self, string: &str) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle).cmp(string.as_bytes()) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}

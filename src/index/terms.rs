@@ -1,0 +1,265 @@
+//! Forward index: given a node, the stems of its text; given a query and nodes, BM25 scores.
+//!
+//! Programs rank sets they reached by hops, not the whole base, so scores are computed from the
+//! documents of those nodes directly: O(length of a document) each, no posting list touched.
+//! Arrays: `bounds` `[n + 1]` into `entries`; an entry is `stem id << 8 | min(count, 255)`, ascending
+//! within a node; `lengths` `[n]` in stems; `vocabulary` sorted; `frequencies` in documents.
+//!
+//! Must not know: names, relations, how a set was reached.
+
+use std::{collections::HashMap, path::Path};
+
+use safetensors::Dtype;
+
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Array, Arrays, Strings},
+    },
+    kb::NodeId,
+    words::{Stems, is_question_word, name_words},
+};
+
+/// Bits of an entry that hold the count.
+const COUNT_BITS: u32 = 8;
+/// Largest vocabulary that entries can address.
+const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
+/// Term saturation k1; Robertson & Zaragoza 2009 advise 1.2 < k1 < 2.
+const K1: f32 = 1.2;
+/// Length normalisation b; Robertson & Zaragoza 2009 advise 0.5 < b < 0.8.
+const B: f32 = 0.75;
+
+/// The forward index of one text per node.
+pub struct TermIndex {
+    bounds: Array<u64>,
+    entries: Array<u32>,
+    lengths: Array<u32>,
+    frequencies: Array<u32>,
+    vocabulary: Strings,
+    mean_length: f32,
+}
+
+/// Collects the texts of all nodes in id order.
+#[derive(Default)]
+pub struct TermIndexBuilder {
+    stems: Stems,
+    ids: HashMap<String, u32>,
+    words: HashMap<String, Option<u32>>,
+    bounds: Vec<u64>,
+    entries: Vec<u32>,
+    lengths: Vec<u32>,
+}
+
+/// Distinct stems of worded queries with their weights in one index.
+#[derive(Clone, Debug, Default)]
+pub struct QueryTerms(Vec<(u32, f32)>);
+
+impl TermIndexBuilder {
+    /// Adds the text of the next node.
+    ///
+    /// # Errors
+    /// [`IndexError::TooLarge`] past 16.7 million distinct stems.
+    pub fn add(&mut self, text: &str) -> Result<(), IndexError> {
+        let mut found: Vec<u32> = Vec::new();
+        for (_, word) in name_words(text) {
+            let id = match self.words.get(word.as_ref()) {
+                Some(id) => *id,
+                None => {
+                    let id = self.stems.of(&word).next().map(|stem| {
+                        let next = self.ids.len() as u32;
+                        *self.ids.entry(stem).or_insert(next)
+                    });
+                    self.words.insert(word.into_owned(), id);
+                    id
+                }
+            };
+            found.extend(id);
+        }
+        if self.ids.len() > MAX_STEMS {
+            return Err(IndexError::TooLarge("distinct stems in the base's text", MAX_STEMS as u64));
+        }
+        self.lengths.push(found.len() as u32);
+        self.bounds.push(self.entries.len() as u64);
+        found.sort_unstable();
+        self.entries.extend(
+            found.chunk_by(|a, b| a == b).map(|same| (same[0] << COUNT_BITS) | same.len().min(255) as u32),
+        );
+        Ok(())
+    }
+
+    /// Writes the index. Stem ids are renumbered in vocabulary order, so that the bytes depend on
+    /// the texts alone.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] names the path.
+    pub fn write(mut self, path: &Path) -> Result<(), IndexError> {
+        self.bounds.push(self.entries.len() as u64);
+        let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
+        vocabulary.sort_unstable();
+        let mut renumbered = vec![0; vocabulary.len()];
+        for (new, (_, old)) in vocabulary.iter().enumerate() {
+            renumbered[*old as usize] = new as u32;
+        }
+        let mut frequencies = vec![0u32; vocabulary.len()];
+        for window in self.bounds.windows(2) {
+            let entries = &mut self.entries[window[0] as usize..window[1] as usize];
+            for entry in entries.iter_mut() {
+                let stem = renumbered[(*entry >> COUNT_BITS) as usize];
+                frequencies[stem as usize] += 1;
+                *entry = (stem << COUNT_BITS) | (*entry & ((1 << COUNT_BITS) - 1));
+            }
+            entries.sort_unstable();
+        }
+        let (word_bounds, words) = Strings::layout(vocabulary.iter().map(|(stem, _)| stem.as_str()));
+        Arrays::write(
+            path,
+            &[
+                ("bounds", Dtype::U64, bytemuck::cast_slice(&self.bounds)),
+                ("vocabulary_bounds", Dtype::U64, bytemuck::cast_slice(&word_bounds)),
+                ("entries", Dtype::U32, bytemuck::cast_slice(&self.entries)),
+                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
+                ("frequencies", Dtype::U32, bytemuck::cast_slice(&frequencies)),
+                ("mean_length", Dtype::F32, bytemuck::cast_slice(&[mean(&self.lengths)])),
+                ("vocabulary", Dtype::U8, &words),
+            ],
+        )
+    }
+}
+
+/// Mean length of the texts that have any stem.
+fn mean(lengths: &[u32]) -> f32 {
+    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    let worded = lengths.iter().filter(|&&length| length > 0).count();
+    (total as f64 / worded.max(1) as f64) as f32
+}
+
+impl TermIndex {
+    /// Maps an index; costs the same whatever its size.
+    ///
+    /// # Errors
+    /// As [`Arrays::open`] and [`Arrays::get`].
+    pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let arrays = Arrays::open(path)?;
+        Ok(Self {
+            bounds: arrays.get("bounds")?,
+            entries: arrays.get("entries")?,
+            lengths: arrays.get("lengths")?,
+            frequencies: arrays.get("frequencies")?,
+            vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
+            mean_length: arrays.get::<f32>("mean_length")?.as_slice().first().copied().unwrap_or(0.0),
+        })
+    }
+
+    /// Stem ids and counts of a node's text, ascending by stem id.
+    pub fn stems_of(&self, node: NodeId) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let entries = self.entries.part(&self.bounds, node as usize);
+        entries.iter().map(|entry| (entry >> COUNT_BITS, entry & ((1 << COUNT_BITS) - 1)))
+    }
+
+    /// Length of a node's text in stems.
+    pub fn length(&self, node: NodeId) -> u32 {
+        self.lengths.as_slice().get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// The id of a stem, if any text has it.
+    pub fn stem_id(&self, stem: &str) -> Option<u32> {
+        self.vocabulary.find(stem).map(|at| at as u32)
+    }
+
+    /// Inverse document frequency of a stem, `ln(1 + (n - df + 0.5) / (df + 0.5))`.
+    pub fn idf(&self, stem: u32) -> f32 {
+        let n = self.lengths.as_slice().len() as f32;
+        let df = self.frequencies.as_slice().get(stem as usize).copied().unwrap_or(0) as f32;
+        (1.0 + (n - df + 0.5) / (df + 0.5)).ln()
+    }
+
+    /// The stems of a query that occur in the index, weighted by idf; words that only shape a
+    /// question are left out.
+    pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
+        let mut ids: Vec<u32> = name_words(text)
+            .filter(|(_, word)| !is_question_word(word))
+            .flat_map(|(_, word)| stems.of(&word).collect::<Vec<_>>())
+            .filter_map(|stem| self.stem_id(&stem))
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        QueryTerms(ids.into_iter().map(|id| (id, self.idf(id))).collect())
+    }
+
+    /// BM25 of one node's text (Robertson & Zaragoza 2009, k1 = 1.2, b = 0.75); 0 without a
+    /// common stem.
+    pub fn bm25(&self, query: &QueryTerms, node: NodeId) -> f32 {
+        let length = self.length(node) as f32 / self.mean_length.max(1.0);
+        let saturation = K1 * (1.0 - B + B * length);
+        let mut score = 0.0;
+        self.for_common(query, node, |idf, count| {
+            score += idf * count * (K1 + 1.0) / (count + saturation);
+        });
+        score
+    }
+
+    /// The share of the query's idf mass that occurs in a node's text, in `0..=1`; 0 for a query
+    /// without known stems.
+    pub fn coverage(&self, query: &QueryTerms, node: NodeId) -> f32 {
+        let total: f32 = query.0.iter().map(|term| term.1).sum();
+        let mut found = 0.0;
+        self.for_common(query, node, |idf, _| found += idf);
+        if total > 0.0 { found / total } else { 0.0 }
+    }
+
+    /// Calls back with idf and count of every stem that query and node share.
+    fn for_common(&self, query: &QueryTerms, node: NodeId, mut common: impl FnMut(f32, f32)) {
+        let mut entries = self.entries.part(&self.bounds, node as usize);
+        for &(stem, idf) in &query.0 {
+            let skip = entries.partition_point(|&entry| entry >> COUNT_BITS < stem);
+            entries = entries.get(skip..).unwrap_or(&[]);
+            match entries.first() {
+                Some(entry) if entry >> COUNT_BITS == stem => {
+                    common(idf, (entry & ((1 << COUNT_BITS) - 1)) as f32);
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(texts: &[&str]) -> TermIndex {
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = TermIndexBuilder::default();
+        texts.iter().for_each(|text| builder.add(text).unwrap());
+        builder.write(&dir.path().join("terms")).unwrap();
+        TermIndex::open(&dir.path().join("terms")).unwrap()
+    }
+
+    #[test]
+    fn bm25_prefers_rare_words_and_short_texts() {
+        let index = index(&["red cotton shirt", "red wool hat with a very long brim", "red shoes", ""]);
+        let query = index.query(&Stems::default(), "Which red hats?");
+        let scores: Vec<f32> = (0..5).map(|node| index.bm25(&query, node)).collect();
+        assert!(scores[1] > scores[2] && scores[2] > scores[0] && scores[0] > 0.0, "{scores:?}");
+        assert_eq!(scores[3..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn coverage_is_the_share_of_known_idf_mass() {
+        let index = index(&["red hat", "red"]);
+        let query = index.query(&Stems::default(), "red hats unknownword");
+        assert_eq!(index.coverage(&query, 0), 1.0);
+        assert!(index.coverage(&query, 1) < 0.5);
+        assert_eq!(index.coverage(&QueryTerms::default(), 0), 0.0);
+    }
+
+    #[test]
+    fn scores_equal_the_formula() {
+        let index = index(&["alpha alpha beta", "beta gamma"]);
+        let query = index.query(&Stems::default(), "alpha");
+        let idf = (1.0f32 + (2.0 - 1.0 + 0.5) / 1.5).ln();
+        let expected = idf * 2.0 * 2.2 / (2.0 + 1.2 * (0.25 + 0.75 * 3.0 / 2.5));
+        assert!((index.bm25(&query, 0) - expected).abs() < 1e-6);
+    }
+}

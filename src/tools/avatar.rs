@@ -1,0 +1,456 @@
+//! The functions of the AvaTaR tool API under their own names, with their defects mended.
+//!
+//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, a
+//! wrong id or name is an error that says what there is, texts are cut with a marker, and what
+//! needs a language model fails with `no LLM configured` when there is none.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+};
+
+use crate::{
+    index::Base,
+    kb::{Direction, NodeId, NodeSet, RelationId},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup, text::internal},
+    words::fold,
+};
+
+/// Characters of a document or relation text that a tool returns; the rest is cut with a marker.
+const MAX_TEXT_CHARS: usize = 20_000;
+/// Neighbours that a relation text names for each relation.
+const MAX_NAMED: usize = 200;
+/// Texts or nodes embedded in one call.
+const MAX_EMBEDDED: usize = 1_000;
+/// Chunks of one document that are compared.
+const MAX_CHUNKS: usize = 500;
+
+const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None };
+const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
+const QUERY: ArgSpec = ArgSpec { name: "query", kind: Kind::Text, default: None };
+const STRING: ArgSpec = ArgSpec { name: "string", kind: Kind::Text, default: None };
+const TEXTS: ArgSpec = ArgSpec { name: "texts", kind: Kind::Texts, default: None };
+
+type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+
+const fn avatar_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    result: Kind,
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    let (group, cost) = ("avatar", "1 per node and per 100 characters");
+    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+}
+
+/// A tool that asks a language model.
+const fn llm_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    result: Kind,
+    doc: &'static str,
+    example: &'static str,
+) -> ToolSpec {
+    let (group, cost) = ("llm", "one LLM call per text or node");
+    let run: Run = |_, _| Err(ToolError::NoLlm);
+    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+}
+
+pub(super) const TOOLS: &[ToolSpec] = &[
+    avatar_tool(
+        "debug_print",
+        &[ArgSpec { name: "value", kind: Kind::Any, default: None }],
+        Kind::Unit,
+        "Notes a value in the trace of the call; `print` writes text to the call's output.",
+        r#"debug_print("anchors linked")"#,
+        |_, _| Ok(Value::Unit),
+    ),
+    avatar_tool(
+        "get_node_ids_by_type",
+        &[ArgSpec { name: "node_type", kind: Kind::Text, default: None }],
+        Kind::Nodes,
+        "All nodes of a type.",
+        r#"get_node_ids_by_type("brand")"#,
+        |ctx, args| {
+            let nodes = ctx.base.kb.nodes_of_type(lookup::node_type(ctx.base, args.text(0)?)?);
+            ctx.meter.touch(nodes.len())?;
+            Ok(Value::nodes(nodes.iter().copied().collect()))
+        },
+    ),
+    avatar_tool(
+        "get_node_type_by_id",
+        &[NODE],
+        Kind::Text,
+        "The type of a node.",
+        "get_node_type_by_id(0)",
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            Ok(Value::text(ctx.base.kb.type_name(ctx.base.kb.node_type(node))))
+        },
+    ),
+    avatar_tool(
+        "get_full_info",
+        &[NODE],
+        Kind::Text,
+        "The document of a node and its relations; cut after 20,000 characters.",
+        "get_full_info(0)",
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let mut text = ctx.base.kb.text(node).to_owned();
+            text.push_str(&relation_text(ctx, node)?);
+            cut(ctx, text)
+        },
+    ),
+    avatar_tool(
+        "get_text_info",
+        &[NODE],
+        Kind::Text,
+        "The document of a node without relations; cut after 20,000 characters.",
+        "get_text_info(0)",
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let text = ctx.base.kb.text(node).to_owned();
+            cut(ctx, text)
+        },
+    ),
+    avatar_tool(
+        "get_relation_info",
+        &[NODE],
+        Kind::Text,
+        "The relations of a node with the names of its neighbours, at most 200 for each relation.",
+        "get_relation_info(0)",
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let text = relation_text(ctx, node)?;
+            cut(ctx, text)
+        },
+    ),
+    avatar_tool(
+        "get_relevant_chunk",
+        &[
+            NODE,
+            ArgSpec { name: "attribute", kind: Kind::Text, default: None },
+            ArgSpec { name: "k", kind: Kind::Int, default: Some("3") },
+            ArgSpec { name: "chunk_size", kind: Kind::Int, default: Some("256") },
+        ],
+        Kind::Text,
+        "The field of that name; without one, the k pieces of the document (of at most chunk_size \
+         characters, at word borders) whose embeddings are most similar to the attribute, joined \
+         by \";\\n\".",
+        r#"get_relevant_chunk(0, "what it is made of")"#,
+        relevant_chunk,
+    ),
+    avatar_tool(
+        "get_text_embedding",
+        &[ArgSpec { name: "texts", kind: Kind::Texts, default: None }],
+        Kind::Vectors,
+        "One vector per text, of length 1; at most 1,000 texts.",
+        r#"get_text_embedding(["warm socks", "hiking"])"#,
+        |ctx, args| {
+            let texts = args.texts(0)?;
+            at_most(texts.len(), MAX_EMBEDDED, "texts")?;
+            let vectors: Result<Vec<Value>, ToolError> = texts
+                .into_iter()
+                .map(|text| ctx.base.embed_query(text).map(Value::Vector).map_err(internal))
+                .collect();
+            ctx.meter.touch(args.texts(0)?.len() * 100)?;
+            Ok(Value::List(vectors?))
+        },
+    ),
+    avatar_tool(
+        "get_node_embedding",
+        &[NODES],
+        Kind::Vectors,
+        "One vector per node, of length 1, in the order of the ids given; at most 1,000 nodes.",
+        "get_node_embedding([0, 1])",
+        |ctx, args| {
+            let nodes = known_list(ctx, args, 0)?;
+            at_most(nodes.len(), MAX_EMBEDDED, "nodes")?;
+            let vector = |node: &NodeId| Value::Vector(ctx.base.vectors.row(*node).into());
+            Ok(Value::List(nodes.iter().map(vector).collect()))
+        },
+    ),
+    avatar_tool(
+        "get_relation_dict",
+        &[NODE],
+        Kind::Map,
+        "Every relation of the base with the node's neighbours by it in any direction; empty ones \
+         are kept.",
+        "get_relation_dict(0)",
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let mut relations = BTreeMap::new();
+            for (at, name) in ctx.base.kb.relations().iter().enumerate() {
+                let neighbors = neighbors(ctx, node, RelationId(at as u16))?;
+                relations.insert(name.clone(), Value::nodes(neighbors));
+            }
+            Ok(Value::Map(relations))
+        },
+    ),
+    avatar_tool(
+        "get_related_nodes",
+        &[NODE, ArgSpec { name: "relation_type", kind: Kind::Text, default: None }],
+        Kind::Nodes,
+        "The node's neighbours by a relation, in any direction.",
+        r#"get_related_nodes(0, "has_brand")"#,
+        |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let relation = lookup::relation(ctx.base, args.text(1)?)?;
+            neighbors(ctx, node, relation).map(Value::nodes)
+        },
+    ),
+    avatar_tool(
+        "compute_query_node_similarity",
+        &[QUERY, NODES],
+        Kind::Numbers,
+        "Cosine similarity of the query's embedding and each node's, in the order of the ids given.",
+        "compute_query_node_similarity(query, [0, 1])",
+        |ctx, args| {
+            let vector = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
+            per_node(ctx, args, |base, node| base.vectors.dot(&vector, node).into())
+        },
+    ),
+    avatar_tool(
+        "compute_exact_match_score",
+        &[STRING, NODES],
+        Kind::Numbers,
+        "1 where the string stands in the node's document between word borders, case and accents \
+         ignored, else 0; in the order of the ids given.",
+        r#"compute_exact_match_score("wool", [0, 1])"#,
+        |ctx, args| {
+            let wanted = fold(args.text(0)?.trim()).into_owned();
+            charge_documents(ctx, args)?;
+            per_node(ctx, args, |base, node| {
+                f64::from(u8::from(contains_words(&fold(base.kb.text(node)), &wanted)))
+            })
+        },
+    ),
+    avatar_tool(
+        "compute_recall_score",
+        &[STRING, NODES],
+        Kind::Numbers,
+        "Share of the string's words that the node's document has, with stemming, in 0..1; in the \
+         order of the ids given.",
+        r#"compute_recall_score("warm wool socks", [0, 1])"#,
+        |ctx, args| {
+            let mut wanted: HashMap<Option<u32>, u32> = HashMap::new();
+            for stem in ctx.base.stems.of(args.text(0)?) {
+                *wanted.entry(ctx.base.terms.stem_id(&stem)).or_default() += 1;
+            }
+            let total: u32 = wanted.values().sum();
+            per_node(ctx, args, |base, node| {
+                let shared: u32 = base
+                    .terms
+                    .stems_of(node)
+                    .map(|(stem, count)| wanted.get(&Some(stem)).map_or(0, |&n| n.min(count)))
+                    .sum();
+                f64::from(shared) / f64::from(total.max(1))
+            })
+        },
+    ),
+    avatar_tool(
+        "compute_cosine_similarity",
+        &[
+            ArgSpec { name: "embedding_1", kind: Kind::Vectors, default: None },
+            ArgSpec { name: "embedding_2", kind: Kind::Vectors, default: None },
+        ],
+        Kind::Any,
+        "Cosine similarities as a list of rows: row i holds vector i of the first list against \
+         every vector of the second; 0 for a vector of zeros.",
+        "compute_cosine_similarity(get_text_embedding(query), get_node_embedding([0, 1]))",
+        cosine_similarity,
+    ),
+    llm_tool(
+        "parse_query",
+        &[QUERY, ArgSpec { name: "attributes", kind: Kind::Texts, default: None }],
+        Kind::Map,
+        "What the query says of each attribute, as text; \"NA\" when it says nothing.",
+        r#"parse_query(query, ["brand", "use"])"#,
+    ),
+    llm_tool(
+        "summarize_texts_by_llm",
+        &[TEXTS, ArgSpec { name: "max_length", kind: Kind::Int, default: Some("50") }],
+        Kind::Texts,
+        "One summary per text of at most max_length words.",
+        "summarize_texts_by_llm([get_text_info(0)])",
+    ),
+    llm_tool(
+        "classify_by_llm",
+        &[
+            ArgSpec { name: "text", kind: Kind::Text, default: None },
+            ArgSpec { name: "classes", kind: Kind::Texts, default: None },
+        ],
+        Kind::Text,
+        "The class that fits the text best; \"NA\" when none does.",
+        r#"classify_by_llm(query, ["brand question", "other"])"#,
+    ),
+    llm_tool(
+        "extract_relevant_info_by_llm",
+        &[TEXTS, ArgSpec { name: "extract_term", kind: Kind::Text, default: None }],
+        Kind::Texts,
+        "What each text says of the term; \"NA\" when it says nothing.",
+        r#"extract_relevant_info_by_llm([get_text_info(0)], "material")"#,
+    ),
+    llm_tool(
+        "check_req_by_llm",
+        &[NODES, ArgSpec { name: "requirement", kind: Kind::Text, default: None }],
+        Kind::Bools,
+        "Whether each node meets the requirement, in the order of the ids given.",
+        r#"check_req_by_llm([0, 1], "is made of wool")"#,
+    ),
+    llm_tool(
+        "get_scores_by_llm",
+        &[NODES, QUERY],
+        Kind::Numbers,
+        "How well each node answers the query, in 0..1, in the order of the ids given.",
+        "get_scores_by_llm([0, 1], query)",
+    ),
+];
+
+fn at_most(n: usize, most: usize, what: &str) -> Result<(), ToolError> {
+    if n > most {
+        return Err(ToolError::BadArgs(format!("{n} {what} are over the limit of {most} a call")));
+    }
+    Ok(())
+}
+
+/// Node ids in the order given, all known to the base.
+fn known_list(ctx: &mut ToolCtx<'_>, args: &Args<'_>, at: usize) -> Result<Vec<NodeId>, ToolError> {
+    let nodes = args.node_list(at)?;
+    ctx.meter.touch(nodes.len())?;
+    nodes.into_iter().map(|node| lookup::node(ctx.base, node)).collect()
+}
+
+/// One number for each node of argument 1, in the order given.
+fn per_node(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    number: impl Fn(&Base, NodeId) -> f64,
+) -> Result<Value, ToolError> {
+    let nodes = known_list(ctx, args, 1)?;
+    Ok(Value::List(nodes.into_iter().map(|node| Value::Float(number(ctx.base, node))).collect()))
+}
+
+/// Charges for reading the documents of argument 1.
+fn charge_documents(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<(), ToolError> {
+    let bytes: usize = args.node_list(1)?.iter().map(|&node| ctx.base.kb.text(node).len()).sum();
+    ctx.meter.touch(bytes / 100)
+}
+
+/// Whether the words stand in the text between word borders; nothing stands nowhere.
+fn contains_words(text: &str, words: &str) -> bool {
+    let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    !words.is_empty()
+        && text.match_indices(words).any(|(at, found)| {
+            is_border(text[..at].chars().next_back())
+                && is_border(text[at + found.len()..].chars().next())
+        })
+}
+
+fn cut(ctx: &mut ToolCtx<'_>, mut text: String) -> Result<Value, ToolError> {
+    if let Some((at, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
+        text.truncate(at);
+        text.push_str(" [cut]");
+    }
+    ctx.meter.touch(text.len() / 100)?;
+    Ok(Value::text(&text))
+}
+
+fn neighbors(
+    ctx: &mut ToolCtx<'_>,
+    node: NodeId,
+    relation: RelationId,
+) -> Result<NodeSet, ToolError> {
+    let neighbors = ctx.base.kb.neighbors(node, relation, Direction::Any);
+    ctx.meter.touch(neighbors.len())?;
+    Ok(neighbors.iter().copied().collect())
+}
+
+/// `- relations:`, then a line for each relation that has neighbours: its name and their names.
+fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolError> {
+    let mut text = String::new();
+    for (at, relation) in ctx.base.kb.relations().iter().enumerate() {
+        let neighbors = neighbors(ctx, node, RelationId(at as u16))?;
+        if neighbors.is_empty() {
+            continue;
+        }
+        let names: Vec<&str> =
+            neighbors.as_slice().iter().take(MAX_NAMED).map(|&other| ctx.base.kb.name(other)).collect();
+        let more = if neighbors.len() > MAX_NAMED { ", [cut]" } else { "" };
+        let header = if text.is_empty() { "- relations:\n" } else { "" };
+        let _ = writeln!(text, "{header}  {relation}: {}{more}", names.join(", "));
+    }
+    Ok(text)
+}
+
+fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let node = lookup::node(ctx.base, args.node(0)?)?;
+    let (attribute, k, size) = (args.text(1)?, args.count(2)?, args.count(3)?.max(16));
+    if let Some(text) = ctx.base.kb.field_id(attribute).and_then(|f| ctx.base.kb.field(node, f)) {
+        return cut(ctx, text.to_owned());
+    }
+    let mut text = ctx.base.kb.text(node).to_owned();
+    text.push_str(&relation_text(ctx, node)?);
+    let mut chunks: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() + word.len() < size => {
+                chunk.push(' ');
+                chunk.push_str(word);
+            }
+            _ if chunks.len() == MAX_CHUNKS => break,
+            _ => chunks.push(word.to_owned()),
+        }
+    }
+    ctx.meter.touch(chunks.len() * 10)?;
+    let wanted = ctx.base.embed_query(attribute).map_err(internal)?;
+    let mut scored = Vec::with_capacity(chunks.len());
+    for (at, chunk) in chunks.iter().enumerate() {
+        let vector = ctx.base.embed_query(chunk).map_err(internal)?;
+        scored.push((at as u32, dot(&wanted, &vector)));
+    }
+    let best = crate::kb::best(scored, k);
+    let texts: Vec<&str> = best.iter().map(|&(at, _)| chunks[at as usize].as_str()).collect();
+    cut(ctx, texts.join(";\n"))
+}
+
+fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (first, second) = (args.vectors(0)?, args.vectors(1)?);
+    ctx.meter.touch(first.len() * second.len())?;
+    if let (Some(a), Some(b)) = (first.first(), second.iter().find(|b| b.len() != first[0].len())) {
+        return Err(ToolError::BadArgs(format!(
+            "vectors must have one width, got [{}, {}] and [{}, {}]",
+            first.len(),
+            a.len(),
+            second.len(),
+            b.len()
+        )));
+    }
+    let row = |a: &&[f32]| {
+        let cosine = |b: &&[f32]| {
+            let norms = dot(a, a).sqrt() * dot(b, b).sqrt();
+            Value::Float(if norms > 0.0 { f64::from(dot(a, b) / norms) } else { 0.0 })
+        };
+        Value::List(second.iter().map(cosine).collect())
+    };
+    Ok(Value::List(first.iter().map(row).collect()))
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains_words;
+
+    #[test]
+    fn words_are_found_between_borders_only() {
+        assert!(contains_words("warm ion lotion", "ion"));
+        assert!(!contains_words("warm lotion", "ion"));
+        assert!(contains_words("size 10-inch", "10-inch"));
+        assert!(!contains_words("anything", ""));
+    }
+}

@@ -1,0 +1,158 @@
+//! Answers of tool calls, shared by all programs of a run.
+//!
+//! Tools are pure, so an answer is good for as long as the base is open. Bounded by bytes; when a
+//! shard is full it is emptied. A hit or a miss never changes a result, only its time.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::tools::Value;
+
+const SHARDS: usize = 16;
+
+type Key = [u8; 32];
+type Shard = (HashMap<Key, (Value, usize)>, usize);
+
+/// A bounded map from calls to answers; safe to share between threads.
+pub struct ToolCache {
+    shards: Vec<Mutex<Shard>>,
+    max_shard_bytes: usize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl ToolCache {
+    /// An empty cache of at most about `max_bytes`.
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            max_shard_bytes: max_bytes / SHARDS,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Calls answered from the cache, and calls that were not.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    }
+
+    /// The key of a call.
+    pub(super) fn key(tool: usize, args: &[Value]) -> Key {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&tool.to_le_bytes());
+        args.iter().for_each(|arg| digest(arg, &mut hasher));
+        *hasher.finalize().as_bytes()
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<(Value, usize)> {
+        let shard = self.shard(key)?;
+        let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    pub(super) fn put(&self, key: Key, value: &Value, touched: usize) {
+        let bytes = size(value) + size_of::<(Key, Value, usize)>();
+        let Some(shard) = self.shard(&key) else { return };
+        if bytes > self.max_shard_bytes {
+            return;
+        }
+        let (map, used) = &mut *shard.lock().unwrap_or_else(PoisonError::into_inner);
+        if *used + bytes > self.max_shard_bytes {
+            map.clear();
+            *used = 0;
+        }
+        if map.insert(key, (value.clone(), touched)).is_none() {
+            *used += bytes;
+        }
+    }
+
+    fn shard(&self, key: &Key) -> Option<&Mutex<Shard>> {
+        self.shards.get(usize::from(key[0]) % SHARDS)
+    }
+}
+
+/// Feeds a value to a hasher so that different values differ.
+fn digest(value: &Value, hasher: &mut blake3::Hasher) {
+    hasher.update(value.describe().as_bytes());
+    match value {
+        Value::Unit => {}
+        Value::Bool(truth) => {
+            hasher.update(&[u8::from(*truth)]);
+        }
+        Value::Int(number) => {
+            hasher.update(&number.to_le_bytes());
+        }
+        Value::Float(number) => {
+            hasher.update(&number.to_bits().to_le_bytes());
+        }
+        Value::Text(text) => {
+            hasher.update(&text.len().to_le_bytes()).update(text.as_bytes());
+        }
+        Value::Nodes(nodes) => {
+            hasher.update(&nodes.len().to_le_bytes()).update(bytemuck::cast_slice(nodes.as_slice()));
+        }
+        Value::Scores(scores) => {
+            hasher.update(&scores.len().to_le_bytes());
+            for (node, score) in scores.as_slice() {
+                hasher.update(&node.to_le_bytes()).update(&score.to_bits().to_le_bytes());
+            }
+        }
+        Value::Vector(vector) => {
+            hasher.update(&vector.len().to_le_bytes()).update(bytemuck::cast_slice(vector));
+        }
+        Value::List(values) => {
+            hasher.update(&values.len().to_le_bytes());
+            values.iter().for_each(|value| digest(value, hasher));
+        }
+        Value::Map(map) => {
+            hasher.update(&map.len().to_le_bytes());
+            for (name, value) in map {
+                hasher.update(&name.len().to_le_bytes()).update(name.as_bytes());
+                digest(value, hasher);
+            }
+        }
+    }
+}
+
+/// Bytes a value holds, about.
+fn size(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Nodes(nodes) => nodes.len() * 4,
+            Value::Scores(scores) => scores.len() * 8,
+            Value::Vector(vector) => vector.len() * 4,
+            Value::List(values) => values.iter().map(size).sum(),
+            Value::Map(map) => map.iter().map(|(name, value)| name.len() + size(value)).sum(),
+            _ => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_values_apart_and_a_full_shard_is_emptied() {
+        let key = |args: &[Value]| ToolCache::key(3, args);
+        assert_ne!(key(&[Value::Int(1)]), key(&[Value::Float(1.0)]));
+        assert_ne!(key(&[Value::text("ab"), Value::text("c")]), key(&[Value::text("a"), Value::text("bc")]));
+        let cache = ToolCache::new(SHARDS * 400);
+        let (first, big) = ([0; 32], Value::text(&"x".repeat(200)));
+        cache.put(first, &big, 7);
+        assert_eq!(cache.get(&first), Some((big.clone(), 7)));
+        let mut second = [0; 32];
+        second[1] = 1;
+        cache.put(second, &big, 7);
+        assert_eq!(cache.get(&first), None);
+        assert_eq!(cache.hits_and_misses(), (1, 1));
+    }
+}

@@ -1,0 +1,286 @@
+//! Tools over typed relations: sets of nodes, hops, walks.
+
+use std::{cell::RefCell, sync::Arc};
+
+use crate::{
+    index::Base,
+    kb::{Direction, NodeId, NodeSet, RelationId, Scores},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+};
+
+/// Steps of one walk.
+const MAX_STEPS: usize = 6;
+
+const ANY_DIRECTION: ArgSpec =
+    ArgSpec { name: "direction", kind: Kind::Text, default: Some("\"any\"") };
+const FROM: ArgSpec = ArgSpec { name: "from", kind: Kind::Any, default: None };
+
+pub(super) const TOOLS: &[ToolSpec] = &[
+    ToolSpec {
+        name: "hop",
+        group: "graph",
+        args: &[
+            FROM,
+            ArgSpec { name: "relation", kind: Kind::Text, default: None },
+            ANY_DIRECTION,
+            ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
+        ],
+        result: Kind::Scores,
+        cost: "1 per edge followed",
+        doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
+              node reached from several nodes gets the sum of their scores, with \"max\" the \
+              largest; plain nodes count 1 each. direction is \"out\" (as stored), \"in\" or \
+              \"any\".",
+        example: r#"hop(link(query, "brand"), "has_brand", "in")"#,
+        cached: true,
+        run: hop,
+    },
+    ToolSpec {
+        name: "walk",
+        group: "graph",
+        args: &[
+            FROM,
+            ArgSpec { name: "steps", kind: Kind::Texts, default: None },
+            ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
+        ],
+        result: Kind::Scores,
+        cost: "1 per edge followed",
+        doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
+              \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
+              each step only the best `limit` nodes go on, ties by smaller id.",
+        example: r#"walk(link(query, "brand"), ["has_brand:in", "also_buy"])"#,
+        cached: true,
+        run: walk,
+    },
+    ToolSpec {
+        name: "neighbors",
+        group: "graph",
+        args: &[FROM],
+        result: Kind::Scores,
+        cost: "1 per edge followed",
+        doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
+              scores it is reached from, plain nodes count 1 each.",
+        example: "neighbors(nodes([0, 1]))",
+        cached: true,
+        run: neighbors,
+    },
+    ToolSpec {
+        name: "degree",
+        group: "graph",
+        args: &[
+            ArgSpec { name: "nodes", kind: Kind::Nodes, default: None },
+            ArgSpec { name: "relation", kind: Kind::Text, default: None },
+            ANY_DIRECTION,
+        ],
+        result: Kind::Scores,
+        cost: "1 per node",
+        doc: "How many neighbours each node has by a relation; also 0.",
+        example: r#"degree(nodes([0, 1]), "also_buy")"#,
+        cached: true,
+        run: degree,
+    },
+    ToolSpec {
+        name: "nodes",
+        group: "graph",
+        args: &[ArgSpec { name: "ids", kind: Kind::Nodes, default: None }],
+        result: Kind::Nodes,
+        cost: "1 per node",
+        doc: "A set of nodes from a list of ids, an id, or scores. Sets combine with & (both), | \
+              (either) and - (first without second); they iterate in ascending order.",
+        example: "nodes([2, 1, 2])",
+        cached: false,
+        run: |ctx, args| {
+            let nodes = args.nodes(0)?;
+            ctx.meter.touch(nodes.len())?;
+            lookup::nodes(ctx.base, &nodes)?;
+            Ok(Value::Nodes(nodes))
+        },
+    },
+    ToolSpec {
+        name: "of_type",
+        group: "graph",
+        args: &[FROM, ArgSpec { name: "types", kind: Kind::Texts, default: None }],
+        result: Kind::Any,
+        cost: "1 per node",
+        doc: "Only the nodes of the given types; a set stays a set, scores stay scores.",
+        example: r#"of_type(neighbors(0), "product")"#,
+        cached: false,
+        run: of_type,
+    },
+    set_operator("&", "Nodes in both sets.", "nodes([1, 2]) & nodes([2, 3])", |ctx, args| {
+        combine(ctx, args, NodeSet::intersection)
+    }),
+    set_operator("|", "Nodes in either set.", "nodes([1, 2]) | nodes([2, 3])", |ctx, args| {
+        combine(ctx, args, NodeSet::union)
+    }),
+    set_operator(
+        "-",
+        "Nodes of the first set that are not in the second.",
+        "nodes([1, 2]) - nodes([2, 3])",
+        |ctx, args| combine(ctx, args, NodeSet::difference),
+    ),
+];
+
+const fn set_operator(
+    name: &'static str,
+    doc: &'static str,
+    example: &'static str,
+    run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
+) -> ToolSpec {
+    const PAIR: &[ArgSpec] = &[
+        ArgSpec { name: "a", kind: Kind::Nodes, default: None },
+        ArgSpec { name: "b", kind: Kind::Nodes, default: None },
+    ];
+    let (args, result, group) = (PAIR, Kind::Nodes, "graph");
+    ToolSpec { name, group, args, result, cost: "1 per node", doc, example, cached: false, run }
+}
+
+fn combine(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    how: fn(&NodeSet, &NodeSet) -> NodeSet,
+) -> Result<Value, ToolError> {
+    let (a, b) = (args.nodes(0)?, args.nodes(1)?);
+    ctx.meter.touch(a.len() + b.len())?;
+    Ok(Value::nodes(how(&a, &b)))
+}
+
+/// What reaches a node from several nodes.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Sum,
+    Max,
+}
+
+/// Scores to start from: those given, or 1 for each node of a set.
+fn start(base: &Base, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
+    let scores = match args.value(0) {
+        Value::Scores(scores) => scores.clone(),
+        _ => Arc::new(Scores::uniform(&*args.nodes(0)?, 1.0)),
+    };
+    if let Some(&(last, _)) = scores.as_slice().last() {
+        lookup::node(base, last)?;
+    }
+    Ok(scores)
+}
+
+/// Sums over all nodes of the base, reused from call to call; all zero between calls.
+struct Sums {
+    scores: Vec<f32>,
+    reached: Vec<NodeId>,
+    seen: Vec<bool>,
+}
+
+/// One step along several relations.
+fn step(
+    ctx: &mut ToolCtx<'_>,
+    from: &Scores,
+    along: &[(RelationId, Direction)],
+    how: How,
+) -> Result<Scores, ToolError> {
+    thread_local! {
+        static SUMS: RefCell<Sums> =
+            const { RefCell::new(Sums { scores: Vec::new(), reached: Vec::new(), seen: Vec::new() }) };
+    }
+    SUMS.with_borrow_mut(|sums| {
+        let n = ctx.base.kb.n_nodes() as usize;
+        sums.scores.resize(n.max(sums.scores.len()), 0.0);
+        sums.seen.resize(n.max(sums.seen.len()), false);
+        let mut outcome = Ok(());
+        'all: for &(source, score) in from.as_slice() {
+            for &(relation, direction) in along {
+                let neighbors = ctx.base.kb.neighbors(source, relation, direction);
+                outcome = ctx.meter.touch(neighbors.len());
+                if outcome.is_err() {
+                    break 'all;
+                }
+                for &target in neighbors.iter() {
+                    let at = target as usize;
+                    if !sums.seen[at] {
+                        sums.seen[at] = true;
+                        sums.reached.push(target);
+                        sums.scores[at] = score;
+                    } else if how == How::Sum {
+                        sums.scores[at] += score;
+                    } else {
+                        sums.scores[at] = sums.scores[at].max(score);
+                    }
+                }
+            }
+        }
+        let pairs = sums.reached.iter().map(|&node| (node, sums.scores[node as usize])).collect();
+        for node in sums.reached.drain(..) {
+            sums.seen[node as usize] = false;
+            sums.scores[node as usize] = 0.0;
+        }
+        outcome.map(|()| Scores::new(pairs))
+    })
+}
+
+fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let relation = lookup::relation(ctx.base, args.text(1)?)?;
+    let direction = lookup::direction(args.text(2)?)?;
+    let how = match args.text(3)? {
+        "sum" => How::Sum,
+        "max" => How::Max,
+        other => {
+            return Err(ToolError::BadArgs(format!("how {other:?} must be \"sum\" or \"max\"")));
+        }
+    };
+    let from = start(ctx.base, args)?;
+    step(ctx, &from, &[(relation, direction)], how).map(Value::scores)
+}
+
+fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let steps = args.texts(1)?;
+    if steps.len() > MAX_STEPS {
+        return Err(ToolError::BadArgs(format!("a walk has at most {MAX_STEPS} steps")));
+    }
+    let limit = args.count(2)?;
+    let mut reached = start(ctx.base, args)?;
+    for written in steps {
+        let (name, direction) = match written.rsplit_once(':') {
+            Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
+            _ => (written, "any"),
+        };
+        let along = (lookup::relation(ctx.base, name)?, lookup::direction(direction)?);
+        reached = Arc::new(step(ctx, &reached, &[along], How::Max)?.top(limit));
+    }
+    Ok(Value::Scores(reached))
+}
+
+fn neighbors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let along: Vec<_> = (0..ctx.base.kb.relations().len())
+        .map(|relation| (RelationId(relation as u16), Direction::Any))
+        .collect();
+    let from = start(ctx.base, args)?;
+    step(ctx, &from, &along, How::Sum).map(Value::scores)
+}
+
+fn degree(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let nodes = args.nodes(0)?;
+    let relation = lookup::relation(ctx.base, args.text(1)?)?;
+    let direction = lookup::direction(args.text(2)?)?;
+    ctx.meter.touch(nodes.len())?;
+    let degrees = lookup::nodes(ctx.base, &nodes)?
+        .iter()
+        .map(|&node| (node, ctx.base.kb.degree(node, relation, direction) as f32))
+        .collect();
+    Ok(Value::scores(Scores::new(degrees)))
+}
+
+fn of_type(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
+    let keep = |node: NodeId| types.contains(&ctx.base.kb.node_type(node));
+    match args.value(0) {
+        Value::Scores(scores) => {
+            ctx.meter.touch(scores.len())?;
+            Ok(Value::scores(scores.filter(|node, _| keep(node))))
+        }
+        _ => {
+            let nodes = args.nodes(0)?;
+            ctx.meter.touch(nodes.len())?;
+            Ok(Value::nodes(nodes.filter(keep)))
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Names given by programs, found in the base, or a message that says what there is.
+
+use crate::{
+    index::Base,
+    kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
+    tools::ToolError,
+};
+
+/// Names listed in a message at most.
+const MAX_LISTED: usize = 12;
+
+fn not_found(what: &str, name: &str, names: &[String]) -> ToolError {
+    let mut near: Vec<(usize, &str)> =
+        names.iter().map(|other| (strsim::levenshtein(name, other), other.as_str())).collect();
+    near.sort_unstable();
+    let listed: Vec<&str> = near.iter().take(MAX_LISTED).map(|(_, other)| *other).collect();
+    let more = if names.len() > MAX_LISTED { ", ..." } else { "" };
+    ToolError::NotFound(format!("the base has no {what} {name:?}; it has {}{more}", listed.join(", ")))
+}
+
+/// The type of that name.
+pub(super) fn node_type(base: &Base, name: &str) -> Result<TypeId, ToolError> {
+    base.kb.type_id(name).ok_or_else(|| not_found("node type", name, base.kb.types()))
+}
+
+/// The types of those names, in order.
+pub(super) fn node_types(base: &Base, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
+    names.iter().map(|name| node_type(base, name)).collect()
+}
+
+/// The relation of that name.
+pub(super) fn relation(base: &Base, name: &str) -> Result<RelationId, ToolError> {
+    base.kb.relation_id(name).ok_or_else(|| not_found("relation", name, base.kb.relations()))
+}
+
+/// The field of that name.
+pub(super) fn field(base: &Base, name: &str) -> Result<FieldId, ToolError> {
+    base.kb.field_id(name).ok_or_else(|| not_found("field", name, base.kb.field_names()))
+}
+
+/// The direction of that name.
+pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
+    match name {
+        "out" => Ok(Direction::Out),
+        "in" => Ok(Direction::In),
+        "any" => Ok(Direction::Any),
+        _ => Err(ToolError::BadArgs(format!(
+            "direction {name:?} must be \"out\" (as stored), \"in\" (against it) or \"any\""
+        ))),
+    }
+}
+
+/// The node, if the base has it.
+pub(super) fn node(base: &Base, node: NodeId) -> Result<NodeId, ToolError> {
+    if base.kb.contains(node) {
+        return Ok(node);
+    }
+    Err(ToolError::NotFound(format!(
+        "the base has no node {node}; its ids run from 0 to {}",
+        base.kb.n_nodes().saturating_sub(1)
+    )))
+}
+
+/// The nodes, if the base has them all.
+pub(super) fn nodes<'a>(base: &Base, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
+    if let Some(&last) = nodes.as_slice().last() {
+        node(base, last)?;
+    }
+    Ok(nodes.as_slice())
+}

@@ -1,0 +1,259 @@
+//! Tools over scores: algebra, filters, fusion.
+
+use crate::{
+    kb::{Combine, NodeId, NodeSet, Scores},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+};
+
+/// Lists fused in one call.
+const MAX_FUSED: usize = 16;
+
+const SCORES: ArgSpec = ArgSpec { name: "scores", kind: Kind::Scores, default: None };
+const OTHER: ArgSpec = ArgSpec { name: "other", kind: Kind::Scores, default: None };
+const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
+
+type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+
+const fn rank_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    result: Kind,
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    let (group, cost) = ("rank", "1 per node");
+    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+}
+
+pub(super) const TOOLS: &[ToolSpec] = &[
+    rank_tool(
+        "top",
+        &[SCORES, ArgSpec { name: "k", kind: Kind::Int, default: None }],
+        Kind::Scores,
+        "The k best scores; ties by smaller id. End a program with it.",
+        r#"top(search(query), 5)"#,
+        |ctx, args| {
+            let k = args.count(1)?;
+            change(ctx, args, |scores| scores.top(k))
+        },
+    ),
+    rank_tool(
+        "normalize",
+        &[SCORES],
+        Kind::Scores,
+        "Scores divided by the largest, so that the best is 1; negative ones become 0.",
+        "normalize(search(query))",
+        |ctx, args| change(ctx, args, Scores::normalized),
+    ),
+    rank_tool(
+        "at_least",
+        &[SCORES, ArgSpec { name: "least", kind: Kind::Number, default: None }],
+        Kind::Scores,
+        "Only scores of at least that much.",
+        "at_least(link(query), 0.5)",
+        |ctx, args| {
+            let least = args.number(1)? as f32;
+            change(ctx, args, |scores| scores.filter(|_, score| score >= least))
+        },
+    ),
+    rank_tool(
+        "power",
+        &[SCORES, ArgSpec { name: "exponent", kind: Kind::Number, default: None }],
+        Kind::Scores,
+        "Every score to a power; above 1 it sharpens differences, below 1 it flattens them. \
+         Negative scores count as 0.",
+        "power(link(query), 2.0)",
+        |ctx, args| {
+            let exponent = args.number(1)? as f32;
+            change(ctx, args, |scores| scores.map(|_, score| score.max(0.0).powf(exponent)))
+        },
+    ),
+    rank_tool(
+        "restrict",
+        &[SCORES, NODES],
+        Kind::Scores,
+        "Only the scores of nodes in the set (or in other scores).",
+        r#"restrict(search(query), of_type(neighbors(0), "product"))"#,
+        |ctx, args| {
+            let nodes = args.nodes(1)?;
+            change(ctx, args, |scores| scores.restricted(&nodes))
+        },
+    ),
+    rank_tool(
+        "without",
+        &[SCORES, NODES],
+        Kind::Scores,
+        "The scores of nodes that are not in the set (or in other scores).",
+        r#"without(search(query), link(query))"#,
+        |ctx, args| {
+            let nodes = args.nodes(1)?;
+            change(ctx, args, |scores| scores.filter(|node, _| !nodes.contains(node)))
+        },
+    ),
+    rank_tool(
+        "uniform",
+        &[NODES, ArgSpec { name: "score", kind: Kind::Number, default: Some("1.0") }],
+        Kind::Scores,
+        "The same score for every node of a set.",
+        "uniform(nodes([1, 2]), 0.5)",
+        |ctx, args| {
+            let (nodes, score) = (args.nodes(0)?, args.number(1)? as f32);
+            ctx.meter.touch(nodes.len())?;
+            Ok(Value::scores(Scores::uniform(&nodes, score)))
+        },
+    ),
+    rank_tool(
+        "largest",
+        &[SCORES, OTHER],
+        Kind::Scores,
+        "The larger of two scores, node by node; a node in one of them keeps its score.",
+        "largest(link(query), search(query))",
+        |ctx, args| combine(ctx, args, Combine::Max),
+    ),
+    ToolSpec {
+        name: "fuse",
+        group: "rank",
+        args: &[
+            ArgSpec { name: "rankings", kind: Kind::Any, default: None },
+            ArgSpec { name: "k", kind: Kind::Number, default: Some("60.0") },
+        ],
+        result: Kind::Scores,
+        cost: "1 per node",
+        doc: "Reciprocal rank fusion of a list of scores: the sum of 1 / (k + rank), ranks from 1, \
+              ties by smaller id (Cormack et al. 2009). At most 16 lists.",
+        example: "fuse([search(query), search_vectors(query)])",
+        cached: false,
+        run: fuse,
+    },
+    ToolSpec {
+        name: "score_of",
+        group: "rank",
+        args: &[SCORES, ArgSpec { name: "node", kind: Kind::Node, default: None }],
+        result: Kind::Number,
+        cost: "1",
+        doc: "The score of a node, 0 when it has none.",
+        example: "score_of(search(query), 1)",
+        cached: false,
+        run: |_, args| {
+            let score = args.scores(0)?.get(args.node(1)?).unwrap_or(0.0);
+            Ok(Value::Float(f64::from(score)))
+        },
+    },
+    rank_tool(
+        "+",
+        &[SCORES, OTHER],
+        Kind::Scores,
+        "Sum of scores, node by node; a node in one of them keeps its score.",
+        "search(query) + link(query)",
+        |ctx, args| combine(ctx, args, Combine::Sum),
+    ),
+    rank_tool(
+        "*",
+        &[SCORES, OTHER],
+        Kind::Scores,
+        "Product of scores; only nodes in both remain.",
+        "search(query) * search_vectors(query)",
+        |ctx, args| combine(ctx, args, Combine::Product),
+    ),
+    rank_tool(
+        "*",
+        &[SCORES, ArgSpec { name: "weight", kind: Kind::Number, default: None }],
+        Kind::Scores,
+        "Every score times a number.",
+        "search(query) * 0.5",
+        |ctx, args| {
+            let weight = args.number(1)? as f32;
+            change(ctx, args, |scores| scores.scale(weight))
+        },
+    ),
+    rank_tool(
+        "with_field",
+        &[
+            NODES,
+            ArgSpec { name: "field", kind: Kind::Text, default: None },
+            ArgSpec { name: "contains", kind: Kind::Text, default: Some("\"\"") },
+        ],
+        Kind::Nodes,
+        "Nodes that have a field; with `contains`, whose field has that text, case ignored.",
+        r#"with_field(nodes([0, 1, 2]), "description", "steel")"#,
+        with_field,
+    ),
+    rank_tool(
+        "with_number",
+        &[
+            NODES,
+            ArgSpec { name: "field", kind: Kind::Text, default: None },
+            ArgSpec { name: "low", kind: Kind::Number, default: None },
+            ArgSpec { name: "high", kind: Kind::Number, default: None },
+        ],
+        Kind::Nodes,
+        "Nodes whose field is a number from low to high, both included; a leading currency sign is \
+         ignored.",
+        r#"with_number(nodes([0, 1, 2]), "price", 5, 20)"#,
+        with_number,
+    ),
+];
+
+fn change(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    how: impl FnOnce(&Scores) -> Scores,
+) -> Result<Value, ToolError> {
+    let scores = args.scores(0)?;
+    ctx.meter.touch(scores.len())?;
+    Ok(Value::scores(how(scores)))
+}
+
+fn combine(ctx: &mut ToolCtx<'_>, args: &Args<'_>, how: Combine) -> Result<Value, ToolError> {
+    let (a, b) = (args.scores(0)?, args.scores(1)?);
+    ctx.meter.touch(a.len() + b.len())?;
+    Ok(Value::scores(a.combine(b, how)))
+}
+
+fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let k = args.number(1)? as f32;
+    let Value::List(rankings) = args.value(0) else {
+        return Err(ToolError::BadArgs("argument 1 must be a list of scores".to_owned()));
+    };
+    if rankings.len() > MAX_FUSED {
+        return Err(ToolError::BadArgs(format!("at most {MAX_FUSED} rankings can be fused")));
+    }
+    let mut fused = Scores::default();
+    for at in 0..rankings.len() {
+        let scores = Args::new(rankings).scores(at)?.clone();
+        ctx.meter.touch(scores.len())?;
+        let ranks = scores.ranking().into_iter().zip(1u32..);
+        let reciprocal = ranks.map(|((node, _), rank)| (node, 1.0 / (k + rank as f32))).collect();
+        fused = fused.combine(&Scores::new(reciprocal), Combine::Sum);
+    }
+    Ok(Value::scores(fused))
+}
+
+/// Nodes whose text of a field satisfies the predicate.
+fn by_field(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    keep: impl Fn(&str) -> bool,
+) -> Result<Value, ToolError> {
+    let nodes = args.nodes(0)?;
+    let field = lookup::field(ctx.base, args.text(1)?)?;
+    ctx.meter.touch(nodes.len())?;
+    lookup::nodes(ctx.base, &nodes)?;
+    let has = |node: NodeId| ctx.base.kb.field(node, field).is_some_and(&keep);
+    let kept: NodeSet = nodes.filter(has);
+    Ok(Value::nodes(kept))
+}
+
+fn with_field(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let wanted = args.text(2)?.to_lowercase();
+    by_field(ctx, args, |text| text.to_lowercase().contains(&wanted))
+}
+
+fn with_number(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (low, high) = (args.number(2)?, args.number(3)?);
+    by_field(ctx, args, |text| {
+        let number = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
+        number.parse::<f64>().is_ok_and(|number| (low..=high).contains(&number))
+    })
+}

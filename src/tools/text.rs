@@ -1,0 +1,276 @@
+//! Tools over text: entity linking, search over the base, match within a set.
+
+use std::sync::Arc;
+
+use crate::{
+    index::{IndexError, TextPart},
+    kb::{NodeId, Scores},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+    words::name_words,
+};
+
+/// Nodes that one search returns at most.
+const MAX_FOUND: usize = 5_000;
+/// Postings charged for each word of a search, whatever its frequency.
+const SEARCH_COST: usize = 1_000;
+
+const TEXT: ArgSpec = ArgSpec { name: "text", kind: Kind::Text, default: None };
+const TYPES: ArgSpec = ArgSpec { name: "types", kind: Kind::Texts, default: Some("[]") };
+const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
+
+const fn k(default: &'static str) -> ArgSpec {
+    ArgSpec { name: "k", kind: Kind::Int, default: Some(default) }
+}
+
+pub(super) const TOOLS: &[ToolSpec] = &[
+    ToolSpec {
+        name: "link",
+        group: "text",
+        args: &[TEXT, TYPES, k("10")],
+        result: Kind::Scores,
+        cost: "1,000 per word",
+        doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
+              0..1: full names in order are strongest, names found in part or with one slip are \
+              weaker. The k strongest of each given type (of all types when none is given).",
+        example: r#"link(query, ["brand", "category"], 3)"#,
+        cached: true,
+        run: link,
+    },
+    ToolSpec {
+        name: "search",
+        group: "text",
+        args: &[TEXT, TYPES, k("50")],
+        result: Kind::Scores,
+        cost: "1,000 per word",
+        doc: "The k nodes whose documents match the text best by BM25, of the given types or of \
+              all.",
+        example: r#"search(query, "product", 10)"#,
+        cached: true,
+        run: |ctx, args| search(ctx, args, 1, TextPart::Document),
+    },
+    ToolSpec {
+        name: "search_with_names",
+        group: "text",
+        args: &[TEXT, TYPES, k("50")],
+        result: Kind::Scores,
+        cost: "1,000 per word",
+        doc: "As search, over documents that also hold the names of the node's neighbours.",
+        example: r#"search_with_names(query, "product", 10)"#,
+        cached: true,
+        run: |ctx, args| search(ctx, args, 1, TextPart::DocumentWithNames),
+    },
+    ToolSpec {
+        name: "search_field",
+        group: "text",
+        args: &[
+            TEXT,
+            ArgSpec { name: "field", kind: Kind::Text, default: None },
+            TYPES,
+            k("50"),
+        ],
+        result: Kind::Scores,
+        cost: "1,000 per word",
+        doc: "As search, over one field.",
+        example: r#"search_field(query, "description", "product")"#,
+        cached: true,
+        run: |ctx, args| {
+            let field = lookup::field(ctx.base, args.text(1)?)?;
+            search(ctx, args, 2, TextPart::Field(field))
+        },
+    },
+    ToolSpec {
+        name: "search_vectors",
+        group: "text",
+        args: &[TEXT, TYPES, k("50")],
+        result: Kind::Scores,
+        cost: "1 per node of the base",
+        doc: "The k nodes whose embeddings are most similar to that of the text (exact search), of \
+              the given types or of all.",
+        example: r#"search_vectors(query, "product", 10)"#,
+        cached: true,
+        run: search_vectors,
+    },
+    ToolSpec {
+        name: "match_text",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Scores,
+        cost: "10 per node",
+        doc: "BM25 of the documents of the given nodes, with stemming; 0 for nodes without a common \
+              word. Use it to rank what hops reached.",
+        example: r#"match_text(query, hop(link(query, "brand"), "has_brand"))"#,
+        cached: true,
+        run: |ctx, args| {
+            let query = ctx.base.terms.query(&ctx.base.stems, args.text(0)?);
+            score(ctx, args, |ctx, node| ctx.base.terms.bm25(&query, node))
+        },
+    },
+    ToolSpec {
+        name: "match_names",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Scores,
+        cost: "10 per node",
+        doc: "BM25 of the names of the neighbours of the given nodes, with stemming; 0 for nodes \
+              without a common word.",
+        example: r#"match_names(query, nodes([0, 1, 2]))"#,
+        cached: true,
+        run: |ctx, args| {
+            let query = ctx.base.neighbor_names.query(&ctx.base.stems, args.text(0)?);
+            score(ctx, args, |ctx, node| ctx.base.neighbor_names.bm25(&query, node))
+        },
+    },
+    ToolSpec {
+        name: "cover",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Scores,
+        cost: "10 per node",
+        doc: "Share of the text's words, weighted by rarity, that each node's document has, in \
+              0..1, with stemming.",
+        example: r#"cover(query, nodes([0, 1, 2]))"#,
+        cached: true,
+        run: |ctx, args| {
+            let query = ctx.base.terms.query(&ctx.base.stems, args.text(0)?);
+            score(ctx, args, |ctx, node| ctx.base.terms.coverage(&query, node))
+        },
+    },
+    ToolSpec {
+        name: "similarity",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Scores,
+        cost: "10 per node",
+        doc: "Cosine similarity of the embeddings of the text and of each node, in -1..1.",
+        example: r#"similarity(query, nodes([0, 1, 2]))"#,
+        cached: true,
+        run: similarity,
+    },
+    ToolSpec {
+        name: "without_names",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Text,
+        cost: "1 per node",
+        doc: "The text without the words that name any of the nodes: what is left describes the \
+              answer rather than the nodes it is linked to.",
+        example: r#"without_names(query, link(query, "brand", 1))"#,
+        cached: true,
+        run: |ctx, args| {
+            let nodes = args.nodes(1)?;
+            ctx.meter.touch(nodes.len())?;
+            let nodes = lookup::nodes(ctx.base, &nodes)?;
+            Ok(Value::text(&ctx.base.names.without_names(args.text(0)?, nodes)))
+        },
+    },
+    ToolSpec {
+        name: "words",
+        group: "text",
+        args: &[TEXT],
+        result: Kind::Texts,
+        cost: "1 per word",
+        doc: "The words of a text in order, lower case, without accents.",
+        example: "words(query)",
+        cached: false,
+        run: |ctx, args| {
+            let words: Vec<Value> =
+                name_words(args.text(0)?).map(|(_, word)| Value::text(&word)).collect();
+            ctx.meter.touch(words.len())?;
+            Ok(Value::List(words))
+        },
+    },
+    ToolSpec {
+        name: "name_of",
+        group: "text",
+        args: &[ArgSpec { name: "node", kind: Kind::Node, default: None }],
+        result: Kind::Text,
+        cost: "1",
+        doc: "The name of a node.",
+        example: "name_of(0)",
+        cached: false,
+        run: |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            Ok(Value::text(ctx.base.kb.name(node)))
+        },
+    },
+    ToolSpec {
+        name: "field_of",
+        group: "text",
+        args: &[
+            ArgSpec { name: "node", kind: Kind::Node, default: None },
+            ArgSpec { name: "field", kind: Kind::Text, default: None },
+        ],
+        result: Kind::Text,
+        cost: "1",
+        doc: "The text of one field of a node, empty when it has none.",
+        example: r#"field_of(0, "description")"#,
+        cached: false,
+        run: |ctx, args| {
+            let node = lookup::node(ctx.base, args.node(0)?)?;
+            let field = lookup::field(ctx.base, args.text(1)?)?;
+            Ok(Value::text(ctx.base.kb.field(node, field).unwrap_or_default()))
+        },
+    },
+];
+
+/// An index that fails is no fault of the program.
+pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
+    ToolError::Internal(error.to_string())
+}
+
+fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
+    ctx.meter.touch(name_words(text).count() * SEARCH_COST)
+}
+
+fn found_count(args: &Args<'_>, at: usize) -> Result<usize, ToolError> {
+    let k = args.count(at)?;
+    if k > MAX_FOUND {
+        return Err(ToolError::BadArgs(format!("k = {k} is over the limit of {MAX_FOUND} nodes")));
+    }
+    Ok(k)
+}
+
+fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (text, k) = (args.text(0)?, found_count(args, 2)?);
+    let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
+    charge_words(ctx, text)?;
+    Ok(Value::scores(ctx.base.names.link(&ctx.base.kb, text, &types, k)))
+}
+
+fn search(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    types_at: usize,
+    part: TextPart,
+) -> Result<Value, ToolError> {
+    let (text, k) = (args.text(0)?, found_count(args, types_at + 1)?);
+    let types = lookup::node_types(ctx.base, &args.texts(types_at)?)?;
+    charge_words(ctx, text)?;
+    let found: Result<_, IndexError> = ctx.base.text.search(text, part, &types, k);
+    found.map(|ranking| Value::scores(Scores::new(ranking))).map_err(internal)
+}
+
+fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (text, k) = (args.text(0)?, found_count(args, 2)?);
+    let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
+    ctx.meter.touch(ctx.base.kb.n_nodes() as usize)?;
+    let ranking = ctx.base.search_vectors(text, &types, k).map_err(internal)?;
+    Ok(Value::scores(Scores::new(ranking)))
+}
+
+fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let vector: Arc<[f32]> = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
+    score(ctx, args, |ctx, node| ctx.base.vectors.dot(&vector, node))
+}
+
+/// Scores of the nodes of argument 1, node by node.
+fn score(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    of: impl Fn(&ToolCtx<'_>, NodeId) -> f32,
+) -> Result<Value, ToolError> {
+    let nodes = args.nodes(1)?;
+    ctx.meter.touch(nodes.len() * 10)?;
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
+    Ok(Value::scores(Scores::new(nodes.iter().map(|&node| (node, of(ctx, node))).collect())))
+}

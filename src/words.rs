@@ -1,0 +1,138 @@
+//! What counts as a word, for every index and every comparison of text.
+//!
+//! Three views of the same text, from plain to loose:
+//! - [`reference_words`]: lower case, at least two word characters, 33 stop words dropped; the
+//!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
+//! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
+//!   looked up by these.
+//! - [`Stems`]: name words of two characters or more, stop words dropped, English stems.
+//!
+//! Must not know: nodes, indexes, queries.
+
+use std::{borrow::Cow, ops::Range};
+
+use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+
+/// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
+pub const STOP_WORDS: [&str; 33] = [
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
+    "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they",
+    "this", "to", "was", "will", "with",
+];
+
+/// Words that shape a question but say nothing about its answers, sorted.
+const QUESTION_WORDS: [&str; 105] = [
+    "about", "again", "also", "already", "am", "another", "any", "anything", "apart", "around",
+    "can", "could", "did", "do", "does", "doing", "else", "ever", "find", "from", "get", "give",
+    "go", "going", "good", "got", "had", "has", "have", "having", "he", "help", "her", "here",
+    "him", "his", "how", "i", "interested", "its", "itself", "just", "know", "let", "like", "list",
+    "look", "looking", "made", "make", "many", "may", "maybe", "me", "might", "more", "most", "much",
+    "must", "my", "name", "need", "one", "ones", "only", "other", "others", "our", "out", "please",
+    "really", "recommend", "search", "searching", "see", "she", "should", "show", "so", "some",
+    "something", "suggest", "tell", "than", "thanks", "them", "themselves", "those", "too", "us",
+    "very", "want", "wanted", "we", "were", "what", "when", "where", "whether", "which", "who",
+    "whose", "would", "you", "your",
+];
+
+/// Whether the word is one of [`STOP_WORDS`].
+pub fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
+}
+
+/// Whether the word is a stop word or only shapes a question.
+pub fn is_question_word(word: &str) -> bool {
+    is_stop_word(word) || QUESTION_WORDS.contains(&word)
+}
+
+/// Byte ranges of the maximal runs of characters that satisfy the predicate.
+fn runs(text: &str, is_word: impl Fn(char) -> bool) -> impl Iterator<Item = Range<usize>> {
+    let mut chars = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        let (start, _) = chars.by_ref().find(|&(_, c)| is_word(c))?;
+        while chars.next_if(|&(_, c)| is_word(c)).is_some() {}
+        Some(start..chars.peek().map_or(text.len(), |&(at, _)| at))
+    })
+}
+
+/// Lower case without accents: compatibility decomposition, combining marks dropped.
+pub fn fold(word: &str) -> Cow<'_, str> {
+    if word.bytes().all(|b| b.is_ascii() && !b.is_ascii_uppercase()) {
+        return Cow::Borrowed(word);
+    }
+    if word.is_ascii() {
+        return Cow::Owned(word.to_ascii_lowercase());
+    }
+    Cow::Owned(word.nfkd().filter(|&c| !is_combining_mark(c)).flat_map(char::to_lowercase).collect())
+}
+
+/// Words of the BM25 baseline with their byte ranges, in order.
+pub fn reference_words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
+    runs(text, |c| c.is_alphanumeric() || c == '_')
+        .map(|range| (range.clone(), text[range].to_lowercase()))
+        .filter(|(_, word)| word.chars().nth(1).is_some() && !is_stop_word(word))
+}
+
+/// Words of a name with their byte ranges, in order: folded alphanumeric runs.
+pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str>)> {
+    runs(text, char::is_alphanumeric).map(|range| (range.clone(), fold(&text[range])))
+}
+
+/// English stems.
+pub struct Stems(Stemmer);
+
+impl Default for Stems {
+    fn default() -> Self {
+        Self(Stemmer::create(Algorithm::English))
+    }
+}
+
+impl Stems {
+    /// The stem of a folded word.
+    pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
+        if word.is_ascii() { self.0.stem(word) } else { Cow::Borrowed(word) }
+    }
+
+    /// Stems of a text in order, stop words and single characters dropped.
+    pub fn of(&self, text: &str) -> impl Iterator<Item = String> {
+        name_words(text)
+            .filter(|(_, word)| word.chars().nth(1).is_some() && !is_stop_word(word))
+            .map(|(_, word)| self.stem(&word).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_lists_are_sorted_and_distinct() {
+        assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));
+        assert!(QUESTION_WORDS.iter().all(|word| !is_stop_word(word)));
+    }
+
+    #[test]
+    fn reference_words_follow_the_baseline_pattern() {
+        let words: Vec<String> =
+            reference_words("The Köln-A1 x_y, a B 42").map(|(_, word)| word).collect();
+        assert_eq!(words, ["köln", "a1", "x_y", "42"]);
+    }
+
+    #[test]
+    fn name_words_fold_accents_and_case_and_keep_their_place() {
+        let words: Vec<_> = name_words("André's STL-SGD").collect();
+        let expected: Vec<(Range<usize>, Cow<'_, str>)> = vec![
+            (0..6, "andre".into()),
+            (7..8, "s".into()),
+            (9..12, "stl".into()),
+            (13..16, "sgd".into()),
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn stems_join_forms_of_a_word() {
+        let stems = Stems::default();
+        assert!(stems.of("Graphs of the planning").eq(["graph", "plan"].map(String::from)));
+    }
+}
