@@ -93,7 +93,8 @@ fn values_by_query(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::metrics::{Candidates, Metrics};
+    use crate::eval::metrics::Metrics;
+    use crate::eval::ranks::Candidates;
 
     /// Results of queries 0, 1, … whose only answer has these ranks.
     fn results(ranks: &[u32]) -> Vec<QueryResult> {

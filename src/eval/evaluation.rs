@@ -181,7 +181,8 @@ fn summarize(results: &[&QueryResult], seed: u64) -> Result<Evaluation, EvalErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::metrics::{Candidates, Metric};
+    use crate::eval::metrics::Metric;
+    use crate::eval::ranks::Candidates;
 
     fn result(query_id: i64, rank: u32, failure: Option<&str>) -> QueryResult {
         let ranking: Vec<(u32, f32)> = (0..100).map(|i| (i, -(i as f32))).collect();

@@ -1,11 +1,13 @@
 //! Checks the metrics against hand-worked cases, a naive twin and published reference output.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::eval::metrics::{Metric, Metrics, N_METRICS};
 
 /// The worked example: ranking 5, 7, 9, 2 with a tie between 5 and 7.
 const CANDIDATES: [NodeId; 4] = [2, 5, 7, 9];
@@ -41,19 +43,6 @@ fn what_is_no_candidate_neither_ranks_nor_counts() {
     // Unnamed candidates follow by id even if nothing named was a candidate.
     let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [3]);
-}
-
-#[test]
-fn names_parse_back_and_tables_refuse_missing_and_unknown_names() {
-    for metric in Metric::ALL {
-        assert_eq!(metric.name().parse(), Ok(metric));
-        assert_eq!(Metric::ALL[metric as usize], metric);
-    }
-    let mut json = serde_json::to_value(Metrics::default()).unwrap();
-    assert!(serde_json::from_value::<Metrics>(json.clone()).is_ok());
-    json["hit@2"] = 0.0.into();
-    assert!(serde_json::from_value::<Metrics>(json).is_err());
-    assert!(serde_json::from_str::<Metrics>("{}").is_err());
 }
 
 /// The definition taken literally: a score for every candidate, sorted as a whole.
@@ -233,7 +222,7 @@ fn reference_output_is_reproduced() {
                 ids.iter().enumerate().map(|(i, &id)| (id, -(i as f32))).collect();
             let found =
                 AnswerRanks::new(&ranking, &answers[&record[1]], candidates, ScoreRule::Any);
-            for (metric, value) in found.metrics().iter() {
+            for (metric, value) in Metrics::from_ranks(&found).iter() {
                 let column = headers.iter().position(|header| header == metric.name()).unwrap();
                 let expected = record[column].parse::<f64>().unwrap() as f32;
                 let needed = match metric {
@@ -263,60 +252,4 @@ fn reference_output_is_reproduced() {
     eprintln!("{n_checked} cells checked, {n_same_bits} of them equal in every bit");
     assert!(mismatches.is_empty(), "{mismatches:#?}");
     assert_eq!((n_queries, beyond_mrr, beyond_map), (274, 51, 72));
-}
-
-#[test]
-fn speedtmp() {
-    let n = 10_000;
-    let rankings: Vec<Vec<(NodeId, f32)>> = (0..n as u32)
-        .map(|q| {
-            (0..100_u32).map(|i| ((i * 7919 + q * 104729) % 957_192, 100.0 - i as f32)).collect()
-        })
-        .collect();
-    for a in [1_usize, 3, 18] {
-        let answers: Vec<Vec<NodeId>> = (0..n)
-            .map(|q| {
-                (0..a)
-                    .map(|j| {
-                        if j % 2 == 0 {
-                            rankings[q][(q + j * 13) % 100].0
-                        } else {
-                            (q * 31 + j * 1009) as u32
-                        }
-                    })
-                    .collect()
-            })
-            .collect();
-        let ids: Vec<u32> = (0..957_192).filter(|i| i % 1000 != 999).collect();
-        for (what, c) in [("all", Candidates::All(957_192)), ("sorted", Candidates::sorted(&ids))] {
-            let t = std::time::Instant::now();
-            let mut s = 0.0;
-            for q in 0..n {
-                s += Metrics::of(&rankings[q], &answers[q], c).get(Metric::Map);
-            }
-            eprintln!("speed answers {a} {what}: {:?} a query ({s})", t.elapsed() / n as u32);
-        }
-        let mut shuffled = rankings.clone();
-        shuffled.iter_mut().for_each(|r| {
-            r.sort_by_key(|e| e.0);
-        });
-        let t = std::time::Instant::now();
-        let mut s = 0.0;
-        for q in 0..n {
-            s += Metrics::of(&shuffled[q], &answers[q], Candidates::All(957_192)).get(Metric::Map);
-        }
-        eprintln!("speed answers {a} unsorted: {:?} ({s})", t.elapsed() / n as u32);
-    }
-    let rows: Vec<[f64; N_METRICS]> =
-        (0..2665).map(|i| [(i % 7) as f64 / 7.0; N_METRICS]).collect();
-    let t = std::time::Instant::now();
-    let r = crate::eval::statistics::bootstrap_intervals(&rows, 1).unwrap();
-    eprintln!("speed bootstrap 2665x14: {:?} {:?}", t.elapsed(), r[0]);
-    let d: Vec<f64> = (0..2665).map(|i| (i % 7) as f64 - 2.9).collect();
-    let t = std::time::Instant::now();
-    let r = crate::eval::statistics::randomization_p(&d, 1).unwrap();
-    eprintln!("speed randomization 2665: {:?} {r}", t.elapsed());
-    let t = std::time::Instant::now();
-    let r = crate::eval::statistics::randomization_p(&d[..23], 1).unwrap();
-    eprintln!("speed exact: {:?} {r}", t.elapsed());
 }
