@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn summary_has_the_published_json_shape_and_ignores_order() {
-        let mut results = vec![result(1, 1, None), result(2, 4, Some("deadline"))];
+    fn summary_has_the_published_json_shape() {
+        let results = [result(1, 1, None), result(2, 4, Some("deadline"))];
         let evaluation = Evaluation::from_results(&results, 5).unwrap();
         let json = serde_json::to_value(&evaluation).unwrap();
         assert_eq!(json["n"], 2);
@@ -208,17 +208,24 @@ mod tests {
         let names: Vec<&String> = json["metrics"].as_object().unwrap().keys().collect();
         assert_eq!(names, Metric::ALL.map(Metric::name));
         assert_eq!(serde_json::from_value::<Evaluation>(json).unwrap(), evaluation);
-        results.reverse();
+    }
+
+    #[test]
+    fn results_are_taken_by_query_id_whatever_their_order() {
+        let mut results: Vec<QueryResult> =
+            [1, 9, 2, 30, 4].iter().zip(1..).map(|(&rank, id)| result(id, rank, None)).collect();
+        let evaluation = Evaluation::from_results(&results, 5).unwrap();
+        results.swap(0, 3);
         assert_eq!(Evaluation::from_results(&results, 5), Ok(evaluation));
     }
 
     #[test]
     fn no_queries_and_repeated_queries_are_errors() {
         assert_eq!(Evaluation::from_results(&[], 0), Err(EvalError::NoQueries));
-        let results = [result(3, 1, None), result(3, 2, None)];
+        let results = [result(3, 1, None), result(1, 1, None), result(3, 2, None)];
         let repeated = Err(EvalError::RepeatedQuery { query_id: 3 });
         assert_eq!(Evaluation::from_results(&results, 0), repeated);
-        assert!(evaluate_groups(&results, &["a", "b"], 0).is_err());
+        assert!(evaluate_groups(&results, &["a", "a", "b"], 0).is_err());
         assert!(evaluate_groups(&results, &["a"], 0).is_err());
     }
 
