@@ -1,1 +1,28 @@
-//! To be written.
+//! Measures rankings against known answers, and says how sure the numbers are.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | [`ranks`] | given one ranking and the answers of its query: which ranks, which scores |
+//! | [`metrics`] | given those: the fourteen reported numbers, by name |
+//! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
+//! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
+//! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
+//! | [`trec`] | given rankings and answers: which files do the usual external tools read |
+//!
+//! This module must not know how a ranking came about. It never repairs a failed query: the caller
+//! substitutes the baseline ranking, marks the failure, and the query counts in every mean.
+
+pub mod comparison;
+pub mod evaluation;
+pub mod metrics;
+pub mod ranks;
+pub mod statistics;
+pub mod trec;
+
+pub use crate::eval::comparison::{Comparison, compare};
+pub use crate::eval::evaluation::{EvalError, Evaluation, Latency, QueryResult, evaluate_groups};
+pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
+pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
+pub use crate::eval::statistics::Interval;
+
+type NodeId = u32;

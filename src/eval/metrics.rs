@@ -1,0 +1,229 @@
+//! Names the reported metrics, and holds one value for each.
+//!
+//! These are the fourteen that STaRK reports per query; what each means is defined where it is
+//! computed, in [`crate::eval::ranks`]. Their names are the keys of every file and table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::eval::NodeId;
+use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
+
+/// How many metrics are reported for every query.
+pub const N_METRICS: usize = 14;
+
+/// One reported metric. [`Metric::ALL`] fixes the order in tables and files.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// 1 if an answer is at rank 1.
+    Hit1,
+    /// 1 if an answer is among the first 3.
+    Hit3,
+    /// 1 if an answer is among the first 5.
+    Hit5,
+    /// 1 if an answer is among the first 10.
+    Hit10,
+    /// 1 if an answer is among the first 20.
+    Hit20,
+    /// 1 if an answer is among the first 50.
+    Hit50,
+    /// Share of the answers among the first 5.
+    Recall5,
+    /// Share of the answers among the first 10.
+    Recall10,
+    /// Share of the answers among the first 20.
+    Recall20,
+    /// Share of the answers among the first 50.
+    Recall50,
+    /// Share of the answers among the first 100.
+    Recall100,
+    /// Reciprocal of the best answer's rank, without a cut-off.
+    Mrr,
+    /// Average precision over all answers, without a cut-off.
+    Map,
+    /// Share of the answers among the first as many as there are answers.
+    RPrecision,
+}
+
+impl Metric {
+    /// All metrics in reporting order; `ALL[i] as usize == i`.
+    pub const ALL: [Metric; N_METRICS] = [
+        Metric::Hit1,
+        Metric::Hit3,
+        Metric::Hit5,
+        Metric::Hit10,
+        Metric::Hit20,
+        Metric::Hit50,
+        Metric::Recall5,
+        Metric::Recall10,
+        Metric::Recall20,
+        Metric::Recall50,
+        Metric::Recall100,
+        Metric::Mrr,
+        Metric::Map,
+        Metric::RPrecision,
+    ];
+
+    /// The name in files and on the command line, such as `hit@1`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Hit1 => "hit@1",
+            Metric::Hit3 => "hit@3",
+            Metric::Hit5 => "hit@5",
+            Metric::Hit10 => "hit@10",
+            Metric::Hit20 => "hit@20",
+            Metric::Hit50 => "hit@50",
+            Metric::Recall5 => "recall@5",
+            Metric::Recall10 => "recall@10",
+            Metric::Recall20 => "recall@20",
+            Metric::Recall50 => "recall@50",
+            Metric::Recall100 => "recall@100",
+            Metric::Mrr => "mrr",
+            Metric::Map => "map",
+            Metric::RPrecision => "rprecision",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A metric name that is not reported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no metric is named \"{name}\"; use one of {}", Metric::ALL.map(Metric::name).join(", "))]
+pub struct UnknownMetric {
+    /// The name as given.
+    pub name: String,
+}
+
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+
+    /// The metric of that exact [`Metric::name`].
+    fn from_str(name: &str) -> Result<Metric, UnknownMetric> {
+        let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
+        found.ok_or_else(|| UnknownMetric { name: name.to_owned() })
+    }
+}
+
+/// One value per [`Metric`]; as JSON an object with the metric names as keys, in reporting order.
+#[derive(Copy, Clone, Debug, PartialEq, Default)]
+pub struct MetricTable<T> {
+    values: [T; N_METRICS],
+}
+
+/// The metrics of one query, each in `[0, 1]`.
+pub type Metrics = MetricTable<f32>;
+
+impl<T: Copy> MetricTable<T> {
+    /// The table with these values in the order of [`Metric::ALL`].
+    pub fn from_values(values: [T; N_METRICS]) -> MetricTable<T> {
+        MetricTable { values }
+    }
+
+    /// The value of one metric.
+    pub fn get(&self, metric: Metric) -> T {
+        self.values[metric as usize]
+    }
+
+    /// The values in the order of [`Metric::ALL`].
+    pub fn values(&self) -> &[T; N_METRICS] {
+        &self.values
+    }
+
+    /// Metrics with their values, in reporting order.
+    pub fn iter(&self) -> impl Iterator<Item = (Metric, T)> + '_ {
+        Metric::ALL.into_iter().zip(self.values.iter().copied())
+    }
+}
+
+impl<T: Serialize> Serialize for MetricTable<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(N_METRICS))?;
+        for (metric, value) in Metric::ALL.iter().zip(&self.values) {
+            map.serialize_entry(metric.name(), value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable<T> {
+    /// Requires every metric and no other key.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::<String, T>::deserialize(deserializer)?;
+        let mut values = [T::default(); N_METRICS];
+        for metric in Metric::ALL {
+            let value = entries.get(metric.name());
+            values[metric as usize] =
+                *value.ok_or_else(|| D::Error::missing_field(metric.name()))?;
+        }
+        match entries.keys().find(|name| name.parse::<Metric>().is_err()) {
+            Some(name) => Err(D::Error::custom(UnknownMetric { name: name.clone() })),
+            None => Ok(MetricTable { values }),
+        }
+    }
+}
+
+impl Metrics {
+    /// All reported metrics of one ranking, by [`ScoreRule::Any`].
+    ///
+    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in any
+    /// order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
+    pub fn of(
+        ranking: &[(NodeId, f32)],
+        answers: &[NodeId],
+        candidates: Candidates<'_>,
+    ) -> Metrics {
+        Metrics::from_ranks(&AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any))
+    }
+
+    /// All reported metrics of a ranking whose answers have been found.
+    pub fn from_ranks(ranks: &AnswerRanks) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (metric, value) in Metric::ALL.into_iter().zip(&mut metrics.values) {
+            *value = match metric {
+                Metric::Hit1 => ranks.hit_at(1),
+                Metric::Hit3 => ranks.hit_at(3),
+                Metric::Hit5 => ranks.hit_at(5),
+                Metric::Hit10 => ranks.hit_at(10),
+                Metric::Hit20 => ranks.hit_at(20),
+                Metric::Hit50 => ranks.hit_at(50),
+                Metric::Recall5 => ranks.recall_at(5),
+                Metric::Recall10 => ranks.recall_at(10),
+                Metric::Recall20 => ranks.recall_at(20),
+                Metric::Recall50 => ranks.recall_at(50),
+                Metric::Recall100 => ranks.recall_at(100),
+                Metric::Mrr => ranks.reciprocal_rank(),
+                Metric::Map => ranks.average_precision(),
+                Metric::RPrecision => ranks.r_precision(),
+            };
+        }
+        metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_and_tables_refuse_missing_and_unknown_names() {
+        for metric in Metric::ALL {
+            assert_eq!(metric.name().parse(), Ok(metric));
+            assert_eq!(Metric::ALL[metric as usize], metric);
+        }
+        let mut json = serde_json::to_value(Metrics::default()).unwrap();
+        assert!(serde_json::from_value::<Metrics>(json.clone()).is_ok());
+        json["hit@2"] = 0.0.into();
+        assert!(serde_json::from_value::<Metrics>(json).is_err());
+        assert!(serde_json::from_str::<Metrics>("{}").is_err());
+    }
+}
