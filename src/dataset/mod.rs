@@ -1,1 +1,57 @@
-//! To be written.
+//! Imports datasets into a home directory and hands out installed ones: given a directory of
+//! files, get a base; given its name, get its place and its labelled queries.
+//! Must not know what is built over a base or how questions are answered.
+//!
+//! # Input: the neutral format
+//!
+//! ```text
+//! nodes.jsonl[.gz|.zst]   one object a line: {"id": int, "type": str, "name": str,
+//!                         "details": {field: string | number | bool | list | object | null}}
+//!                         ids are 0, 1, 2, ... in file order; details may be missing
+//! edges.tsv[.gz|.zst]     header src_id<TAB>relation<TAB>dst_id, then one edge a line
+//! qa.csv                  optional: id,query,answer_ids and further columns, kept as metadata;
+//!                         answer_ids is a list of node ids such as [3, 17]
+//! human.csv               optional, columns as qa.csv, query ids of its own
+//! split/NAME.index        optional, NAME in train, val, test, human: one query id a line
+//! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all)
+//! ```
+//!
+//! # Home
+//!
+//! ```text
+//! home      := bases/NAME/base
+//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/...
+//! ```
+//!
+//! A base appears by rename when it is complete. Names that begin with a dot are work in
+//! progress and are never listed.
+//!
+//! # Limits
+//!
+//! | limit | unit | value | reason |
+//! | --- | --- | --- | --- |
+//! | [`MAX_LINE_BYTES`] | bytes, unpacked | 64 MiB | one line is held in memory |
+//! | [`MAX_FILE_BYTES`] | bytes, unpacked | 256 GiB | a small packed file can unpack to anything |
+//! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
+//! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
+//!
+//! Those of [`crate::kb`] hold as well.
+
+mod error;
+mod home;
+mod lines;
+mod neutral;
+mod queries;
+mod render;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{DatasetError, Problem, ProblemCount, ProblemKind};
+pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
+pub use neutral::{
+    EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
+};
+pub use queries::{LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test};
+pub use render::{render_field, render_text};

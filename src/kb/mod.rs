@@ -1,10 +1,122 @@
-//! The knowledge base: typed nodes with text, joined by typed relations.
+//! The knowledge base: given a node id, its type, name, text, fields and neighbors.
+//!
+//! A base is a directory that is written once by [`KbWriter`], published by rename and then only
+//! read, memory-mapped, through [`Kb`]. Opening reads headers and nothing else, so it costs
+//! milliseconds whatever the size. This module must not know where data come from (`dataset`),
+//! nor what is built over them (`index`).
+//!
+//! # On disk (format 1, little-endian)
+//!
+//! ```text
+//! base          := manifest.json nodes.arrow fields.arrow graph.bin
+//! manifest.json := one JSON object, see `manifest`; carries sizes and blake3 digests of the
+//!                  other files, and a digest of itself
+//! nodes.arrow   := Arrow IPC file (id: uint32, type: utf8, name: utf8, text: utf8), row = node id
+//! fields.arrow  := Arrow IPC file (node: uint32, field: utf8, value: utf8), sorted by node
+//! graph.bin     := magic[8] pad section* table
+//! section       := array of u16, u32 or u64, starting at a multiple of 64 bytes
+//! table         := entry*                    (place, count and digest are in the manifest)
+//! entry         := kind:u16 relation:u16 first:u32 offset:u64 length:u64
+//! kind          := 1 node types      u16[n_nodes]          2 type offsets  u32[n_types + 1]
+//!                | 3 nodes by type   u32[n_nodes]          4 candidates    u32[]
+//!                | 5 field offsets   u64[n_nodes + 1]      6 field ids     u16[n_rows]
+//!                | 16 out offsets    u32[last - first + 2] 17 out targets  u32[]
+//!                | 18 in offsets     u32[last - first + 2] 19 in sources   u32[]
+//! ```
+//!
+//! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
+//! that have an edge, so hundreds of small relations cost little.
+//!
+//! # Damage
+//!
+//! Sizes and the digests of all tables are checked when a base is opened. The data are not read
+//! then, so every access is checked instead: a damaged file gives empty values or wrong ones,
+//! never a panic and never undefined behaviour. [`verify`] reads all and compares digests.
+//! A base must not be changed in place while it is open; replace it by [`publish`].
+//!
+//! # Limits
+//!
+//! | limit | unit | value | reason |
+//! | --- | --- | --- | --- |
+//! | [`MAX_NODES`] | nodes | 2^32 - 2 | ids are `u32` and offsets need one more |
+//! | [`MAX_EDGES`] | edges | 5 * 10^8 | 8 bytes each in memory during the build |
+//! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
+//! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
 
+mod arrow;
+mod build;
+mod csr;
+mod error;
+mod graph;
+mod manifest;
+mod open;
+mod publish;
 mod scores;
 mod set;
 
+#[cfg(test)]
+mod tests;
+
+pub use build::{KbMeta, KbWriter};
+pub use csr::Neighbors;
+pub use error::KbError;
+pub use graph::{KbEdge, KbGraph, VisitedNodes};
+pub use manifest::{FileRecord, Manifest};
+pub use open::{Kb, verify};
+pub(crate) use publish::recover;
+pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;
 
-/// A node's number, dense in `0..n_nodes`.
+/// A node, in `0 .. n_nodes`. Ids are dense and are those of the imported files.
 pub type NodeId = u32;
+
+/// A node type, an index into [`Kb::types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(pub u16);
+
+/// A relation, an index into [`Kb::relations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationId(pub u16);
+
+/// A field, an index into [`Kb::field_names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldId(pub u16);
+
+impl TypeId {
+    /// The type of a node that does not exist; no type of any base has this id.
+    pub const NONE: TypeId = TypeId(u16::MAX);
+}
+
+/// Which way edges are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From source to destination, as stored.
+    Out,
+    /// From destination to source.
+    In,
+    /// Both ways; a neighbor reached both ways counts once.
+    Any,
+}
+
+/// Edges of one relation between two node types, in stored orientation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tuple {
+    /// Type of the source nodes.
+    pub source: TypeId,
+    /// Relation of the edges.
+    pub relation: RelationId,
+    /// Type of the destination nodes.
+    pub target: TypeId,
+    /// Number of such edges, at least 1.
+    pub edges: u64,
+}
+
+/// Most nodes of a base.
+pub const MAX_NODES: u32 = u32::MAX - 1;
+/// Most edges of a base.
+pub const MAX_EDGES: u64 = 500_000_000;
+/// Most types, relations and field names, each.
+pub const MAX_LABELS: usize = u16::MAX as usize;
+/// Longest type, relation or field name in bytes.
+pub const MAX_LABEL_BYTES: usize = 1024;

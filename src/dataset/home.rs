@@ -1,0 +1,370 @@
+//! The home directory: which bases are installed and where. Must not read the environment (the
+//! caller gives the path) nor look into a base beyond `base.json`.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::{
+    dataset::{DatasetError, queries::StoredQueries},
+    kb::{FileRecord, Manifest, publish, recover, sync_dir},
+};
+
+/// Longest base name in characters.
+pub const MAX_NAME_CHARS: usize = 64;
+/// The only format of `base.json`.
+const FORMAT_VERSION: u64 = 1;
+/// Describes a base; written last.
+const RECORD_FILE: &str = "base.json";
+/// Longest `base.json` in bytes.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+/// Prefix of directories in the making.
+const STAGING_PREFIX: &str = ".new-";
+/// Names below this similarity (Jaro-Winkler, 0 to 1) are not suggested.
+const MIN_SIMILARITY: f64 = 0.7;
+/// Files of a dataset directory that are looked at to tell whether it has changed.
+const MAX_SOURCE_FILES: usize = 10_000;
+
+/// Where bases are installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    path: PathBuf,
+}
+
+/// What `base.json` says of an installed base.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseRecord {
+    /// Format of this record.
+    pub format_version: u64,
+    /// Title for people.
+    pub title: String,
+    /// Licence for people.
+    pub licence: String,
+    /// The directory it was imported from.
+    pub source: String,
+    /// Fingerprint of the knowledge base.
+    pub fingerprint: String,
+    /// Number of nodes.
+    pub n_nodes: u32,
+    /// Number of edges.
+    pub n_edges: u64,
+    /// Number of node types.
+    pub n_types: u64,
+    /// Number of relations.
+    pub n_relations: u64,
+    /// Number of labelled queries, human ones included.
+    pub n_queries: u64,
+    /// Queries of each split.
+    pub splits: BTreeMap<String, u64>,
+    /// Size and digest of the stored query files.
+    pub query_files: BTreeMap<String, FileRecord>,
+}
+
+/// An installed base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Its name in the home.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its counts.
+    pub record: BaseRecord,
+}
+
+impl Base {
+    /// The directory to give to [`crate::kb::Kb::open`].
+    pub fn kb_dir(&self) -> PathBuf {
+        self.path.join("kb")
+    }
+
+    /// Where indexes over this base go; it may not exist.
+    pub fn index_dir(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    /// Where its labelled queries are.
+    pub fn queries_dir(&self) -> PathBuf {
+        self.path.join("queries")
+    }
+}
+
+/// What a dataset argument means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// An installed base.
+    Installed(Base),
+    /// A directory that was imported before and has not changed since.
+    ImportedDirectory(Base),
+    /// A directory to be imported under this name first.
+    NewDirectory {
+        /// The directory.
+        source: PathBuf,
+        /// The name for [`crate::dataset::import_neutral`].
+        name: String,
+    },
+}
+
+impl Home {
+    /// The home at `path`, which need not exist.
+    pub fn new(path: impl Into<PathBuf>) -> Home {
+        Home { path: path.into() }
+    }
+
+    /// The platform's data directory for this program, if the platform has one.
+    pub fn platform_default() -> Option<PathBuf> {
+        let dirs = directories::ProjectDirs::from("", "", "agent")?;
+        Some(dirs.data_dir().to_path_buf())
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a base of that name is or would be.
+    ///
+    /// # Errors
+    /// [`DatasetError::BadName`].
+    pub fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
+        let first =
+            name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+        if !first || !name.bytes().all(plain) || name.len() > MAX_NAME_CHARS {
+            let name = name.chars().take(2 * MAX_NAME_CHARS).collect();
+            return Err(DatasetError::BadName { name, limit: MAX_NAME_CHARS });
+        }
+        Ok(self.bases_dir().join(name))
+    }
+
+    /// All installed bases, sorted by name. Directories without a readable `base.json` are left
+    /// out; [`Home::get`] says what is wrong with one.
+    ///
+    /// # Errors
+    /// [`DatasetError::Io`] if the home exists but cannot be listed.
+    pub fn list(&self) -> Result<Vec<Base>, DatasetError> {
+        let names = self.names()?;
+        Ok(names.iter().filter_map(|name| self.get(name).ok()).collect())
+    }
+
+    /// The installed base of that name.
+    ///
+    /// # Errors
+    /// [`DatasetError::BadName`], [`DatasetError::UnknownName`] with the nearest name,
+    /// [`DatasetError::Damaged`] or [`DatasetError::Io`].
+    pub fn get(&self, name: &str) -> Result<Base, DatasetError> {
+        let path = self.path_of(name)?;
+        if !path.exists() {
+            let _lock = self.bases_dir().exists().then(|| self.lock()).transpose()?;
+            recover(&path)?;
+        }
+        if !path.is_dir() {
+            let installed = self.names()?;
+            let nearest = nearest(name, &installed);
+            return Err(DatasetError::UnknownName { name: name.to_string(), installed, nearest });
+        }
+        let record = read_record(&path.join(RECORD_FILE))?;
+        Ok(Base { name: name.to_string(), path, record })
+    }
+
+    /// Removes the base of that name with its indexes.
+    ///
+    /// # Errors
+    /// As [`Home::get`], but a damaged base can be removed.
+    pub fn remove(&self, name: &str) -> Result<(), DatasetError> {
+        if let Err(error) = self.get(name)
+            && !matches!(error, DatasetError::Damaged { .. })
+        {
+            return Err(error);
+        }
+        let path = self.path_of(name)?;
+        let _lock = self.lock()?;
+        // Set aside first, so that no reader finds half a base.
+        let aside = self.bases_dir().join(format!("{STAGING_PREFIX}{name}-removed"));
+        let _ = fs::remove_dir_all(&aside);
+        fs::rename(&path, &aside).map_err(DatasetError::io("remove", &path))?;
+        fs::remove_dir_all(&aside).map_err(DatasetError::io("remove", &aside))
+    }
+
+    /// What `dataset` means: an installed name first, else a directory with a nodes file.
+    ///
+    /// # Errors
+    /// [`DatasetError::UnknownName`] or [`DatasetError::BadName`] if it is neither.
+    pub fn resolve(&self, dataset: &str) -> Result<Resolved, DatasetError> {
+        match self.get(dataset) {
+            Ok(base) => return Ok(Resolved::Installed(base)),
+            Err(DatasetError::BadName { .. } | DatasetError::UnknownName { .. })
+                if Path::new(dataset).is_dir() => {}
+            Err(error) => return Err(error),
+        }
+        let source = PathBuf::from(dataset);
+        let name = directory_name(&source)?;
+        match self.get(&name) {
+            Ok(base) => Ok(Resolved::ImportedDirectory(base)),
+            Err(DatasetError::UnknownName { .. }) => Ok(Resolved::NewDirectory { source, name }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn bases_dir(&self) -> PathBuf {
+        self.path.join("bases")
+    }
+
+    fn names(&self) -> Result<Vec<String>, DatasetError> {
+        let dir = self.bases_dir();
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(DatasetError::io("list", dir)(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(DatasetError::io("list", &dir))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if self.path_of(&name).is_ok() && entry.path().is_dir() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Held while directories are renamed, so that two processes do not mix their renames.
+    /// Released when dropped.
+    fn lock(&self) -> Result<File, DatasetError> {
+        let path = self.bases_dir().join(".lock");
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(DatasetError::io("lock", &path))?;
+        file.lock().map_err(DatasetError::io("lock", &path))?;
+        Ok(file)
+    }
+}
+
+fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
+    let damaged = |what: String| DatasetError::Damaged { path: path.to_path_buf(), what };
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() > MAX_RECORD_BYTES => {
+            return Err(damaged("it is longer than 1 MiB".to_string()));
+        }
+        Ok(_) => {}
+        Err(error) => return Err(damaged(error.to_string())),
+    }
+    let bytes = fs::read(path).map_err(DatasetError::io("read", path))?;
+    let record: BaseRecord =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if record.format_version != FORMAT_VERSION {
+        return Err(damaged(format!(
+            "it has format {}, this program reads format {FORMAT_VERSION}",
+            record.format_version
+        )));
+    }
+    Ok(record)
+}
+
+fn nearest(name: &str, installed: &[String]) -> Option<String> {
+    let scored = installed.iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let close = scored.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+    close.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, n)| n.clone())
+}
+
+/// A name for a dataset directory that changes when one of its files does: the directory's own
+/// name and a digest of path, file names, sizes and modification times.
+fn directory_name(source: &Path) -> Result<String, DatasetError> {
+    let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
+    let mut lines = vec![full.to_string_lossy().into_owned()];
+    for dir in [full.clone(), full.join("split")] {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.take(MAX_SOURCE_FILES) {
+            let entry = entry.map_err(DatasetError::io("list", &dir))?;
+            let metadata = entry.metadata().map_err(DatasetError::io("list", entry.path()))?;
+            let modified = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+            let nanos = modified.map_or(0, |age| age.as_nanos());
+            lines.push(format!("{}\t{}\t{nanos}", entry.path().display(), metadata.len()));
+        }
+    }
+    // The order in which a directory is listed is not defined.
+    lines.sort_unstable();
+    let digest = blake3::hash(lines.join("\n").as_bytes()).to_hex();
+    let stem = full.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let stem: String = stem
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .take(MAX_NAME_CHARS / 2)
+        .collect();
+    let stem = stem.trim_matches('-');
+    let stem = if stem.is_empty() { "dataset" } else { stem };
+    Ok(format!("{stem}-{}", digest.chars().take(12).collect::<String>()))
+}
+
+/// A base in the making: a hidden sibling of its place, removed when dropped unpublished.
+pub(super) struct Staging {
+    home: Home,
+    name: String,
+    target: PathBuf,
+    dir: TempDir,
+}
+
+impl Staging {
+    pub(super) fn new(home: &Home, name: &str) -> Result<Staging, DatasetError> {
+        let target = home.path_of(name)?;
+        let bases = home.bases_dir();
+        fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
+        let dir = tempfile::Builder::new()
+            .prefix(&format!("{STAGING_PREFIX}{name}-"))
+            .tempdir_in(&bases)
+            .map_err(DatasetError::io("create", &bases))?;
+        Ok(Staging { home: home.clone(), name: name.to_string(), target, dir })
+    }
+
+    pub(super) fn kb_dir(&self) -> PathBuf {
+        self.dir.path().join("kb")
+    }
+
+    pub(super) fn queries_dir(&self) -> PathBuf {
+        self.dir.path().join("queries")
+    }
+
+    /// Writes `base.json` and puts the base in its place.
+    pub(super) fn publish(
+        self,
+        manifest: &Manifest,
+        queries: StoredQueries,
+        source: &Path,
+    ) -> Result<Base, DatasetError> {
+        let record = BaseRecord {
+            format_version: FORMAT_VERSION,
+            title: manifest.title.clone(),
+            licence: manifest.licence.clone(),
+            source: source.display().to_string(),
+            fingerprint: manifest.fingerprint.clone(),
+            n_nodes: manifest.n_nodes,
+            n_edges: manifest.n_edges,
+            n_types: manifest.types.len() as u64,
+            n_relations: manifest.relations.len() as u64,
+            n_queries: queries.n_queries,
+            splits: queries.splits,
+            query_files: queries.files,
+        };
+        let path = self.dir.path().join(RECORD_FILE);
+        let written =
+            serde_json::to_vec_pretty(&record).map_err(std::io::Error::from).and_then(|json| {
+                let mut file = File::create_new(&path)?;
+                file.write_all(&json)?;
+                file.sync_all()
+            });
+        written.map_err(DatasetError::io("write", &path))?;
+        sync_dir(self.dir.path())?;
+        let _lock = self.home.lock()?;
+        publish(self.dir.path(), &self.target)?;
+        // The directory has moved; there is nothing left to remove.
+        let _ = self.dir.keep();
+        Ok(Base { name: self.name, path: self.target, record })
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads text files line by line, unpacking gzip and zstd by suffix, within limits of memory.
+//! Must not know what lines mean.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::dataset::DatasetError;
+
+/// Longest line in bytes, unpacked; one line is held in memory.
+pub const MAX_LINE_BYTES: usize = 64 << 20;
+/// Most bytes of a file, unpacked; a small packed file can unpack to anything.
+pub const MAX_FILE_BYTES: u64 = 256 << 30;
+/// Bytes read from the disk and from the unpacker at a time.
+const READ_BUFFER: usize = 256 << 10;
+
+/// Counts the bytes read from the file as stored, for progress.
+struct Counted {
+    file: File,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// One line without its end, or the fact that it was too long.
+pub(super) enum Line<'a> {
+    Bytes(&'a [u8]),
+    TooLong,
+}
+
+/// Lines of one file, in order.
+pub(super) struct Lines {
+    path: PathBuf,
+    reader: Box<dyn BufRead>,
+    stored_bytes: u64,
+    bytes_read: Arc<AtomicU64>,
+    unpacked: u64,
+    number: u64,
+    max_line: usize,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`; `None` if there is none of them.
+    pub(super) fn find(dir: &Path, file: &'static str) -> Result<Option<Lines>, DatasetError> {
+        let mut found: Vec<String> = Vec::new();
+        for suffix in ["", ".gz", ".zst"] {
+            let name = format!("{file}{suffix}");
+            if dir.join(&name).exists() {
+                found.push(name);
+            }
+        }
+        match found.as_slice() {
+            [] => Ok(None),
+            [name] => Lines::open(&dir.join(name), MAX_LINE_BYTES).map(Some),
+            [first, second, ..] => Err(DatasetError::AmbiguousFile {
+                dir: dir.to_path_buf(),
+                first: first.clone(),
+                second: second.clone(),
+            }),
+        }
+    }
+
+    /// Opens a file; lines above `max_line` bytes come as [`Line::TooLong`].
+    pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
+        let file = File::open(path).map_err(DatasetError::io("open", path))?;
+        let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
+        let bytes_read = Arc::new(AtomicU64::new(0));
+        let counted = Counted { file, bytes: bytes_read.clone() };
+        let stored = BufReader::with_capacity(READ_BUFFER, counted);
+        let reader: Box<dyn BufRead> = match path.extension().and_then(|e| e.to_str()) {
+            Some("gz") => Box::new(BufReader::with_capacity(
+                READ_BUFFER,
+                flate2::bufread::MultiGzDecoder::new(stored),
+            )),
+            Some("zst") => {
+                let decoder = zstd::Decoder::with_buffer(stored);
+                let decoder = decoder.map_err(DatasetError::io("unpack", path))?;
+                Box::new(BufReader::with_capacity(READ_BUFFER, decoder))
+            }
+            _ => Box::new(stored),
+        };
+        Ok(Lines {
+            path: path.to_path_buf(),
+            reader,
+            stored_bytes,
+            bytes_read,
+            unpacked: 0,
+            number: 0,
+            max_line,
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size of the file as stored.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    /// Counts the bytes of it read so far.
+    pub(super) fn counter(&self) -> Arc<AtomicU64> {
+        self.bytes_read.clone()
+    }
+
+    /// The next line with its 1-based number; a byte order mark and a final CR are taken off.
+    ///
+    /// # Errors
+    /// [`DatasetError::Unreadable`] or [`DatasetError::FileTooLong`].
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Line<'_>)>, DatasetError> {
+        self.number += 1;
+        let number = self.number;
+        let path = &self.path;
+        let unreadable =
+            |source| DatasetError::Unreadable { path: path.clone(), line: number, source };
+        // A line that used much memory must not keep it.
+        self.buffer.clear();
+        self.buffer.shrink_to(READ_BUFFER);
+        let limit = self.max_line as u64 + 2;
+        let n = (&mut self.reader).take(limit).read_until(b'\n', &mut self.buffer);
+        let n = n.map_err(unreadable)?;
+        if n == 0 {
+            return Ok(None);
+        }
+        self.unpacked += n as u64;
+        let ended = self.buffer.last() == Some(&b'\n');
+        let mut too_long = false;
+        if !ended && n as u64 == limit {
+            too_long = true;
+            self.unpacked += skip_line(&mut self.reader).map_err(unreadable)?;
+        }
+        if self.unpacked > MAX_FILE_BYTES {
+            return Err(DatasetError::FileTooLong { path: path.clone(), limit: MAX_FILE_BYTES });
+        }
+        let mut line = self.buffer.as_slice();
+        line = line.strip_suffix(b"\n").unwrap_or(line);
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        if number == 1 {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if too_long || line.len() > self.max_line {
+            return Ok(Some((number, Line::TooLong)));
+        }
+        Ok(Some((number, Line::Bytes(line))))
+    }
+}
+
+/// Reads past the next line end; returns the bytes passed, at most [`MAX_FILE_BYTES`] and a bit.
+fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
+    let mut skipped = 0u64;
+    while skipped <= MAX_FILE_BYTES {
+        let chunk = reader.fill_buf()?;
+        if chunk.is_empty() {
+            break;
+        }
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let n = end.map_or(chunk.len(), |at| at + 1);
+        reader.consume(n);
+        skipped += n as u64;
+        if end.is_some() {
+            break;
+        }
+    }
+    Ok(skipped)
+}

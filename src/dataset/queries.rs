@@ -1,0 +1,403 @@
+//! Labelled queries: read at import, checked, stored beside the base, loaded split by split.
+//! Must not know how queries are answered or scored.
+//!
+//! The answers of the test split are for evaluation only: [`load_split`] refuses it, and
+//! [`load_test`] is the only way to it, so that reading the sources shows who opens it.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt, fs,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    dataset::{
+        Base, DatasetError, Phase, ProblemKind,
+        error::Problems,
+        lines::{Lines, MAX_LINE_BYTES},
+        neutral::{Watch, in_range, text_of},
+    },
+    kb::{FileRecord, NodeId, sync_dir},
+};
+
+/// Longest query file in bytes; queries are held in memory.
+pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
+/// Queries of all splits but human ones with ids of their own.
+const QUERIES_FILE: &str = "qa.csv";
+/// Human queries with ids of their own.
+const HUMAN_FILE: &str = "human.csv";
+/// The columns that every query file has.
+const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
+/// Splits of a base by file name.
+const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
+
+/// A question with its answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelledQuery {
+    /// Id in its file.
+    pub id: i64,
+    /// The question.
+    pub text: String,
+    /// The answers: at least one, sorted ascending, distinct.
+    pub answers: Vec<NodeId>,
+    /// Further columns by name; labels for analysis that no retriever may read.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A set of labelled queries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Feeds learning.
+    Train,
+    /// Selects.
+    Val,
+    /// Measures, once per frozen bundle. Only [`load_test`] opens it.
+    Test,
+    /// Written by people; measures.
+    Human,
+    /// A file in the format of `qa.csv`.
+    File(PathBuf),
+}
+
+impl std::str::FromStr for Split {
+    type Err = std::convert::Infallible;
+
+    /// `train`, `val`, `test` and `human` are splits, all else is a file.
+    fn from_str(text: &str) -> Result<Split, Self::Err> {
+        Ok(match text {
+            "train" => Split::Train,
+            "val" => Split::Val,
+            "test" => Split::Test,
+            "human" => Split::Human,
+            path => Split::File(PathBuf::from(path)),
+        })
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Split::Train => f.write_str("train"),
+            Split::Val => f.write_str("val"),
+            Split::Test => f.write_str("test"),
+            Split::Human => f.write_str("human"),
+            Split::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Loads any split but the test split, in the order of its file.
+///
+/// # Errors
+/// [`DatasetError::TestClosed`] for [`Split::Test`], [`DatasetError::NoSplit`],
+/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Line`] for a file.
+pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
+    match split {
+        Split::Test => Err(DatasetError::TestClosed),
+        Split::File(path) => {
+            let bytes = read_bounded(path)?;
+            let mut problems = Problems::new(false);
+            Ok(parse_queries(path, &bytes, base.record.n_nodes, &mut problems)?.queries)
+        }
+        Split::Human if base.record.query_files.contains_key(HUMAN_FILE) => {
+            stored_queries(base, HUMAN_FILE)
+        }
+        Split::Train | Split::Val | Split::Human => load_named(base, &split.to_string()),
+    }
+}
+
+/// Loads the test split, in the order of its file. For evaluation only.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+    load_named(base, "test")
+}
+
+fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+    let file = format!("{split}.index");
+    if !base.record.query_files.contains_key(&file) {
+        let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
+        return Err(DatasetError::NoSplit {
+            name: base.name.clone(),
+            split: split.to_string(),
+            known: if known.is_empty() { "none".to_string() } else { known.join(", ") },
+        });
+    }
+    let path = base.queries_dir().join(&file);
+    let damaged = |what: &str| DatasetError::Damaged { path: path.clone(), what: what.to_string() };
+    let index = String::from_utf8(read_stored(base, &file)?).map_err(|_| damaged("not UTF-8"))?;
+    let queries = stored_queries(base, QUERIES_FILE)?;
+    let mut by_id: HashMap<i64, LabelledQuery> =
+        queries.into_iter().map(|query| (query.id, query)).collect();
+    index
+        .lines()
+        .map(|line| {
+            let id: Option<i64> = line.parse().ok();
+            id.and_then(|id| by_id.remove(&id)).ok_or_else(|| damaged("it names no query"))
+        })
+        .collect()
+}
+
+fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+    let bytes = read_stored(base, file)?;
+    let path = base.queries_dir().join(file);
+    let mut problems = Problems::new(false);
+    Ok(parse_queries(&path, &bytes, base.record.n_nodes, &mut problems)?.queries)
+}
+
+/// Reads a stored file and compares it with its digest.
+fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
+    let path = base.queries_dir().join(file);
+    let bytes = read_bounded(&path)?;
+    let digest = blake3::hash(&bytes).to_hex();
+    if base.record.query_files.get(file).is_none_or(|record| record.blake3 != digest.as_str()) {
+        let what = "its digest is not the one in base.json".to_string();
+        return Err(DatasetError::Damaged { path, what });
+    }
+    Ok(bytes)
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
+    let file = fs::File::open(path).map_err(DatasetError::io("open", path))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_QUERY_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(DatasetError::io("read", path))?;
+    if bytes.len() as u64 > MAX_QUERY_FILE_BYTES {
+        let path = path.to_path_buf();
+        return Err(DatasetError::FileTooLong { path, limit: MAX_QUERY_FILE_BYTES });
+    }
+    Ok(bytes)
+}
+
+/// A parsed query file.
+struct QueryFile {
+    queries: Vec<LabelledQuery>,
+    /// Names of the further columns, in file order.
+    further: Vec<String>,
+}
+
+fn parse_queries(
+    path: &Path,
+    bytes: &[u8],
+    n_nodes: u32,
+    problems: &mut Problems,
+) -> Result<QueryFile, DatasetError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).has_headers(false).from_reader(bytes);
+    let mut record = csv::ByteRecord::new();
+    let mut read = |record: &mut csv::ByteRecord| {
+        reader.read_byte_record(record).map_err(|error| DatasetError::Unreadable {
+            path: path.to_path_buf(),
+            line: error.position().map_or(1, csv::Position::line),
+            source: std::io::Error::other(error.to_string()),
+        })
+    };
+    read(&mut record)?;
+    let header: Vec<String> =
+        record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let place = |name: &str| header.iter().position(|column| column == name);
+    let (Some(id_at), Some(text_at), Some(answers_at)) =
+        (place(COLUMNS[0]), place(COLUMNS[1]), place(COLUMNS[2]))
+    else {
+        let found: String = header.join(",").chars().take(100).collect();
+        let message = format!("the header is {found:?}; it needs the columns id,query,answer_ids");
+        problems.add(path, 1, ProblemKind::WrongHeader, message)?;
+        return Ok(QueryFile { queries: Vec::new(), further: Vec::new() });
+    };
+    let is_further = |name: &&String| !COLUMNS.contains(&name.as_str());
+    let further = header.iter().filter(is_further).cloned().collect();
+
+    let mut queries = Vec::new();
+    let mut seen = HashSet::new();
+    while read(&mut record)? {
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.len() != header.len() {
+            let message = format!(
+                "{} columns, not {}; quote texts that hold commas",
+                record.len(),
+                header.len()
+            );
+            problems.add(path, line, ProblemKind::RaggedRow, message)?;
+            continue;
+        }
+        let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
+        let Ok(columns) = columns else {
+            let message = "the row is not UTF-8; convert the file to UTF-8";
+            problems.add(path, line, ProblemKind::NotUtf8, message)?;
+            continue;
+        };
+        let column = |at: usize| columns.get(at).copied().unwrap_or_default();
+        let Ok(id) = column(id_at).trim().parse::<i64>() else {
+            let message = format!("id {:?} is no integer; number the queries", column(id_at));
+            problems.add(path, line, ProblemKind::BadId, message)?;
+            continue;
+        };
+        let answers = match parse_answers(column(answers_at), n_nodes) {
+            Ok(answers) => answers,
+            Err((kind, message)) => {
+                problems.add(path, line, kind, message)?;
+                continue;
+            }
+        };
+        if !seen.insert(id) {
+            let message = format!("query id {id} occurs twice; number the queries apart");
+            problems.add(path, line, ProblemKind::DuplicateQuery, message)?;
+            continue;
+        }
+        let metadata = header.iter().zip(&columns);
+        let metadata = metadata
+            .filter(|(name, _)| is_further(name))
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect();
+        queries.push(LabelledQuery { id, text: column(text_at).to_string(), answers, metadata });
+    }
+    Ok(QueryFile { queries, further })
+}
+
+/// `[3, 17]` as sorted, distinct node ids.
+fn parse_answers(text: &str, n_nodes: u32) -> Result<Vec<NodeId>, (ProblemKind, String)> {
+    let bad = || {
+        let shown: String = text.chars().take(60).collect();
+        let message = format!("answer_ids {shown:?} is no list; write node ids as \"[3, 17]\"");
+        (ProblemKind::BadAnswers, message)
+    };
+    let inner = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.ok_or_else(bad)?;
+    if inner.trim().is_empty() {
+        let message = "the query has no answers; drop it or label it".to_string();
+        return Err((ProblemKind::BadAnswers, message));
+    }
+    let mut answers = Vec::new();
+    for part in inner.split(',') {
+        let id: u64 = part.trim().parse().map_err(|_| bad())?;
+        let node = in_range(id, n_nodes).ok_or_else(|| {
+            let last = n_nodes.saturating_sub(1);
+            let message = format!("answer {id} is not in the base, ids are 0 to {last}; drop it");
+            (ProblemKind::UnknownAnswer, message)
+        })?;
+        answers.push(node);
+    }
+    answers.sort_unstable();
+    answers.dedup();
+    Ok(answers)
+}
+
+/// What an import stored about queries.
+#[derive(Default)]
+pub(super) struct StoredQueries {
+    pub(super) n_queries: u64,
+    pub(super) splits: BTreeMap<String, u64>,
+    pub(super) files: BTreeMap<String, FileRecord>,
+}
+
+/// Checks the query files of `source` and writes clean copies to `target`, if there are any.
+pub(super) fn import_queries(
+    source: &Path,
+    target: &Path,
+    n_nodes: u32,
+    problems: &mut Problems,
+    watch: &mut Watch<'_>,
+) -> Result<StoredQueries, DatasetError> {
+    let mut stored = StoredQueries::default();
+    fs::create_dir_all(target).map_err(DatasetError::io("create", target))?;
+    let total = (SPLIT_NAMES.len() + 2) as u64;
+    watch.report(Phase::Queries, 0, total)?;
+    let mut ids = HashSet::new();
+    for file in [QUERIES_FILE, HUMAN_FILE] {
+        let path = source.join(file);
+        if !path.exists() {
+            continue;
+        }
+        let parsed = parse_queries(&path, &read_bounded(&path)?, n_nodes, problems)?;
+        let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
+        stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
+        stored.n_queries += parsed.queries.len() as u64;
+        if file == QUERIES_FILE {
+            ids.extend(parsed.queries.iter().map(|query| query.id));
+        } else {
+            stored.splits.insert("human".to_string(), parsed.queries.len() as u64);
+        }
+    }
+    let mut split_of: HashMap<i64, &str> = HashMap::new();
+    for (done, split) in (2u64..).zip(SPLIT_NAMES) {
+        watch.report(Phase::Queries, done, total)?;
+        let file = format!("{split}.index");
+        let path = source.join("split").join(&file);
+        if !path.exists() || stored.splits.contains_key(split) {
+            continue;
+        }
+        let members = read_split(&path, split, &ids, &mut split_of, problems)?;
+        let text: String = members.iter().map(|id| format!("{id}\n")).collect();
+        stored.files.insert(file.clone(), write_file(&target.join(&file), text.as_bytes())?);
+        stored.splits.insert(split.to_string(), members.len() as u64);
+    }
+    sync_dir(target)?;
+    watch.report(Phase::Queries, total, total)?;
+    Ok(stored)
+}
+
+fn read_split<'a>(
+    path: &Path,
+    split: &'a str,
+    ids: &HashSet<i64>,
+    split_of: &mut HashMap<i64, &'a str>,
+    problems: &mut Problems,
+) -> Result<Vec<i64>, DatasetError> {
+    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut members = Vec::new();
+    while let Some((number, line)) = lines.next()? {
+        let Some(text) = text_of(line, path, number, problems)? else { continue };
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        let Ok(id) = text.parse::<i64>() else {
+            let shown: String = text.chars().take(60).collect();
+            let message = format!("{shown:?} is no query id; write one id of qa.csv a line");
+            problems.add(path, number, ProblemKind::BadId, message)?;
+            continue;
+        };
+        if !ids.contains(&id) {
+            let message = format!("query {id} is not in qa.csv; add it there or drop this line");
+            problems.add(path, number, ProblemKind::UnknownQuery, message)?;
+            continue;
+        }
+        match split_of.insert(id, split) {
+            None => members.push(id),
+            Some(other) => {
+                split_of.insert(id, other);
+                let message =
+                    format!("query {id} is in split {other} already; keep it in one place");
+                problems.add(path, number, ProblemKind::SplitOverlap, message)?;
+            }
+        }
+    }
+    Ok(members)
+}
+
+fn to_csv(file: &QueryFile) -> std::io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let further: Vec<&str> = file.further.iter().map(String::as_str).collect();
+    writer.write_record(COLUMNS.iter().chain(&further))?;
+    for query in &file.queries {
+        let answers: Vec<String> = query.answers.iter().map(NodeId::to_string).collect();
+        let answers = format!("[{}]", answers.join(", "));
+        let id = query.id.to_string();
+        let first = [id.as_str(), query.text.as_str(), answers.as_str()];
+        let values =
+            further.iter().map(|name| query.metadata.get(*name).map_or("", String::as_str));
+        writer.write_record(first.into_iter().chain(values))?;
+    }
+    writer.into_inner().map_err(|error| error.into_error())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<FileRecord, DatasetError> {
+    let written = fs::File::create_new(path)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(DatasetError::io("write", path))?;
+    let blake3 = blake3::hash(bytes).to_hex().to_string();
+    Ok(FileRecord { bytes: bytes.len() as u64, blake3 })
+}

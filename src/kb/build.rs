@@ -1,0 +1,483 @@
+//! Writes a base by streaming: nodes in id order, edges in any order, then [`KbWriter::finish`].
+//! Must not know of input formats, nor where the finished directory goes.
+//!
+//! Memory: text goes to disk batch by batch (about 16 MiB each); 8 bytes are held per edge, at
+//! most twice that while a list grows, 10 bytes per node and 2 bytes per field value.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use crate::kb::{
+    KbError, MAX_EDGES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
+    arrow::{HashingFile, TableWriter},
+    manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
+    open::{FIELDS_FILE, GRAPH_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
+    publish::sync_dir,
+};
+
+/// What people read about a base, and which nodes may be answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KbMeta {
+    /// Title for people.
+    pub title: String,
+    /// Licence for people.
+    pub licence: String,
+    /// Types whose nodes may be answers; empty or `"*"` means all.
+    pub candidate_types: Vec<String>,
+}
+
+/// Numbers for names, in order of first use.
+#[derive(Default)]
+struct Interner {
+    ids: HashMap<String, u16>,
+    names: Vec<String>,
+}
+
+impl Interner {
+    fn id(&mut self, what: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
+        if let Some(&id) = self.ids.get(name) {
+            return Ok(id);
+        }
+        let (singular, plural) = what;
+        if name.is_empty() || name.len() > MAX_LABEL_BYTES {
+            let bytes = name.len();
+            return Err(KbError::BadLabel { what: singular, bytes, limit: MAX_LABEL_BYTES });
+        }
+        let too_many = KbError::TooMany { what: plural, limit: MAX_LABELS as u64 };
+        let id = match u16::try_from(self.names.len()) {
+            Ok(id) if self.names.len() < MAX_LABELS => id,
+            _ => return Err(too_many),
+        };
+        self.ids.insert(name.to_string(), id);
+        self.names.push(name.to_string());
+        Ok(id)
+    }
+
+    /// Sorted names, and for each old id its rank among them.
+    fn sorted(&self) -> (Vec<String>, Vec<u16>) {
+        let mut order: Vec<(&String, u16)> = self.names.iter().zip(0u16..).collect();
+        order.sort_unstable();
+        let mut rank = vec![0u16; order.len()];
+        for (new, (_, old)) in (0u16..).zip(&order) {
+            if let Some(slot) = rank.get_mut(*old as usize) {
+                *slot = new;
+            }
+        }
+        (order.into_iter().map(|(name, _)| name.clone()).collect(), rank)
+    }
+}
+
+/// Builds a base in a directory of its own. Dropping it early leaves partial files there; the
+/// caller owns the directory.
+pub struct KbWriter {
+    dir: PathBuf,
+    nodes: TableWriter,
+    fields: TableWriter,
+    types: Interner,
+    relations: Interner,
+    field_names: Interner,
+    node_types: Vec<u16>,
+    field_offsets: Vec<u64>,
+    field_ids: Vec<u16>,
+    /// Per relation the edges as `source << 32 | target`.
+    edges: Vec<Vec<u64>>,
+    n_edges: u64,
+    content: blake3::Hasher,
+}
+
+impl KbWriter {
+    /// Starts a base in `dir`, which is created if needed and must not hold one yet.
+    ///
+    /// # Errors
+    /// [`KbError::Io`].
+    pub fn create(dir: &Path) -> Result<KbWriter, KbError> {
+        fs::create_dir_all(dir).map_err(KbError::io("create", dir))?;
+        Ok(KbWriter {
+            dir: dir.to_path_buf(),
+            nodes: TableWriter::create(dir.join(NODES_FILE), "id", &["type", "name", "text"])?,
+            fields: TableWriter::create(dir.join(FIELDS_FILE), "node", &["field", "value"])?,
+            types: Interner::default(),
+            relations: Interner::default(),
+            field_names: Interner::default(),
+            node_types: Vec::new(),
+            field_offsets: vec![0],
+            field_ids: Vec::new(),
+            edges: Vec::new(),
+            n_edges: 0,
+            content: blake3::Hasher::new(),
+        })
+    }
+
+    /// Nodes pushed so far, which is the id of the next one.
+    pub fn n_nodes(&self) -> u32 {
+        // Not above MAX_NODES, see `push_node`.
+        self.node_types.len() as u32
+    }
+
+    /// Appends a node and returns its id. `text` is its document without relations, `fields` the
+    /// flattened text of each field in the order in which readers get them.
+    ///
+    /// # Errors
+    /// [`KbError::TooMany`], [`KbError::BadLabel`] or [`KbError::Io`]. After the first two the
+    /// writer is as before and may go on.
+    pub fn push_node(
+        &mut self,
+        node_type: &str,
+        name: &str,
+        text: &str,
+        fields: &[(String, String)],
+    ) -> Result<NodeId, KbError> {
+        let node = self.n_nodes();
+        if node >= MAX_NODES {
+            return Err(KbError::TooMany { what: "nodes", limit: MAX_NODES.into() });
+        }
+        let type_id = self.types.id(("type", "types"), node_type)?;
+        let mut ids = Vec::with_capacity(fields.len());
+        for (field, _) in fields {
+            ids.push(self.field_names.id(("field", "fields"), field)?);
+        }
+        self.nodes.push(node, &[node_type, name, text])?;
+        self.node_types.push(type_id);
+        for part in [node_type, name, text] {
+            hash_part(&mut self.content, part);
+        }
+        self.content.update(&(fields.len() as u64).to_le_bytes());
+        for (field, value) in fields {
+            self.fields.push(node, &[field, value])?;
+            hash_part(&mut self.content, field);
+            hash_part(&mut self.content, value);
+        }
+        self.field_ids.extend(ids);
+        self.field_offsets.push(self.field_ids.len() as u64);
+        Ok(node)
+    }
+
+    /// Adds a directed edge between nodes that were pushed before. Duplicates are dropped later.
+    ///
+    /// # Errors
+    /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`] or [`KbError::BadLabel`]; the writer may
+    /// go on after each of them.
+    pub fn push_edge(
+        &mut self,
+        source: NodeId,
+        relation: &str,
+        target: NodeId,
+    ) -> Result<(), KbError> {
+        let n_nodes = self.n_nodes();
+        if source >= n_nodes || target >= n_nodes {
+            return Err(KbError::EdgeOutOfRange { source_id: source, target_id: target, n_nodes });
+        }
+        if self.n_edges >= MAX_EDGES {
+            return Err(KbError::TooMany { what: "edges", limit: MAX_EDGES });
+        }
+        let relation = self.relations.id(("relation", "relations"), relation)? as usize;
+        if relation >= self.edges.len() {
+            self.edges.resize_with(relation + 1, Vec::new);
+        }
+        if let Some(edges) = self.edges.get_mut(relation) {
+            edges.push(u64::from(source) << 32 | u64::from(target));
+            self.n_edges += 1;
+        }
+        Ok(())
+    }
+
+    /// Sorts the edges, writes the graph and the manifest, and flushes all to the disk.
+    /// Returns the manifest; edges pushed minus `n_edges` are the duplicates dropped.
+    ///
+    /// `go_on(done, total)` is called with edges done, at least once per relation; it returns
+    /// false to stop. Time is `O(e log e)` in the edges of a relation.
+    ///
+    /// # Errors
+    /// [`KbError::NoNodes`], [`KbError::UnknownCandidateType`], [`KbError::Stopped`] or
+    /// [`KbError::Io`].
+    pub fn finish(
+        mut self,
+        meta: &KbMeta,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Manifest, KbError> {
+        let n_nodes = self.n_nodes();
+        if n_nodes == 0 {
+            return Err(KbError::NoNodes);
+        }
+        let (types, type_rank) = self.types.sorted();
+        let (relations, relation_rank) = self.relations.sorted();
+        let (fields, field_rank) = self.field_names.sorted();
+        rerank(&mut self.node_types, &type_rank);
+        rerank(&mut self.field_ids, &field_rank);
+        let candidate_types = candidate_types(meta, &types)?;
+
+        let mut files = BTreeMap::new();
+        files.insert(NODES_FILE.to_string(), self.nodes.finish()?);
+        files.insert(FIELDS_FILE.to_string(), self.fields.finish()?);
+
+        let mut graph = GraphWriter::create(self.dir.join(GRAPH_FILE))?;
+        let type_counts = write_types(&mut graph, &self.node_types, &types, &candidate_types)?;
+        graph.section(
+            SectionKind::FieldOffsets,
+            0,
+            0,
+            self.field_offsets.iter().map(|o| o.to_le_bytes()),
+        )?;
+        graph.section(
+            SectionKind::FieldIds,
+            0,
+            0,
+            self.field_ids.iter().map(|i| i.to_le_bytes()),
+        )?;
+
+        let mut by_rank: Vec<(u16, Vec<u64>)> =
+            relation_rank.iter().copied().zip(std::mem::take(&mut self.edges)).collect();
+        by_rank.sort_unstable_by_key(|(rank, _)| *rank);
+        let (total, mut done, mut n_edges) = (self.n_edges, 0u64, 0u64);
+        let mut tuples = Vec::new();
+        for (relation, mut edges) in by_rank {
+            if !go_on(done, total) {
+                return Err(KbError::Stopped);
+            }
+            done += edges.len() as u64;
+            edges.sort_unstable();
+            edges.dedup();
+            n_edges += edges.len() as u64;
+            let name = relations.get(relation as usize).map_or("", String::as_str);
+            hash_part(&mut self.content, name);
+            self.content.update(&(edges.len() as u64).to_le_bytes());
+            count_tuples(&mut tuples, relation, &edges, &self.node_types);
+            graph.rows(SectionKind::OutOffsets, SectionKind::OutTargets, relation, &edges)?;
+            for edge in &mut edges {
+                self.content.update(&edge.to_le_bytes());
+                *edge = edge.rotate_left(32);
+            }
+            edges.sort_unstable();
+            graph.rows(SectionKind::InOffsets, SectionKind::InSources, relation, &edges)?;
+        }
+        go_on(total, total);
+        tuples.sort_unstable();
+        for id in &candidate_types {
+            hash_part(&mut self.content, types.get(*id as usize).map_or("", String::as_str));
+        }
+        let (graph_record, table) = graph.finish()?;
+        files.insert(GRAPH_FILE.to_string(), graph_record);
+
+        let mut manifest = Manifest {
+            format_version: FORMAT_VERSION,
+            title: meta.title.clone(),
+            licence: meta.licence.clone(),
+            n_nodes,
+            n_edges,
+            types,
+            type_counts,
+            relations,
+            fields,
+            tuples,
+            candidate_types,
+            files,
+            table_offset: table.offset,
+            table_entries: table.entries,
+            table_blake3: table.blake3,
+            fingerprint: self.content.finalize().to_hex().to_string(),
+            checksum: String::new(),
+        };
+        write_manifest(&self.dir, &mut manifest)?;
+        Ok(manifest)
+    }
+}
+
+fn hash_part(hasher: &mut blake3::Hasher, part: &str) {
+    hasher.update(&(part.len() as u64).to_le_bytes());
+    hasher.update(part.as_bytes());
+}
+
+fn rerank(ids: &mut [u16], rank: &[u16]) {
+    for id in ids {
+        *id = rank.get(*id as usize).copied().unwrap_or_default();
+    }
+}
+
+fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError> {
+    let wanted = &meta.candidate_types;
+    if wanted.is_empty() || wanted.iter().any(|name| name == "*") {
+        return Ok((0u16..).zip(types).map(|(id, _)| id).collect());
+    }
+    let mut ids = Vec::new();
+    for name in wanted {
+        match (0u16..).zip(types).find(|(_, known)| *known == name) {
+            Some((id, _)) => ids.push(id),
+            None => {
+                return Err(KbError::UnknownCandidateType {
+                    name: name.clone(),
+                    known: types.join(", "),
+                });
+            }
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// Writes node types, the nodes of each type and the candidates; returns the count of each type.
+fn write_types(
+    graph: &mut GraphWriter,
+    node_types: &[u16],
+    types: &[String],
+    candidate_types: &[u16],
+) -> Result<Vec<u32>, KbError> {
+    let mut counts = vec![0u32; types.len()];
+    for type_id in node_types {
+        if let Some(count) = counts.get_mut(*type_id as usize) {
+            *count += 1;
+        }
+    }
+    let mut offsets = vec![0u32];
+    let mut sum = 0;
+    for count in &counts {
+        sum += count;
+        offsets.push(sum);
+    }
+    let mut next = offsets.clone();
+    let mut by_type = vec![0u32; node_types.len()];
+    for (node, type_id) in (0u32..).zip(node_types) {
+        if let Some(slot) = next.get_mut(*type_id as usize) {
+            if let Some(place) = by_type.get_mut(*slot as usize) {
+                *place = node;
+            }
+            *slot += 1;
+        }
+    }
+    let candidates = (0u32..)
+        .zip(node_types)
+        .filter(|(_, type_id)| candidate_types.binary_search(type_id).is_ok())
+        .map(|(node, _)| node.to_le_bytes());
+    graph.section(SectionKind::NodeTypes, 0, 0, node_types.iter().map(|t| t.to_le_bytes()))?;
+    graph.section(SectionKind::TypeOffsets, 0, 0, offsets.iter().map(|o| o.to_le_bytes()))?;
+    graph.section(SectionKind::NodesByType, 0, 0, by_type.iter().map(|n| n.to_le_bytes()))?;
+    graph.section(SectionKind::Candidates, 0, 0, candidates)?;
+    Ok(counts)
+}
+
+fn count_tuples(
+    tuples: &mut Vec<(u16, u16, u16, u64)>,
+    relation: u16,
+    edges: &[u64],
+    node_types: &[u16],
+) {
+    let type_of = |node: u64| node_types.get(node as usize).copied().unwrap_or_default();
+    let mut counts: BTreeMap<(u16, u16), u64> = BTreeMap::new();
+    for edge in edges {
+        *counts.entry((type_of(edge >> 32), type_of(edge & 0xffff_ffff))).or_default() += 1;
+    }
+    tuples.extend(counts.into_iter().map(|((s, t), n)| (s, relation, t, n)));
+}
+
+fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<(), KbError> {
+    let path = dir.join(MANIFEST_FILE);
+    let to_io = |error: serde_json::Error| KbError::io("write", &path)(error.into());
+    manifest.checksum = manifest.own_digest().map_err(to_io)?;
+    let mut file = HashingFile::create(path.clone())?;
+    let json = serde_json::to_vec_pretty(manifest).map_err(to_io)?;
+    file.write_all(&json).map_err(KbError::io("write", &path))?;
+    file.finish()?;
+    sync_dir(dir)
+}
+
+/// Place and digest of the section table.
+struct TableRecord {
+    offset: u64,
+    entries: u64,
+    blake3: String,
+}
+
+/// Writes `graph.bin` front to back.
+struct GraphWriter {
+    file: HashingFile,
+    table: Vec<u8>,
+    entries: u64,
+}
+
+impl GraphWriter {
+    fn create(path: PathBuf) -> Result<GraphWriter, KbError> {
+        let mut writer =
+            GraphWriter { file: HashingFile::create(path)?, table: Vec::new(), entries: 0 };
+        writer.write(MAGIC)?;
+        Ok(writer)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), KbError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|source| KbError::io("write", self.file.path())(source))
+    }
+
+    fn pad(&mut self) -> Result<(), KbError> {
+        let rest = (self.file.bytes() % SECTION_ALIGN) as usize;
+        let zeros = [0u8; SECTION_ALIGN as usize];
+        match rest {
+            0 => Ok(()),
+            _ => self.write(zeros.get(rest..).unwrap_or_default()),
+        }
+    }
+
+    fn section<const N: usize>(
+        &mut self,
+        kind: SectionKind,
+        relation: u16,
+        first: u32,
+        elements: impl Iterator<Item = [u8; N]>,
+    ) -> Result<(), KbError> {
+        self.pad()?;
+        let offset = self.file.bytes();
+        for element in elements {
+            self.write(&element)?;
+        }
+        let length = self.file.bytes() - offset;
+        self.table.extend((kind as u16).to_le_bytes());
+        self.table.extend(relation.to_le_bytes());
+        self.table.extend(first.to_le_bytes());
+        self.table.extend(offset.to_le_bytes());
+        self.table.extend(length.to_le_bytes());
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Writes sorted `row << 32 | target` pairs as offsets and targets.
+    fn rows(
+        &mut self,
+        offsets_kind: SectionKind,
+        targets_kind: SectionKind,
+        relation: u16,
+        edges: &[u64],
+    ) -> Result<(), KbError> {
+        let row = |edge: &u64| (edge >> 32) as u32;
+        let (first, last) = match (edges.first(), edges.last()) {
+            (Some(first), Some(last)) => (row(first), row(last)),
+            _ => return Ok(()),
+        };
+        let mut rest = edges;
+        let mut end = 0u32;
+        let offsets = std::iter::once(0u32).chain((first..=last).map(|current| {
+            let n = rest.iter().take_while(|edge| row(edge) == current).count();
+            rest = rest.get(n..).unwrap_or_default();
+            // At most MAX_EDGES.
+            end += n as u32;
+            end
+        }));
+        self.section(offsets_kind, relation, first, offsets.map(u32::to_le_bytes))?;
+        let targets = edges.iter().map(|edge| (*edge as u32).to_le_bytes());
+        self.section(targets_kind, relation, first, targets)
+    }
+
+    fn finish(mut self) -> Result<(FileRecord, TableRecord), KbError> {
+        self.pad()?;
+        let table = std::mem::take(&mut self.table);
+        let record = TableRecord {
+            offset: self.file.bytes(),
+            entries: self.entries,
+            blake3: blake3::hash(&table).to_hex().to_string(),
+        };
+        self.write(&table)?;
+        Ok((self.file.finish()?, record))
+    }
+}

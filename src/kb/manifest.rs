@@ -1,0 +1,121 @@
+//! `manifest.json`: what a base holds and the digests of its files. Must not know how the files
+//! are laid out inside.
+
+use std::{collections::BTreeMap, fs, io::Read, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kb::KbError;
+
+/// The only format that is written and read.
+pub(super) const FORMAT_VERSION: u64 = 1;
+/// Name of the manifest file.
+pub(super) const MANIFEST_FILE: &str = "manifest.json";
+/// Longest manifest in bytes: 65,535 labels of each kind at 1 KiB would not be reasonable.
+const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+
+/// Size and digest of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRecord {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// blake3 of the bytes, hex.
+    pub blake3: String,
+}
+
+/// The content of `manifest.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Format of all files of the base.
+    pub format_version: u64,
+    /// Title for people.
+    pub title: String,
+    /// Licence for people.
+    pub licence: String,
+    /// Number of nodes.
+    pub n_nodes: u32,
+    /// Number of distinct edges.
+    pub n_edges: u64,
+    /// Node types, sorted; index = type id.
+    pub types: Vec<String>,
+    /// Nodes of each type, parallel to `types`.
+    pub type_counts: Vec<u32>,
+    /// Relations, sorted; index = relation id.
+    pub relations: Vec<String>,
+    /// Field names, sorted; index = field id.
+    pub fields: Vec<String>,
+    /// `[source type, relation, target type, edges]`, sorted, distinct.
+    pub tuples: Vec<(u16, u16, u16, u64)>,
+    /// Types whose nodes may be answers, as sorted type ids.
+    pub candidate_types: Vec<u16>,
+    /// The other files by name.
+    pub files: BTreeMap<String, FileRecord>,
+    /// Byte offset of the section table in `graph.bin`.
+    pub table_offset: u64,
+    /// Number of entries of the section table.
+    pub table_entries: u64,
+    /// blake3 of the section table, hex.
+    pub table_blake3: String,
+    /// blake3 of the logical content (nodes, fields, edges, candidate types), hex. It depends
+    /// neither on the format nor on title and licence.
+    pub fingerprint: String,
+    /// blake3 of this object with an empty `checksum`, hex.
+    pub checksum: String,
+}
+
+impl Manifest {
+    /// The digest that `checksum` must hold.
+    pub(super) fn own_digest(&self) -> Result<String, serde_json::Error> {
+        let unsigned = Manifest { checksum: String::new(), ..self.clone() };
+        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+    }
+
+    /// Reads and checks the manifest of the base in `dir`.
+    ///
+    /// # Errors
+    /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] or [`KbError::Io`].
+    pub fn read(dir: &Path) -> Result<Manifest, KbError> {
+        let path = dir.join(MANIFEST_FILE);
+        let file = match fs::File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(KbError::NotABase { path: dir.to_path_buf() });
+            }
+            Err(error) => return Err(KbError::io("open", path)(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_MANIFEST_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(KbError::io("read", &path))?;
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(KbError::damaged(path, "it is longer than 64 MiB"));
+        }
+        #[derive(Deserialize)]
+        struct Version {
+            format_version: u64,
+        }
+        let not_json = |error: serde_json::Error| KbError::damaged(&path, error.to_string());
+        let version: Version = serde_json::from_slice(&bytes).map_err(not_json)?;
+        if version.format_version != FORMAT_VERSION {
+            return Err(KbError::Version {
+                path,
+                found: version.format_version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(not_json)?;
+        if manifest.own_digest().map_err(not_json)? != manifest.checksum {
+            return Err(KbError::damaged(path, "its checksum does not match its content"));
+        }
+        Ok(manifest)
+    }
+
+    /// Size and digest of the file `name`.
+    pub(super) fn file(&self, dir: &Path, name: &str) -> Result<&FileRecord, KbError> {
+        self.files.get(name).ok_or_else(|| {
+            KbError::damaged(dir.join(MANIFEST_FILE), format!("it does not list {name}"))
+        })
+    }
+}

@@ -1,0 +1,438 @@
+//! Opens a base and answers what is in it. Must not know how it was built.
+//!
+//! Opening maps the files, compares their sizes with the manifest and reads headers only.
+//! Ids out of range, and bytes that make no sense, give the empty value.
+
+use std::{
+    fs::File,
+    io::Read,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use memmap2::Mmap;
+
+use crate::kb::{
+    Direction, FieldId, KbError, Manifest, Neighbors, NodeId, RelationId, Tuple, TypeId,
+    arrow::Table,
+    csr::{Rows, as_u16, as_u32, as_u64},
+};
+
+pub(super) const NODES_FILE: &str = "nodes.arrow";
+pub(super) const FIELDS_FILE: &str = "fields.arrow";
+pub(super) const GRAPH_FILE: &str = "graph.bin";
+/// First bytes of `graph.bin`.
+pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
+/// Sections start at multiples of this many bytes: a cache line, and enough for any number type.
+pub(super) const SECTION_ALIGN: u64 = 64;
+/// Bytes of one entry of the section table.
+const ENTRY_BYTES: usize = 24;
+/// `name` and `text` among the string columns of `nodes.arrow`.
+const NAME_COLUMN: usize = 1;
+const TEXT_COLUMN: usize = 2;
+/// `value` among the string columns of `fields.arrow`.
+const VALUE_COLUMN: usize = 1;
+
+/// Sections of `graph.bin`; the numbers are part of the format.
+#[derive(Clone, Copy)]
+pub(super) enum SectionKind {
+    NodeTypes = 1,
+    TypeOffsets = 2,
+    NodesByType = 3,
+    Candidates = 4,
+    FieldOffsets = 5,
+    FieldIds = 6,
+    OutOffsets = 16,
+    OutTargets = 17,
+    InOffsets = 18,
+    InSources = 19,
+}
+
+/// Byte ranges of the sections in `graph.bin`, inside its bounds.
+#[derive(Debug, Default)]
+struct Sections {
+    node_types: Range<usize>,
+    type_offsets: Range<usize>,
+    nodes_by_type: Range<usize>,
+    candidates: Range<usize>,
+    field_offsets: Range<usize>,
+    field_ids: Range<usize>,
+    out: Vec<Rows>,
+    into: Vec<Rows>,
+}
+
+/// An open base: memory-mapped, read-only, shared freely between threads.
+#[derive(Debug)]
+pub struct Kb {
+    dir: PathBuf,
+    manifest: Manifest,
+    candidate_types: Vec<TypeId>,
+    is_candidate_type: Vec<bool>,
+    tuples: Vec<Tuple>,
+    nodes: Table,
+    fields: Table,
+    graph: Mmap,
+    sections: Sections,
+}
+
+impl Kb {
+    /// Opens the base in `dir`. Cost grows with types, relations and batches, not with nodes.
+    ///
+    /// # Errors
+    /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] if a size or a table
+    /// does not agree with the manifest, or [`KbError::Io`].
+    pub fn open(dir: &Path) -> Result<Kb, KbError> {
+        if cfg!(target_endian = "big") {
+            return Err(KbError::BigEndian);
+        }
+        let manifest = Manifest::read(dir)?;
+        let nodes = map(dir, NODES_FILE, &manifest)?;
+        let nodes = Table::open(&dir.join(NODES_FILE), nodes, &["id", "type", "name", "text"])?;
+        let fields = map(dir, FIELDS_FILE, &manifest)?;
+        let fields = Table::open(&dir.join(FIELDS_FILE), fields, &["node", "field", "value"])?;
+        let graph = map(dir, GRAPH_FILE, &manifest)?;
+        let graph_path = dir.join(GRAPH_FILE);
+        let sections =
+            sections(&graph, &manifest).map_err(|what| KbError::damaged(graph_path, what))?;
+        if nodes.n_rows() != u64::from(manifest.n_nodes) {
+            let what = format!("it has {} rows, not {}", nodes.n_rows(), manifest.n_nodes);
+            return Err(KbError::damaged(dir.join(NODES_FILE), what));
+        }
+        let candidate_types: Vec<TypeId> =
+            manifest.candidate_types.iter().copied().map(TypeId).collect();
+        let is_candidate_type = (0..manifest.types.len())
+            .map(|id| candidate_types.iter().any(|candidate| candidate.0 as usize == id))
+            .collect();
+        let tuples = manifest
+            .tuples
+            .iter()
+            .map(|&(source, relation, target, edges)| Tuple {
+                source: TypeId(source),
+                relation: RelationId(relation),
+                target: TypeId(target),
+                edges,
+            })
+            .collect();
+        Ok(Kb {
+            dir: dir.to_path_buf(),
+            manifest,
+            candidate_types,
+            is_candidate_type,
+            tuples,
+            nodes,
+            fields,
+            graph,
+            sections,
+        })
+    }
+
+    /// The directory of the base.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Counts, names and digests as stored.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Title for people.
+    pub fn title(&self) -> &str {
+        &self.manifest.title
+    }
+
+    /// Licence for people.
+    pub fn licence(&self) -> &str {
+        &self.manifest.licence
+    }
+
+    /// Hex blake3 of nodes, fields, edges and candidate types: equal for equal content.
+    pub fn fingerprint(&self) -> &str {
+        &self.manifest.fingerprint
+    }
+
+    /// Number of nodes; ids are `0 .. n_nodes`.
+    pub fn n_nodes(&self) -> u32 {
+        self.manifest.n_nodes
+    }
+
+    /// Number of distinct edges.
+    pub fn n_edges(&self) -> u64 {
+        self.manifest.n_edges
+    }
+
+    /// Type names, sorted, indexed by [`TypeId`].
+    pub fn types(&self) -> &[String] {
+        &self.manifest.types
+    }
+
+    /// Relation names, sorted, indexed by [`RelationId`].
+    pub fn relations(&self) -> &[String] {
+        &self.manifest.relations
+    }
+
+    /// Field names, sorted, indexed by [`FieldId`].
+    pub fn field_names(&self) -> &[String] {
+        &self.manifest.fields
+    }
+
+    /// The type of that name.
+    pub fn type_id(&self, name: &str) -> Option<TypeId> {
+        position(self.types(), name).map(TypeId)
+    }
+
+    /// The relation of that name.
+    pub fn relation_id(&self, name: &str) -> Option<RelationId> {
+        position(self.relations(), name).map(RelationId)
+    }
+
+    /// The field of that name.
+    pub fn field_id(&self, name: &str) -> Option<FieldId> {
+        position(self.field_names(), name).map(FieldId)
+    }
+
+    /// The name of a type; empty if there is none.
+    pub fn type_name(&self, id: TypeId) -> &str {
+        self.types().get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The name of a relation; empty if there is none.
+    pub fn relation_name(&self, id: RelationId) -> &str {
+        self.relations().get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The name of a field; empty if there is none.
+    pub fn field_name(&self, id: FieldId) -> &str {
+        self.field_names().get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// Whether `node` exists.
+    pub fn contains(&self, node: NodeId) -> bool {
+        node < self.n_nodes()
+    }
+
+    /// The type of `node`; [`TypeId::NONE`] if the node does not exist. The type of an existing
+    /// node is always below `types().len()`.
+    pub fn node_type(&self, node: NodeId) -> TypeId {
+        match as_u16(self.section(&self.sections.node_types)).get(node as usize) {
+            Some(&id) if (id as usize) < self.manifest.types.len() => TypeId(id),
+            // A damaged file; any existing type keeps callers that index `types()` safe.
+            Some(_) => TypeId(0),
+            None => TypeId::NONE,
+        }
+    }
+
+    /// The name of `node`.
+    pub fn name(&self, node: NodeId) -> &str {
+        self.nodes.get(node.into(), NAME_COLUMN).unwrap_or_default()
+    }
+
+    /// The document of `node` without relations.
+    pub fn text(&self, node: NodeId) -> &str {
+        self.nodes.get(node.into(), TEXT_COLUMN).unwrap_or_default()
+    }
+
+    /// The fields of `node` with their flattened text, in the order of the imported file.
+    pub fn fields(&self, node: NodeId) -> impl Iterator<Item = (FieldId, &str)> + '_ {
+        self.field_rows(node).filter_map(|row| Some((self.field_of_row(row)?, self.value(row)?)))
+    }
+
+    /// The flattened text of one field of `node`.
+    pub fn field(&self, node: NodeId, field: FieldId) -> Option<&str> {
+        let row = self.field_rows(node).find(|row| self.field_of_row(*row) == Some(field))?;
+        self.value(row)
+    }
+
+    /// The neighbors of `node` over one relation, sorted ascending, distinct. `Out` and `In` cost
+    /// nothing; `Any` is linear in the degree if the node has edges both ways.
+    pub fn neighbors(
+        &self,
+        node: NodeId,
+        relation: RelationId,
+        direction: Direction,
+    ) -> Neighbors<'_> {
+        match direction {
+            Direction::Out => Neighbors::slice(self.rows(&self.sections.out, node, relation)),
+            Direction::In => Neighbors::slice(self.rows(&self.sections.into, node, relation)),
+            Direction::Any => Neighbors::merge(
+                self.rows(&self.sections.out, node, relation),
+                self.rows(&self.sections.into, node, relation),
+            ),
+        }
+    }
+
+    /// The number of [`Kb::neighbors`].
+    pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
+        self.neighbors(node, relation, direction).len()
+    }
+
+    /// The nodes of a type, sorted ascending; empty for an unknown type.
+    pub fn nodes_of_type(&self, id: TypeId) -> &[NodeId] {
+        let offsets = as_u32(self.section(&self.sections.type_offsets));
+        let id = id.0 as usize;
+        let (Some(&start), Some(&end)) = (offsets.get(id), offsets.get(id + 1)) else {
+            return &[];
+        };
+        let nodes = as_u32(self.section(&self.sections.nodes_by_type));
+        nodes.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// The types whose nodes may be answers, sorted.
+    pub fn candidate_types(&self) -> &[TypeId] {
+        &self.candidate_types
+    }
+
+    /// The nodes that may be answers, sorted ascending.
+    pub fn candidates(&self) -> &[NodeId] {
+        as_u32(self.section(&self.sections.candidates))
+    }
+
+    /// Whether `node` may be an answer.
+    pub fn is_candidate(&self, node: NodeId) -> bool {
+        let type_id = self.node_type(node).0 as usize;
+        self.is_candidate_type.get(type_id).copied().unwrap_or_default()
+    }
+
+    /// The distinct (source type, relation, target type) of all edges, sorted, with counts.
+    pub fn tuples(&self) -> &[Tuple] {
+        &self.tuples
+    }
+
+    fn section(&self, range: &Range<usize>) -> &[u8] {
+        self.graph.get(range.clone()).unwrap_or_default()
+    }
+
+    fn rows(&self, rows: &[Rows], node: NodeId, relation: RelationId) -> &[NodeId] {
+        rows.get(relation.0 as usize).map_or(&[], |rows| rows.get(&self.graph, node))
+    }
+
+    fn field_rows(&self, node: NodeId) -> Range<u64> {
+        let offsets = as_u64(self.section(&self.sections.field_offsets));
+        let node = node as usize;
+        match (offsets.get(node), offsets.get(node + 1)) {
+            (Some(&start), Some(&end)) => start..end.min(self.fields.n_rows()),
+            _ => 0..0,
+        }
+    }
+
+    fn field_of_row(&self, row: u64) -> Option<FieldId> {
+        let ids = as_u16(self.section(&self.sections.field_ids));
+        let id = *ids.get(usize::try_from(row).ok()?)?;
+        ((id as usize) < self.manifest.fields.len()).then_some(FieldId(id))
+    }
+
+    fn value(&self, row: u64) -> Option<&str> {
+        self.fields.get(row, VALUE_COLUMN)
+    }
+}
+
+/// Reads all files of the base in `dir` and compares them with the manifest.
+///
+/// `on_bytes` gets the number of bytes read since the last call.
+///
+/// # Errors
+/// As [`Kb::open`]; [`KbError::Damaged`] names the first file whose digest differs.
+pub fn verify(dir: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), KbError> {
+    let kb = Kb::open(dir)?;
+    for (name, record) in &kb.manifest.files {
+        let path = dir.join(name);
+        let mut file = File::open(&path).map_err(KbError::io("open", &path))?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0u8; 1 << 20];
+        loop {
+            let n = file.read(&mut buffer).map_err(KbError::io("read", &path))?;
+            if n == 0 {
+                break;
+            }
+            hasher.update(buffer.get(..n).unwrap_or_default());
+            on_bytes(n as u64);
+        }
+        if hasher.finalize().to_hex().as_str() != record.blake3 {
+            return Err(KbError::damaged(path, "its digest is not the one in the manifest"));
+        }
+    }
+    Ok(())
+}
+
+fn position(sorted: &[String], name: &str) -> Option<u16> {
+    let index = sorted.binary_search_by(|probe| probe.as_str().cmp(name)).ok()?;
+    u16::try_from(index).ok()
+}
+
+fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
+    let path = dir.join(name);
+    let expected = manifest.file(dir, name)?.bytes;
+    let file = File::open(&path).map_err(KbError::io("open", &path))?;
+    let found = file.metadata().map_err(KbError::io("open", &path))?.len();
+    if found != expected {
+        return Err(KbError::damaged(path, format!("it has {found} bytes, not {expected}")));
+    }
+    // SAFETY: published files are never changed in place (see the module docs of `kb`), so the
+    // mapped bytes stay what they are.
+    unsafe { Mmap::map(&file) }.map_err(KbError::io("map", &path))
+}
+
+fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
+    if !graph.starts_with(MAGIC) {
+        return Err("it is no graph file".into());
+    }
+    let table = usize::try_from(manifest.table_entries)
+        .ok()
+        .and_then(|entries| entries.checked_mul(ENTRY_BYTES))
+        .and_then(|bytes| {
+            let start = usize::try_from(manifest.table_offset).ok()?;
+            graph.get(start..start.checked_add(bytes)?)
+        })
+        .ok_or("its section table is out of bounds")?;
+    if blake3::hash(table).to_hex().as_str() != manifest.table_blake3 {
+        return Err("the digest of its section table is not the one in the manifest".into());
+    }
+    let n_relations = manifest.relations.len();
+    let mut sections = Sections {
+        out: vec![Rows::default(); n_relations],
+        into: vec![Rows::default(); n_relations],
+        ..Sections::default()
+    };
+    for entry in table.chunks_exact(ENTRY_BYTES) {
+        place(&mut sections, entry, graph.len()).ok_or("its section table makes no sense")?;
+    }
+    let n_nodes = manifest.n_nodes as usize;
+    if sections.node_types.len() != n_nodes * 2 || sections.field_offsets.len() != (n_nodes + 1) * 8
+    {
+        return Err(format!("its sections are not those of {n_nodes} nodes"));
+    }
+    Ok(sections)
+}
+
+/// Enters one table entry; `None` if it is out of bounds or unknown.
+fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()> {
+    let kind = u16::from_le_bytes(*entry.first_chunk()?);
+    let relation = u16::from_le_bytes(*entry.get(2..)?.first_chunk()?) as usize;
+    let first = u32::from_le_bytes(*entry.get(4..)?.first_chunk()?);
+    let offset = usize::try_from(u64::from_le_bytes(*entry.get(8..)?.first_chunk()?)).ok()?;
+    let length = usize::try_from(u64::from_le_bytes(*entry.get(16..)?.first_chunk()?)).ok()?;
+    let range = offset..offset.checked_add(length)?;
+    if range.end > graph_bytes || !(offset as u64).is_multiple_of(SECTION_ALIGN) {
+        return None;
+    }
+    match kind {
+        k if k == SectionKind::NodeTypes as u16 => sections.node_types = range,
+        k if k == SectionKind::TypeOffsets as u16 => sections.type_offsets = range,
+        k if k == SectionKind::NodesByType as u16 => sections.nodes_by_type = range,
+        k if k == SectionKind::Candidates as u16 => sections.candidates = range,
+        k if k == SectionKind::FieldOffsets as u16 => sections.field_offsets = range,
+        k if k == SectionKind::FieldIds as u16 => sections.field_ids = range,
+        k if k == SectionKind::OutOffsets as u16 => {
+            let rows = sections.out.get_mut(relation)?;
+            (rows.first, rows.offsets) = (first, range);
+        }
+        k if k == SectionKind::OutTargets as u16 => sections.out.get_mut(relation)?.targets = range,
+        k if k == SectionKind::InOffsets as u16 => {
+            let rows = sections.into.get_mut(relation)?;
+            (rows.first, rows.offsets) = (first, range);
+        }
+        k if k == SectionKind::InSources as u16 => sections.into.get_mut(relation)?.targets = range,
+        _ => return None,
+    }
+    Some(())
+}
