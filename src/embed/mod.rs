@@ -1,1 +1,119 @@
-//! To be written.
+//! Turns text into vectors whose dot product says how alike two texts are.
+//!
+//! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
+//! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
+//! trained on the base's own documents, so that nothing has to be downloaded.
+//!
+//! This module must not know the knowledge base, its nodes or its files: texts come in as strings.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
+//! | [`lsa`] | here are documents, give me an embedder; save it, open it |
+//! | `tokens` | here is a text, give me its word stems |
+//! | `sparse` | here are documents as term counts, give me products with dense matrices |
+//! | `factor` | here is a sparse matrix, give me its leading singular vectors |
+
+pub mod lsa;
+pub mod matrix;
+
+mod factor;
+mod sparse;
+mod tokens;
+
+use std::path::PathBuf;
+
+pub use lsa::{Corpus, LsaEmbedder, LsaParams};
+pub use matrix::Matrix;
+
+/// Maps texts to vectors of one fixed length.
+///
+/// # Contract
+/// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean norm 1,
+///   so that a dot product is a cosine. The one exception is the zero vector, which is returned for a
+///   text in which the embedder knows no word (an empty text, for instance); its cosine with anything is 0.
+/// - The vector of a text depends on that text alone, never on its neighbours in a batch, the number of
+///   threads or earlier calls.
+/// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
+pub trait Embedder: Send + Sync {
+    /// Length of every vector, at least 1.
+    fn dim(&self) -> usize;
+
+    /// Identifies the model and its parameters; an index stores it and refuses queries of another model.
+    fn fingerprint(&self) -> &str;
+
+    /// One line for people: kind, dimensions, size of the vocabulary.
+    fn describe(&self) -> String;
+
+    /// Embeds documents: `[n]` texts to a `[n, dim]` matrix, in the order given.
+    ///
+    /// # Errors
+    /// [`EmbedError`] of the implementation; the built-in embedder returns none.
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError>;
+
+    /// Embeds one query into a vector of length `dim`.
+    ///
+    /// Separate from documents because some models treat the two differently.
+    ///
+    /// # Errors
+    /// [`EmbedError`] of the implementation; the built-in embedder returns none.
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+}
+
+/// Why an embedder could not be trained, saved, opened or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// The file system refused; `path` is the file being read or written.
+    #[error("cannot access embedder file {}: {source}", path.display())]
+    Io {
+        /// File being read or written.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file is truncated, altered, or not an embedder at all.
+    #[error("embedder file {} is damaged ({reason}); build it again with `agent index`", path.display())]
+    Damaged {
+        /// File being read.
+        path: PathBuf,
+        /// First check that failed.
+        reason: String,
+    },
+    /// The file was written by a version whose format this one does not read.
+    #[error(
+        "embedder file {} has format {found}, this version reads {supported}; build it again with `agent index`",
+        path.display()
+    )]
+    Format {
+        /// File being read.
+        path: PathBuf,
+        /// Format version in the file.
+        found: u64,
+        /// Format version this build reads.
+        supported: u64,
+    },
+    /// A buffer does not hold a matrix of the stated shape.
+    #[error("matrix of shape [{rows}, {dim}] needs {rows} x {dim} numbers, got {got}")]
+    Shape {
+        /// Stated number of rows.
+        rows: usize,
+        /// Stated row length.
+        dim: usize,
+        /// Numbers given.
+        got: usize,
+    },
+    /// A parameter lies outside its range.
+    #[error("parameter {name} is {got}, expected {expected}")]
+    Parameter {
+        /// Name of the parameter.
+        name: &'static str,
+        /// Its range in words.
+        expected: String,
+        /// Value given.
+        got: String,
+    },
+    /// The progress callback asked to stop.
+    #[error("training of the embedder was interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,725 @@
+//! The built-in embedder: latent semantic analysis trained on the base's own documents.
+//!
+//! Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6), 1990; the decomposition is that
+//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf`, scaled to length 1. The
+//! leading right singular vectors place every stem in `dim` dimensions; a text, document or query alike, is
+//! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
+//!
+//! # What it is, and is not
+//! It knows which words of *this* base keep the same company, so it finds documents that share no word with
+//! a query, and it needs no download, no GPU and seconds to train. It is no language model: no word order,
+//! no negation, one meaning per word, nothing beyond the base, English stems. A stem seen in fewer than
+//! [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown; so exact names are better left to text search.
+//!
+//! # Cost
+//! | limit | value | reason |
+//! | --- | --- | --- |
+//! | [`MAX_TRAINING_DOCUMENTS`] | 100 000 | rows of the matrix; a stratified sample stands for more |
+//! | [`MAX_TRAINING_BYTES`] | 64 MiB | text read, hence entries of the matrix: about 10 M words |
+//! | [`MAX_DOCUMENT_BYTES`] | 64 KiB | no single text may spend the budget |
+//! | [`MAX_TERMS`] | 50 000 | columns; the most frequent stems stay |
+//! | [`MAX_DIM`] | 1024 | the work grows with the square of the dimensions |
+//!
+//! # File
+//! One safetensors file: `terms` F32 `[n_terms, dim]`, `singular_values` F32 `[dim]`, `vocabulary` U8, stems
+//! joined by newlines in the order of the rows. Metadata `lsa` is a JSON object with `format`, `checksum`
+//! (BLAKE3 of the three tensors), `documents` and `seed`. It is mapped, and checked whole when opened.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use memmap2::Mmap;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::embed::matrix::{Matrix, dot, normalise};
+use crate::embed::sparse::SparseMatrix;
+use crate::embed::tokens::{StemCache, for_each_word};
+use crate::embed::{EmbedError, Embedder, factor};
+
+/// Documents that training reads at most; more are sampled, evenly over the base.
+pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
+/// Bytes of text that training reads at most.
+pub const MAX_TRAINING_BYTES: usize = 64 << 20;
+/// Bytes counted, and read, of one training document.
+pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
+/// Stems kept, by document frequency.
+pub const MAX_TERMS: usize = 50_000;
+/// Sampled documents in which a stem must occur to be known.
+pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
+/// Dimensions unless asked otherwise.
+pub const DEFAULT_DIM: usize = 128;
+/// Most dimensions that can be asked for.
+pub const MAX_DIM: usize = 1024;
+
+/// Version of the file format written and read.
+const FORMAT: u64 = 1;
+/// Documents tokenized by one thread with one stem cache.
+const CHUNK_DOCUMENTS: usize = 1024;
+/// Chunks between two calls of the progress callback.
+const CHUNKS_PER_STEP: usize = 16;
+/// Exponent of the singular values by which dimensions are divided: 0 favours broad topics, 1 none.
+const SCALING: f32 = 0.5;
+
+/// The documents to learn from, by position.
+#[derive(Clone, Copy)]
+pub struct Corpus<'a> {
+    /// Number of documents.
+    pub n_documents: usize,
+    /// Text of document `i`, `i < n_documents`; the same text whenever it is asked.
+    pub text: &'a (dyn Fn(usize) -> &'a str + Sync),
+}
+
+/// What training depends on beside the corpus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LsaParams {
+    /// Dimensions wanted, in `1..=`[`MAX_DIM`]; fewer result when the corpus has a lower rank.
+    pub dim: usize,
+    /// Seed of the sample and of the random range finder.
+    pub seed: u64,
+    /// Documents read at most, in `1..=`[`MAX_TRAINING_DOCUMENTS`].
+    pub max_documents: usize,
+    /// Bytes of text read at most, in `1..=`[`MAX_TRAINING_BYTES`].
+    pub max_bytes: usize,
+}
+
+impl Default for LsaParams {
+    fn default() -> LsaParams {
+        LsaParams {
+            dim: DEFAULT_DIM,
+            seed: 0,
+            max_documents: MAX_TRAINING_DOCUMENTS,
+            max_bytes: MAX_TRAINING_BYTES,
+        }
+    }
+}
+
+/// How far training is; `done == total` ends the stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// `"count words"`, `"weigh words"` or `"factor"`, in this order.
+    pub stage: &'static str,
+    /// Units of this stage that are done.
+    pub done: usize,
+    /// Units of this stage.
+    pub total: usize,
+}
+
+/// Called between units of work; `Break` ends training with [`EmbedError::Interrupted`].
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// A trained model, in memory or mapped from its file.
+pub struct LsaEmbedder {
+    dim: usize,
+    n_documents: u64,
+    fingerprint: String,
+    /// Stem to row of the term matrix.
+    vocabulary: HashMap<Box<str>, u32>,
+    /// The whole safetensors file.
+    file: FileBytes,
+    /// Where the term matrix lies in `file`.
+    terms: Range<usize>,
+}
+
+enum FileBytes {
+    Owned(Vec<u8>),
+    Mapped(Mmap),
+}
+
+impl std::ops::Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Owned(bytes) => bytes,
+            FileBytes::Mapped(map) => map,
+        }
+    }
+}
+
+impl LsaEmbedder {
+    /// Learns an embedder from a corpus.
+    ///
+    /// The result depends on corpus and parameters alone: byte for byte the same on any number of threads.
+    /// A corpus without two words that ever meet (an empty one, for instance) gives a model of one dimension
+    /// that knows no word.
+    ///
+    /// # Errors
+    /// [`EmbedError::Parameter`] for a parameter out of range, [`EmbedError::Interrupted`] when `progress`
+    /// breaks off.
+    pub fn train(
+        corpus: Corpus<'_>,
+        params: &LsaParams,
+        progress: OnProgress<'_>,
+    ) -> Result<LsaEmbedder, EmbedError> {
+        check_range("dim", params.dim, MAX_DIM)?;
+        check_range("max_documents", params.max_documents, MAX_TRAINING_DOCUMENTS)?;
+        check_range("max_bytes", params.max_bytes, MAX_TRAINING_BYTES)?;
+        let sample = sample(&corpus, params);
+        let document_frequencies = count_words(&corpus, &sample, progress)?;
+        let vocabulary = Vocabulary::new(document_frequencies, sample.len());
+        let matrix = weigh_words(&corpus, &sample, &vocabulary, progress)?;
+        let factor =
+            factor::right_singular_vectors(&matrix, params.dim, params.seed, &mut |done| {
+                progress(Progress { stage: "factor", done, total: factor::STEPS })
+            })
+            .ok_or(EmbedError::Interrupted)?;
+        drop(matrix);
+        let bytes = encode(&vocabulary, &factor, sample.len(), params.seed)?;
+        LsaEmbedder::from_bytes(FileBytes::Owned(bytes), Path::new(IN_MEMORY))
+    }
+
+    /// Writes the model to `path`, replacing what is there in one step.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`]; the old file, if any, is then untouched.
+    pub fn save(&self, path: &Path) -> Result<(), EmbedError> {
+        let failed = |source| EmbedError::Io { path: path.to_owned(), source };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file =
+            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+        file.write_all(&self.file).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Maps a model written by [`save`](LsaEmbedder::save) and checks it, in time linear in its size.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] for anything
+    /// else that is not what was saved.
+    pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
+        let failed = |source| EmbedError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        // SAFETY: model files are published by rename and never written in place afterwards, so the mapped
+        // bytes do not change while they are borrowed.
+        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        LsaEmbedder::from_bytes(FileBytes::Mapped(map), path)
+    }
+
+    /// Number of stems the model knows.
+    pub fn n_terms(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    fn from_bytes(file: FileBytes, path: &Path) -> Result<LsaEmbedder, EmbedError> {
+        let layout = Layout::read(&file, path)?;
+        Ok(LsaEmbedder {
+            dim: layout.dim,
+            n_documents: layout.n_documents,
+            fingerprint: layout.fingerprint,
+            vocabulary: layout.vocabulary,
+            terms: layout.terms,
+            file,
+        })
+    }
+
+    /// Embeds one text into `vector` (zeros, `[dim]`).
+    fn embed_into(&self, text: &str, cache: &mut StemCache<Option<u32>>, vector: &mut [f32]) {
+        let terms = self.file.get(self.terms.clone()).unwrap_or_default().as_chunks::<4>().0;
+        for (term, count) in term_counts(text, cache, |stem| self.vocabulary.get(stem).copied()) {
+            let start = term as usize * self.dim;
+            let weight = term_weight(count);
+            for (sum, value) in vector.iter_mut().zip(&terms[start..start + self.dim]) {
+                *sum += weight * f32::from_le_bytes(*value);
+            }
+        }
+        normalise(vector);
+    }
+}
+
+impl Embedder for LsaEmbedder {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "built-in latent semantic analysis: {} dimensions, {} stems, learned from {} documents",
+            self.dim,
+            self.n_terms(),
+            self.n_documents
+        )
+    }
+
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        let matrix = Matrix::zeros(texts.len(), self.dim)?;
+        let mut data = matrix.into_data();
+        data.par_chunks_mut(self.dim * CHUNK_DOCUMENTS)
+            .zip(texts.par_chunks(CHUNK_DOCUMENTS))
+            .for_each(|(rows, texts)| {
+                let mut cache = StemCache::new();
+                for (row, text) in rows.chunks_mut(self.dim).zip(texts) {
+                    self.embed_into(text, &mut cache, row);
+                }
+            });
+        Matrix::new(texts.len(), self.dim, data)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let mut vector = vec![0.0; self.dim];
+        self.embed_into(text, &mut StemCache::new(), &mut vector);
+        Ok(vector)
+    }
+}
+
+/// Weight of a stem that occurs `count` times in a text.
+fn term_weight(count: u32) -> f32 {
+    1.0 + (count as f32).ln()
+}
+
+/// The ids of the stems of `text` with their counts, by ascending id.
+fn term_counts(
+    text: &str,
+    cache: &mut StemCache<Option<u32>>,
+    id: impl Fn(&str) -> Option<u32>,
+) -> Vec<(u32, u32)> {
+    let mut ids = Vec::new();
+    for_each_word(text, |word| ids.extend(cache.get(word, &id)));
+    ids.sort_unstable();
+    ids.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).collect()
+}
+
+/// The start of `text` that training reads.
+fn training_text(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_DOCUMENT_BYTES)]
+}
+
+/// Ascending positions of the documents to learn from.
+///
+/// The corpus is cut into `max_documents` equal stretches and one document drawn from each, so that every
+/// part of the base is represented; if their text exceeds `max_bytes`, a random subset within it stays.
+fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
+    let n = corpus.n_documents;
+    let mut random = ChaCha8Rng::seed_from_u64(params.seed);
+    let n_strata = params.max_documents.min(n);
+    let mut chosen: Vec<usize> = (0..n_strata)
+        .map(|stratum| {
+            let bound = |i: usize| (i as u128 * n as u128 / n_strata as u128) as usize;
+            let (start, end) = (bound(stratum), bound(stratum + 1));
+            start + (random.next_u64() % (end - start) as u64) as usize
+        })
+        .collect();
+    let bytes = |i: &usize| (corpus.text)(*i).len().min(MAX_DOCUMENT_BYTES);
+    if chosen.iter().map(bytes).sum::<usize>() > params.max_bytes {
+        for i in (1..chosen.len()).rev() {
+            chosen.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
+        }
+        let mut spent = 0;
+        let kept = chosen.iter().take_while(|i| {
+            spent += bytes(i);
+            spent <= params.max_bytes
+        });
+        let kept = kept.count();
+        chosen.truncate(kept);
+        chosen.sort_unstable();
+    }
+    chosen
+}
+
+/// Number of sampled documents in which each stem occurs.
+fn count_words(
+    corpus: &Corpus<'_>,
+    sample: &[usize],
+    progress: OnProgress<'_>,
+) -> Result<HashMap<Box<str>, u32>, EmbedError> {
+    let mut total: HashMap<Box<str>, u32> = HashMap::new();
+    in_steps(sample, "count words", progress, |group| {
+        let counts: Vec<HashMap<Box<str>, u32>> = group
+            .par_chunks(CHUNK_DOCUMENTS)
+            .map(|documents| {
+                let mut local: HashMap<Box<str>, u32> = HashMap::new();
+                let mut frequencies: Vec<(u32, usize)> = Vec::new();
+                let mut cache = StemCache::new();
+                for (position, document) in documents.iter().enumerate() {
+                    for_each_word(training_text((corpus.text)(*document)), |word| {
+                        let id = cache.get(word, |stem| {
+                            *local.entry(stem.into()).or_insert_with(|| {
+                                frequencies.push((0, usize::MAX));
+                                frequencies.len() as u32 - 1
+                            })
+                        });
+                        let (frequency, last) = &mut frequencies[id as usize];
+                        if *last != position {
+                            *last = position;
+                            *frequency += 1;
+                        }
+                    });
+                }
+                local.values_mut().for_each(|id| *id = frequencies[*id as usize].0);
+                local
+            })
+            .collect();
+        for (stem, frequency) in counts.into_iter().flatten() {
+            *total.entry(stem).or_default() += frequency;
+        }
+    })?;
+    Ok(total)
+}
+
+/// The sampled documents as weighted rows of length 1; rows of fewer than two stems teach nothing about
+/// company and are left out.
+fn weigh_words(
+    corpus: &Corpus<'_>,
+    sample: &[usize],
+    vocabulary: &Vocabulary,
+    progress: OnProgress<'_>,
+) -> Result<SparseMatrix, EmbedError> {
+    let mut matrix = SparseMatrix::new(vocabulary.stems.len());
+    in_steps(sample, "weigh words", progress, |group| {
+        let rows: Vec<Vec<Vec<(u32, f32)>>> = group
+            .par_chunks(CHUNK_DOCUMENTS)
+            .map(|documents| {
+                let mut cache = StemCache::new();
+                let row = |document: &usize| {
+                    let text = training_text((corpus.text)(*document));
+                    let counts = term_counts(text, &mut cache, |stem| vocabulary.id(stem));
+                    let (terms, mut weights): (Vec<u32>, Vec<f32>) = counts
+                        .iter()
+                        .map(|(term, count)| {
+                            (*term, term_weight(*count) * vocabulary.weights[*term as usize])
+                        })
+                        .unzip();
+                    normalise(&mut weights);
+                    terms.into_iter().zip(weights).collect()
+                };
+                documents.iter().map(row).filter(|row: &Vec<_>| row.len() > 1).collect()
+            })
+            .collect();
+        rows.iter().flatten().for_each(|row| matrix.push_row(row));
+    })?;
+    Ok(matrix)
+}
+
+/// Hands `work` stretches of the sample and reports progress between them.
+fn in_steps(
+    sample: &[usize],
+    stage: &'static str,
+    progress: OnProgress<'_>,
+    mut work: impl FnMut(&[usize]),
+) -> Result<(), EmbedError> {
+    let mut done = 0;
+    for group in sample.chunks(CHUNK_DOCUMENTS * CHUNKS_PER_STEP) {
+        work(group);
+        done += group.len();
+        if progress(Progress { stage, done, total: sample.len() }).is_break() {
+            return Err(EmbedError::Interrupted);
+        }
+    }
+    Ok(())
+}
+
+fn check_range(name: &'static str, got: usize, most: usize) -> Result<(), EmbedError> {
+    if (1..=most).contains(&got) {
+        return Ok(());
+    }
+    Err(EmbedError::Parameter { name, expected: format!("1 to {most}"), got: got.to_string() })
+}
+
+/// The stems of the matrix, ascending, and their weights.
+struct Vocabulary {
+    stems: Vec<Box<str>>,
+    /// `ln((n + 1) / (df + 1/2))`, inverse document frequency, positive.
+    weights: Vec<f32>,
+    ids: HashMap<Box<str>, u32>,
+}
+
+impl Vocabulary {
+    fn new(document_frequencies: HashMap<Box<str>, u32>, n_documents: usize) -> Vocabulary {
+        let mut stems: Vec<(Box<str>, u32)> = document_frequencies
+            .into_iter()
+            .filter(|(_, frequency)| *frequency >= MIN_DOCUMENT_FREQUENCY)
+            .collect();
+        stems.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        stems.truncate(MAX_TERMS);
+        stems.sort_unstable();
+        let weight = |df: u32| ((n_documents as f32 + 1.0) / (df as f32 + 0.5)).ln();
+        Vocabulary {
+            weights: stems.iter().map(|(_, frequency)| weight(*frequency)).collect(),
+            ids: stems.iter().zip(0..).map(|((stem, _), id)| (stem.clone(), id)).collect(),
+            stems: stems.into_iter().map(|(stem, _)| stem).collect(),
+        }
+    }
+
+    fn id(&self, stem: &str) -> Option<u32> {
+        self.ids.get(stem).copied()
+    }
+}
+
+/// The file of a model. Stems whose row is zero are left out: they never met another word.
+fn encode(
+    vocabulary: &Vocabulary,
+    factor: &factor::Factor,
+    n_documents: usize,
+    seed: u64,
+) -> Result<Vec<u8>, EmbedError> {
+    let rank = factor.rank();
+    let dim = rank.max(1);
+    let scales: Vec<f32> = factor.singular_values.iter().map(|s| s.powf(-SCALING)).collect();
+    let (mut names, mut terms) = (Vec::new(), Vec::new());
+    for ((stem, weight), row) in
+        vocabulary.stems.iter().zip(&vocabulary.weights).zip(factor.vectors.chunks(dim))
+    {
+        if dot(row, row) == 0.0 {
+            continue;
+        }
+        names.push(&**stem);
+        terms.extend(
+            row.iter()
+                .zip(&scales)
+                .flat_map(|(value, scale)| (value * scale * weight).to_le_bytes()),
+        );
+    }
+    let n_terms = names.len();
+    let stems = names.join("\n").into_bytes();
+    let mut singular_values: Vec<u8> =
+        factor.singular_values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    singular_values.resize(dim * 4, 0);
+    let metadata = serde_json::json!({
+        "format": FORMAT,
+        "checksum": checksum(dim, &terms, &singular_values, &stems),
+        "documents": n_documents,
+        "seed": seed,
+    });
+    let tensors = [
+        ("terms", Dtype::F32, vec![n_terms, dim], &terms),
+        ("singular_values", Dtype::F32, vec![dim], &singular_values),
+        ("vocabulary", Dtype::U8, vec![stems.len()], &stems),
+    ];
+    let invalid = |error: safetensors::SafeTensorError| EmbedError::Damaged {
+        path: IN_MEMORY.into(),
+        reason: error.to_string(),
+    };
+    let views = tensors
+        .iter()
+        .map(|(name, dtype, shape, data)| {
+            Ok((*name, TensorView::new(*dtype, shape.clone(), data).map_err(invalid)?))
+        })
+        .collect::<Result<Vec<_>, EmbedError>>()?;
+    let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata.to_string())]);
+    safetensors::serialize(views, Some(metadata)).map_err(invalid)
+}
+
+/// Stands for the path of a model that has not been saved.
+const IN_MEMORY: &str = "(in memory)";
+/// Key of the safetensors metadata that holds ours; a single key, so that its order is not in question.
+const METADATA_KEY: &str = "lsa";
+
+fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in [&dim.to_le_bytes()[..], terms, singular_values, stems] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Where things lie in a model file, after every check.
+struct Layout {
+    dim: usize,
+    n_documents: u64,
+    fingerprint: String,
+    vocabulary: HashMap<Box<str>, u32>,
+    terms: Range<usize>,
+}
+
+impl Layout {
+    fn read(file: &[u8], path: &Path) -> Result<Layout, EmbedError> {
+        let damaged = |reason: String| EmbedError::Damaged { path: path.to_owned(), reason };
+        let (_, header) =
+            SafeTensors::read_metadata(file).map_err(|error| damaged(error.to_string()))?;
+        let metadata = header.metadata().as_ref().and_then(|map| map.get(METADATA_KEY));
+        let metadata: serde_json::Value = metadata
+            .and_then(|text| serde_json::from_str(text).ok())
+            .ok_or_else(|| damaged("it has no metadata of an embedder".to_owned()))?;
+        let found = metadata["format"].as_u64().unwrap_or(0);
+        if found != FORMAT {
+            return Err(EmbedError::Format { path: path.to_owned(), found, supported: FORMAT });
+        }
+        let tensors = SafeTensors::deserialize(file).map_err(|error| damaged(error.to_string()))?;
+        let tensor = |name: &str, dtype: Dtype, rank: usize| {
+            tensors
+                .tensor(name)
+                .ok()
+                .filter(|tensor| tensor.dtype() == dtype && tensor.shape().len() == rank)
+                .ok_or_else(|| damaged(format!("tensor {name} is missing or of another kind")))
+        };
+        let terms = tensor("terms", Dtype::F32, 2)?;
+        let singular_values = tensor("singular_values", Dtype::F32, 1)?;
+        let stems = tensor("vocabulary", Dtype::U8, 1)?;
+        let (n_terms, dim) = (terms.shape()[0], terms.shape()[1]);
+        if !(1..=MAX_DIM).contains(&dim) || singular_values.shape() != [dim] {
+            return Err(damaged(format!("shape [{n_terms}, {dim}] is out of range")));
+        }
+        let checksum = checksum(dim, terms.data(), singular_values.data(), stems.data());
+        if metadata["checksum"].as_str() != Some(&checksum) {
+            return Err(damaged("its checksum does not match".to_owned()));
+        }
+        let names =
+            std::str::from_utf8(stems.data()).map_err(|error| damaged(error.to_string()))?;
+        let vocabulary: HashMap<Box<str>, u32> = names
+            .split('\n')
+            .filter(|stem| !stem.is_empty())
+            .zip(0..)
+            .map(|(s, i)| (s.into(), i))
+            .collect();
+        if vocabulary.len() != n_terms {
+            return Err(damaged(format!("{} stems for {n_terms} rows", vocabulary.len())));
+        }
+        let start = terms.data().as_ptr().addr() - file.as_ptr().addr();
+        Ok(Layout {
+            dim,
+            n_documents: metadata["documents"].as_u64().unwrap_or(0),
+            fingerprint: format!("lsa{FORMAT}-{}", checksum.get(..32).unwrap_or_default()),
+            vocabulary,
+            terms: start..start + terms.data().len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn train(texts: &[String], dim: usize) -> LsaEmbedder {
+        let corpus = Corpus { n_documents: texts.len(), text: &|i| &texts[i] };
+        let params = LsaParams { dim, ..LsaParams::default() };
+        LsaEmbedder::train(corpus, &params, &mut |_| ControlFlow::Continue(())).unwrap()
+    }
+
+    /// Two subjects; "automobile" and "car" never meet but share company, "banana" has other company.
+    fn planted() -> Vec<String> {
+        let mut texts = Vec::new();
+        for (word, company) in [
+            ("automobile", ["engine", "wheel", "driver", "road"]),
+            ("car", ["engine", "wheel", "driver", "road"]),
+            ("banana", ["fruit", "peel", "yellow", "ripe"]),
+            ("mango", ["fruit", "peel", "yellow", "ripe"]),
+        ] {
+            for skipped in 0..4 {
+                let mut words = vec![word];
+                words.extend((0..4).filter(|i| *i != skipped).map(|i| company[i]));
+                texts.push(words.join(" "));
+            }
+        }
+        texts
+    }
+
+    fn cosine(model: &LsaEmbedder, left: &str, right: &str) -> f32 {
+        dot(&model.embed_query(left).unwrap(), &model.embed_query(right).unwrap())
+    }
+
+    #[test]
+    fn words_that_share_company_are_close_although_they_never_meet() {
+        let model = train(&planted(), 2);
+        assert!(cosine(&model, "car", "automobile") > 0.9);
+        assert!(cosine(&model, "car", "bananas") < 0.2);
+        assert!((cosine(&model, "the cars", "car") - 1.0).abs() < 1e-6, "stems, function words");
+    }
+
+    #[test]
+    fn a_text_without_known_words_is_zero_and_nothing_is_nan() {
+        for model in [train(&[], 8), train(&[String::new(), "lonely".into()], 8)] {
+            assert_eq!((model.dim(), model.n_terms()), (1, 0));
+            assert_eq!(model.embed_query("car").unwrap(), [0.0]);
+        }
+        let model = train(&planted(), 8);
+        let vectors = model.embed_documents(&["", "unheard", "car road", "the"]).unwrap();
+        let lengths: Vec<f32> = (0..4)
+            .map(|row| vectors.row(row).unwrap().iter().map(|v| v * v).sum::<f32>().sqrt())
+            .collect();
+        assert_eq!((lengths[0], lengths[1], lengths[3]), (0.0, 0.0, 0.0));
+        assert!((lengths[2] - 1.0).abs() < 1e-6);
+        assert_eq!(model.embed_documents(&[]).unwrap().rows(), 0);
+        assert_eq!(
+            vectors.row(2).unwrap(),
+            model.embed_query("car road").unwrap(),
+            "batch = single"
+        );
+    }
+
+    #[test]
+    fn one_thread_and_two_learn_the_same_bytes() {
+        let texts: Vec<String> = (0..3000usize)
+            .map(|i| (0..12).map(|j| format!("w{} ", (i * (j + 7) + j * j) % 211)).collect())
+            .collect();
+        let with_threads = |n_threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            pool.install(|| train(&texts, 16))
+        };
+        let (one, two) = (with_threads(1), with_threads(2));
+        assert_eq!(one.dim(), 16);
+        assert!(*one.file == *two.file, "files differ");
+        assert_eq!(one.fingerprint(), two.fingerprint());
+    }
+
+    #[test]
+    fn a_sample_covers_the_corpus_within_its_budgets() {
+        let text = "x".repeat(100);
+        let corpus = Corpus { n_documents: 1000, text: &|_| &text };
+        let params = LsaParams { max_documents: 10, ..LsaParams::default() };
+        let chosen = sample(&corpus, &params);
+        assert_eq!(chosen.iter().map(|i| i / 100).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        let chosen = sample(&corpus, &LsaParams { max_bytes: 5050, ..LsaParams::default() });
+        assert_eq!(chosen.len(), 50);
+        assert!(chosen.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn parameters_out_of_range_and_interruption_are_typed_errors() {
+        let corpus = Corpus { n_documents: 1, text: &|_| "one two" };
+        let train = |dim, flow| {
+            let params = LsaParams { dim, ..LsaParams::default() };
+            LsaEmbedder::train(corpus, &params, &mut |_| flow).err()
+        };
+        for dim in [0, MAX_DIM + 1] {
+            let error = train(dim, ControlFlow::Continue(()));
+            assert!(matches!(error, Some(EmbedError::Parameter { name: "dim", .. })));
+        }
+        assert!(matches!(train(4, ControlFlow::Break(())), Some(EmbedError::Interrupted)));
+    }
+
+    #[test]
+    fn a_saved_model_opens_as_its_twin_and_damage_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        for model in [train(&planted(), 4), train(&[], 4)] {
+            model.save(&path).unwrap();
+            let opened = LsaEmbedder::open(&path).unwrap();
+            assert_eq!(opened.fingerprint(), model.fingerprint());
+            assert_eq!(opened.describe(), model.describe());
+            let text = "driver of a yellow car";
+            assert_eq!(opened.embed_query(text).unwrap(), model.embed_query(text).unwrap());
+        }
+        train(&planted(), 4).save(&path).unwrap();
+        let good = std::fs::read(&path).unwrap();
+        for end in (0..good.len()).step_by(41) {
+            std::fs::write(&path, &good[..end]).unwrap();
+            assert!(matches!(LsaEmbedder::open(&path), Err(EmbedError::Damaged { .. })), "{end}");
+        }
+        // Every flipped byte is noticed, save those of the seed and the number of documents.
+        let ignored = |i: usize| good[i].is_ascii_digit() || good[i] == b' ';
+        for i in (0..good.len()).filter(|i| !ignored(*i)) {
+            let mut bad = good.clone();
+            bad[i] ^= 0x41;
+            std::fs::write(&path, &bad).unwrap();
+            if let Ok(opened) = LsaEmbedder::open(&path) {
+                assert_eq!(opened.fingerprint(), train(&planted(), 4).fingerprint(), "byte {i}");
+            }
+        }
+        assert!(matches!(
+            LsaEmbedder::open(&folder.path().join("none")),
+            Err(EmbedError::Io { .. })
+        ));
+    }
+}

@@ -1,0 +1,184 @@
+//! A dense row-major matrix of `f32`, and the dot product used wherever vectors are compared.
+//!
+//! It must not know what the numbers mean. The dot product is always summed in the same order (sixteen
+//! interleaved partial sums, then a fixed tree), so a score does not depend on threads or batching.
+
+use crate::embed::EmbedError;
+
+/// Interleaved partial sums of a dot product: wide enough to fill two AVX2 or four SSE registers.
+const LANES: usize = 16;
+
+/// `[rows, dim]` numbers, row after row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    rows: usize,
+    dim: usize,
+    data: Vec<f32>,
+}
+
+impl Matrix {
+    /// Takes `data` as `[rows, dim]`, row after row.
+    ///
+    /// # Errors
+    /// [`EmbedError::Shape`] unless `data.len() == rows * dim`.
+    pub fn new(rows: usize, dim: usize, data: Vec<f32>) -> Result<Matrix, EmbedError> {
+        if rows.checked_mul(dim) != Some(data.len()) {
+            return Err(EmbedError::Shape { rows, dim, got: data.len() });
+        }
+        Ok(Matrix { rows, dim, data })
+    }
+
+    /// A `[rows, dim]` matrix of zeros.
+    ///
+    /// # Errors
+    /// [`EmbedError::Shape`] if `rows * dim` overflows.
+    pub fn zeros(rows: usize, dim: usize) -> Result<Matrix, EmbedError> {
+        let len = rows.checked_mul(dim).ok_or(EmbedError::Shape { rows, dim, got: 0 })?;
+        Ok(Matrix { rows, dim, data: vec![0.0; len] })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Length of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// All numbers, row after row.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// Row `row`, or `None` when there is no such row.
+    pub fn row(&self, row: usize) -> Option<&[f32]> {
+        if row >= self.rows {
+            return None;
+        }
+        self.data.get(row * self.dim..(row + 1) * self.dim)
+    }
+
+    /// Gives the numbers away, row after row.
+    pub fn into_data(self) -> Vec<f32> {
+        self.data
+    }
+}
+
+/// Dot product of two vectors; of the shorter length when they differ.
+///
+/// The order of summation depends on the length alone. No term is skipped, so NaN propagates.
+pub fn dot(left: &[f32], right: &[f32]) -> f32 {
+    let len = left.len().min(right.len());
+    let (left_chunks, left_rest) = left[..len].as_chunks::<LANES>();
+    let (right_chunks, right_rest) = right[..len].as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (a, b) in left_chunks.iter().zip(right_chunks) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let mut rest = 0.0;
+    for (a, b) in left_rest.iter().zip(right_rest) {
+        rest += a * b;
+    }
+    fold_lanes(sums) + rest
+}
+
+/// Dot product of a vector with little-endian `f32` values, as they lie in a mapped file.
+///
+/// Equals [`dot`] on the decoded values bit for bit. No alignment is required.
+pub fn dot_le(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
+    let len = bytes.len().min(right.len());
+    let (left_chunks, left_rest) = bytes[..len].as_chunks::<LANES>();
+    let (right_chunks, right_rest) = right[..len].as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (a, b) in left_chunks.iter().zip(right_chunks) {
+        for lane in 0..LANES {
+            sums[lane] += f32::from_le_bytes(a[lane]) * b[lane];
+        }
+    }
+    let mut rest = 0.0;
+    for (a, b) in left_rest.iter().zip(right_rest) {
+        rest += f32::from_le_bytes(*a) * b;
+    }
+    fold_lanes(sums) + rest
+}
+
+/// Scales `vector` to Euclidean norm 1 and returns the norm it had.
+///
+/// A vector whose norm is zero, or too small to divide by, becomes the zero vector.
+pub fn normalise(vector: &mut [f32]) -> f32 {
+    let norm = dot(vector, vector).sqrt();
+    if norm.is_finite() && norm > f32::MIN_POSITIVE.sqrt() {
+        let scale = 1.0 / norm;
+        vector.iter_mut().for_each(|value| *value *= scale);
+    } else {
+        vector.fill(0.0);
+    }
+    norm
+}
+
+/// Adds `factor * row` to `target`, element by element; of the shorter length when they differ.
+pub(crate) fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
+    for (sum, value) in target.iter_mut().zip(row) {
+        *sum += factor * value;
+    }
+}
+
+fn fold_lanes(mut sums: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_refuses_a_buffer_of_another_size() {
+        assert!(matches!(
+            Matrix::new(2, 3, vec![0.0; 5]),
+            Err(EmbedError::Shape { rows: 2, dim: 3, got: 5 })
+        ));
+        assert!(Matrix::new(usize::MAX, 2, Vec::new()).is_err());
+        assert!(Matrix::zeros(usize::MAX, 2).is_err());
+        let matrix = Matrix::new(2, 2, vec![1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(matrix.row(1), Some(&[3.0, 4.0][..]));
+        assert_eq!(matrix.row(2), None);
+    }
+
+    #[test]
+    fn both_dot_products_agree_bit_for_bit_and_with_the_plain_sum() {
+        for len in [0, 1, 15, 16, 17, 100] {
+            let left: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
+            let right: Vec<f32> = (0..len).map(|i| (i as f32 * 0.11).cos()).collect();
+            let bytes: Vec<[u8; 4]> = left.iter().map(|value| value.to_le_bytes()).collect();
+            let plain: f64 =
+                left.iter().zip(&right).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            assert_eq!(dot(&left, &right).to_bits(), dot_le(&bytes, &right).to_bits());
+            assert!((f64::from(dot(&left, &right)) - plain).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn normalise_never_yields_nan() {
+        let mut zero = [0.0, 0.0];
+        assert_eq!(normalise(&mut zero), 0.0);
+        let mut tiny = [1e-38, 1e-38];
+        normalise(&mut tiny);
+        let mut huge = [f32::MAX, f32::MAX];
+        normalise(&mut huge);
+        assert!(zero.iter().chain(&tiny).chain(&huge).all(|value| value.is_finite()));
+        let mut plain = [3.0, 4.0];
+        assert_eq!(normalise(&mut plain), 5.0);
+        assert_eq!(plain, [0.6, 0.8]);
+    }
+}
