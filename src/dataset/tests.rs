@@ -31,9 +31,11 @@ fn import(source: &Path, home: &Home, lenient: bool) -> Result<ImportReport, Dat
 
 #[test]
 fn real_bases_have_their_counts_and_open_quickly() {
-    for (name, n_nodes, n_edges) in
-        [("products", 30_234, 95_666), ("biomed", 91_582, 1_932_666), ("papers", 286_190, 1_007_564)]
-    {
+    for (name, n_nodes, n_edges) in [
+        ("products", 30_234, 95_666),
+        ("biomed", 91_582, 1_932_666),
+        ("papers", 286_190, 1_007_564),
+    ] {
         let source = real_data().join(name);
         if !source.is_dir() {
             eprintln!("skipped: {} is not there", source.display());

@@ -25,4 +25,4 @@ pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
 pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
 pub use crate::eval::statistics::Interval;
 
-type NodeId = u32;
+pub use crate::kb::NodeId;

@@ -33,8 +33,17 @@ use crate::{
 
 /// Parts of field names that hold other names of a node.
 const ALIAS_FIELDS: [&str; 11] = [
-    "synonym", "alias", "other_name", "other name", "alternative", "designation", "full_name",
-    "mesh_name", "abbreviation", "symbol", "brand_name",
+    "synonym",
+    "alias",
+    "other_name",
+    "other name",
+    "alternative",
+    "designation",
+    "full_name",
+    "mesh_name",
+    "abbreviation",
+    "symbol",
+    "brand_name",
 ];
 /// Aliases of one node that are kept; later ones are dropped.
 const MAX_ALIASES: usize = 64;
@@ -185,7 +194,8 @@ impl Builder {
         self.exact.sort_unstable();
         let (exact_keys, exact_entries): (Vec<u64>, Vec<u32>) = self.exact.into_iter().unzip();
         let (fuzzy_keys, fuzzy_stems): (Vec<u64>, Vec<u32>) = fuzzy.into_iter().unzip();
-        let (word_bounds, words) = Strings::layout(vocabulary.iter().map(|(word, _)| word.as_str()));
+        let (word_bounds, words) =
+            Strings::layout(vocabulary.iter().map(|(word, _)| word.as_str()));
         let u64s = |name, numbers| (name, Dtype::U64, bytemuck::cast_slice::<u64, u8>(numbers));
         let u32s = |name, numbers| (name, Dtype::U32, bytemuck::cast_slice::<u32, u8>(numbers));
         Arrays::write(
@@ -220,8 +230,13 @@ fn identifying_fields(kb: &Kb) -> HashSet<FieldId> {
             }
         }
     }
-    let identifies = |n: u64, distinct: usize| n > 1 && distinct as f64 >= n as f64 * MIN_DISTINCT_SHARE;
-    values.into_iter().filter(|(_, (n, d))| identifies(*n, d.len())).map(|(field, _)| field).collect()
+    let identifies =
+        |n: u64, distinct: usize| n > 1 && distinct as f64 >= n as f64 * MIN_DISTINCT_SHARE;
+    values
+        .into_iter()
+        .filter(|(_, (n, d))| identifies(*n, d.len()))
+        .map(|(field, _)| field)
+        .collect()
 }
 
 /// Builds the index of all names of a base and writes it.
@@ -334,9 +349,7 @@ impl NameIndex {
         let stems = Stems::default();
         let words: Vec<(String, bool)> = name_words(text)
             .take(MAX_QUERY_WORDS)
-            .map(|(range, word)| {
-                (word.into_owned(), text[range].chars().any(char::is_uppercase))
-            })
+            .map(|(range, word)| (word.into_owned(), text[range].chars().any(char::is_uppercase)))
             .collect();
         let mut found: HashMap<u32, f32> = HashMap::new();
         for (word, _) in &words {
@@ -399,8 +412,10 @@ impl NameIndex {
                 if one_word && is_question_word(word) && !capital {
                     continue;
                 }
-                for &entry in self.exact_entries.as_slice().get(first..first + same).unwrap_or(&[]) {
-                    let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
+                for &entry in self.exact_entries.as_slice().get(first..first + same).unwrap_or(&[])
+                {
+                    let flags =
+                        self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
                     let strength = if flags & IDENTIFIER != 0 {
                         1.0
                     } else if flags & ACRONYM != 0 {

@@ -76,13 +76,18 @@ impl TermIndexBuilder {
             found.extend(id);
         }
         if self.ids.len() > MAX_STEMS {
-            return Err(IndexError::TooLarge("distinct stems in the base's text", MAX_STEMS as u64));
+            return Err(IndexError::TooLarge(
+                "distinct stems in the base's text",
+                MAX_STEMS as u64,
+            ));
         }
         self.lengths.push(found.len() as u32);
         self.bounds.push(self.entries.len() as u64);
         found.sort_unstable();
         self.entries.extend(
-            found.chunk_by(|a, b| a == b).map(|same| (same[0] << COUNT_BITS) | same.len().min(255) as u32),
+            found
+                .chunk_by(|a, b| a == b)
+                .map(|same| (same[0] << COUNT_BITS) | same.len().min(255) as u32),
         );
         Ok(())
     }
@@ -110,7 +115,8 @@ impl TermIndexBuilder {
             }
             entries.sort_unstable();
         }
-        let (word_bounds, words) = Strings::layout(vocabulary.iter().map(|(stem, _)| stem.as_str()));
+        let (word_bounds, words) =
+            Strings::layout(vocabulary.iter().map(|(stem, _)| stem.as_str()));
         Arrays::write(
             path,
             &[
@@ -146,7 +152,12 @@ impl TermIndex {
             lengths: arrays.get("lengths")?,
             frequencies: arrays.get("frequencies")?,
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
-            mean_length: arrays.get::<f32>("mean_length")?.as_slice().first().copied().unwrap_or(0.0),
+            mean_length: arrays
+                .get::<f32>("mean_length")?
+                .as_slice()
+                .first()
+                .copied()
+                .unwrap_or(0.0),
         })
     }
 
@@ -238,7 +249,8 @@ mod tests {
 
     #[test]
     fn bm25_prefers_rare_words_and_short_texts() {
-        let index = index(&["red cotton shirt", "red wool hat with a very long brim", "red shoes", ""]);
+        let index =
+            index(&["red cotton shirt", "red wool hat with a very long brim", "red shoes", ""]);
         let query = index.query(&Stems::default(), "Which red hats?");
         let scores: Vec<f32> = (0..5).map(|node| index.bm25(&query, node)).collect();
         assert!(scores[1] > scores[2] && scores[2] > scores[0] && scores[0] > 0.0, "{scores:?}");

@@ -24,7 +24,6 @@ use tantivy::{
 use crate::{
     index::IndexError,
     kb::{FieldId, NodeId, TypeId, best_first},
-
     words::reference_words,
 };
 
@@ -222,7 +221,10 @@ impl Tokenizer for ReferenceAnalyzer {
     type TokenStream<'a> = BoxTokenStream<'a>;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> BoxTokenStream<'a> {
-        BoxTokenStream::new(ReferenceStream { words: reference_words(text), token: Token::default() })
+        BoxTokenStream::new(ReferenceStream {
+            words: reference_words(text),
+            token: Token::default(),
+        })
     }
 }
 

@@ -150,6 +150,13 @@ impl Scores {
         Self::new(best(self.0.clone(), k))
     }
 
+    /// `1 / (k + rank)` for every node, ranks from 1, best first: the terms that reciprocal rank
+    /// fusion sums (Cormack, Clarke & Büttcher 2009).
+    pub fn reciprocal_ranks(&self, k: f32) -> Self {
+        let ranks = self.ranking().into_iter().zip(1u32..);
+        Self::new(ranks.map(|((node, _), rank)| (node, 1.0 / (k + rank as f32))).collect())
+    }
+
     /// All pairs best first: score descending, then id ascending.
     pub fn ranking(&self) -> Vec<(NodeId, f32)> {
         best(self.0.clone(), self.len())

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    index::Base,
-    kb::{Direction, NodeId, NodeSet, RelationId},
+    index::IndexedBase,
+    kb::{Direction, NodeId, NodeSet, RelationId, best},
     tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup, text::internal},
     words::fold,
 };
@@ -168,8 +168,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| {
             let nodes = known_list(ctx, args, 0)?;
             at_most(nodes.len(), MAX_EMBEDDED, "nodes")?;
-            let vector = |node: &NodeId| Value::Vector(ctx.base.vectors.row(*node).into());
-            Ok(Value::List(nodes.iter().map(vector).collect()))
+            let vectors: Result<Vec<Value>, ToolError> = nodes
+                .into_iter()
+                .map(|node| ctx.base.vectors.row(node).map(|row| Value::Vector(row.into())))
+                .map(|vector| vector.map_err(internal))
+                .collect();
+            Ok(Value::List(vectors?))
         },
     ),
     avatar_tool(
@@ -209,7 +213,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "compute_query_node_similarity(query, [0, 1])",
         |ctx, args| {
             let vector = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
-            per_node(ctx, args, |base, node| base.vectors.dot(&vector, node).into())
+            let nodes = known_list(ctx, args, 1)?;
+            let cosines = ctx.base.vectors.score(&vector, &nodes).map_err(internal)?;
+            Ok(Value::List(cosines.into_iter().map(|cosine| Value::Float(cosine.into())).collect()))
         },
     ),
     avatar_tool(
@@ -327,7 +333,7 @@ fn known_list(ctx: &mut ToolCtx<'_>, args: &Args<'_>, at: usize) -> Result<Vec<N
 fn per_node(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    number: impl Fn(&Base, NodeId) -> f64,
+    number: impl Fn(&IndexedBase, NodeId) -> f64,
 ) -> Result<Value, ToolError> {
     let nodes = known_list(ctx, args, 1)?;
     Ok(Value::List(nodes.into_iter().map(|node| Value::Float(number(ctx.base, node))).collect()))
@@ -376,8 +382,12 @@ fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolErro
         if neighbors.is_empty() {
             continue;
         }
-        let names: Vec<&str> =
-            neighbors.as_slice().iter().take(MAX_NAMED).map(|&other| ctx.base.kb.name(other)).collect();
+        let names: Vec<&str> = neighbors
+            .as_slice()
+            .iter()
+            .take(MAX_NAMED)
+            .map(|&other| ctx.base.kb.name(other))
+            .collect();
         let more = if neighbors.len() > MAX_NAMED { ", [cut]" } else { "" };
         let header = if text.is_empty() { "- relations:\n" } else { "" };
         let _ = writeln!(text, "{header}  {relation}: {}{more}", names.join(", "));
@@ -395,12 +405,13 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     text.push_str(&relation_text(ctx, node)?);
     let mut chunks: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
+        let n = chunks.len();
         match chunks.last_mut() {
             Some(chunk) if chunk.len() + word.len() < size => {
                 chunk.push(' ');
                 chunk.push_str(word);
             }
-            _ if chunks.len() == MAX_CHUNKS => break,
+            _ if n == MAX_CHUNKS => break,
             _ => chunks.push(word.to_owned()),
         }
     }
@@ -411,7 +422,7 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
         let vector = ctx.base.embed_query(chunk).map_err(internal)?;
         scored.push((at as u32, dot(&wanted, &vector)));
     }
-    let best = crate::kb::best(scored, k);
+    let best = best(scored, k);
     let texts: Vec<&str> = best.iter().map(|&(at, _)| chunks[at as usize].as_str()).collect();
     cut(ctx, texts.join(";\n"))
 }

@@ -97,7 +97,9 @@ fn digest(value: &Value, hasher: &mut blake3::Hasher) {
             hasher.update(&text.len().to_le_bytes()).update(text.as_bytes());
         }
         Value::Nodes(nodes) => {
-            hasher.update(&nodes.len().to_le_bytes()).update(bytemuck::cast_slice(nodes.as_slice()));
+            hasher
+                .update(&nodes.len().to_le_bytes())
+                .update(bytemuck::cast_slice(nodes.as_slice()));
         }
         Value::Scores(scores) => {
             hasher.update(&scores.len().to_le_bytes());
@@ -144,7 +146,10 @@ mod tests {
     fn keys_tell_values_apart_and_a_full_shard_is_emptied() {
         let key = |args: &[Value]| ToolCache::key(3, args);
         assert_ne!(key(&[Value::Int(1)]), key(&[Value::Float(1.0)]));
-        assert_ne!(key(&[Value::text("ab"), Value::text("c")]), key(&[Value::text("a"), Value::text("bc")]));
+        assert_ne!(
+            key(&[Value::text("ab"), Value::text("c")]),
+            key(&[Value::text("a"), Value::text("bc")])
+        );
         let cache = ToolCache::new(SHARDS * 400);
         let (first, big) = ([0; 32], Value::text(&"x".repeat(200)));
         cache.put(first, &big, 7);

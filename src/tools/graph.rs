@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use crate::{
-    index::Base,
+    index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, Scores},
     tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
 };
@@ -153,7 +153,7 @@ enum How {
 }
 
 /// Scores to start from: those given, or 1 for each node of a set.
-fn start(base: &Base, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
+fn start(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
     let scores = match args.value(0) {
         Value::Scores(scores) => scores.clone(),
         _ => Arc::new(Scores::uniform(&*args.nodes(0)?, 1.0)),

@@ -1,7 +1,7 @@
 //! Names given by programs, found in the base, or a message that says what there is.
 
 use crate::{
-    index::Base,
+    index::IndexedBase,
     kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
     tools::ToolError,
 };
@@ -15,26 +15,29 @@ fn not_found(what: &str, name: &str, names: &[String]) -> ToolError {
     near.sort_unstable();
     let listed: Vec<&str> = near.iter().take(MAX_LISTED).map(|(_, other)| *other).collect();
     let more = if names.len() > MAX_LISTED { ", ..." } else { "" };
-    ToolError::NotFound(format!("the base has no {what} {name:?}; it has {}{more}", listed.join(", ")))
+    ToolError::NotFound(format!(
+        "the base has no {what} {name:?}; it has {}{more}",
+        listed.join(", ")
+    ))
 }
 
 /// The type of that name.
-pub(super) fn node_type(base: &Base, name: &str) -> Result<TypeId, ToolError> {
+pub(super) fn node_type(base: &IndexedBase, name: &str) -> Result<TypeId, ToolError> {
     base.kb.type_id(name).ok_or_else(|| not_found("node type", name, base.kb.types()))
 }
 
 /// The types of those names, in order.
-pub(super) fn node_types(base: &Base, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
+pub(super) fn node_types(base: &IndexedBase, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
     names.iter().map(|name| node_type(base, name)).collect()
 }
 
 /// The relation of that name.
-pub(super) fn relation(base: &Base, name: &str) -> Result<RelationId, ToolError> {
+pub(super) fn relation(base: &IndexedBase, name: &str) -> Result<RelationId, ToolError> {
     base.kb.relation_id(name).ok_or_else(|| not_found("relation", name, base.kb.relations()))
 }
 
 /// The field of that name.
-pub(super) fn field(base: &Base, name: &str) -> Result<FieldId, ToolError> {
+pub(super) fn field(base: &IndexedBase, name: &str) -> Result<FieldId, ToolError> {
     base.kb.field_id(name).ok_or_else(|| not_found("field", name, base.kb.field_names()))
 }
 
@@ -51,7 +54,7 @@ pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
 }
 
 /// The node, if the base has it.
-pub(super) fn node(base: &Base, node: NodeId) -> Result<NodeId, ToolError> {
+pub(super) fn node(base: &IndexedBase, node: NodeId) -> Result<NodeId, ToolError> {
     if base.kb.contains(node) {
         return Ok(node);
     }
@@ -62,7 +65,7 @@ pub(super) fn node(base: &Base, node: NodeId) -> Result<NodeId, ToolError> {
 }
 
 /// The nodes, if the base has them all.
-pub(super) fn nodes<'a>(base: &Base, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
+pub(super) fn nodes<'a>(base: &IndexedBase, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
     if let Some(&last) = nodes.as_slice().last() {
         node(base, last)?;
     }

@@ -13,7 +13,7 @@ mod rank;
 mod session;
 mod spec;
 mod text;
-mod toolkit;
+
 mod value;
 
 use std::sync::LazyLock;
@@ -21,15 +21,14 @@ use std::sync::LazyLock;
 pub use cache::ToolCache;
 pub use session::{Meter, Session, ToolCall};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
-pub use toolkit::{example_base, render_toolkit};
 pub use value::{Args, Kind, Value, node_id};
 
-use crate::index::Base;
+use crate::index::IndexedBase;
 
 /// What a tool may use while it runs.
 pub struct ToolCtx<'a> {
     /// The indexed knowledge base.
-    pub base: &'a Base,
+    pub base: &'a IndexedBase,
     /// Counts the work.
     pub meter: &'a mut Meter,
 }
@@ -46,8 +45,7 @@ pub trait ToolHost: Send {
 
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
-    static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
-        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS].concat()
-    });
+    static REGISTRY: LazyLock<Vec<ToolSpec>> =
+        LazyLock::new(|| [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS].concat());
     &REGISTRY
 }

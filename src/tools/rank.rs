@@ -223,9 +223,7 @@ fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     for at in 0..rankings.len() {
         let scores = Args::new(rankings).scores(at)?.clone();
         ctx.meter.touch(scores.len())?;
-        let ranks = scores.ranking().into_iter().zip(1u32..);
-        let reciprocal = ranks.map(|((node, _), rank)| (node, 1.0 / (k + rank as f32))).collect();
-        fused = fused.combine(&Scores::new(reciprocal), Combine::Sum);
+        fused = fused.combine(&scores.reciprocal_ranks(k), Combine::Sum);
     }
     Ok(Value::scores(fused))
 }

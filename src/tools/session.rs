@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    index::Base,
+    index::IndexedBase,
     tools::{ArgSpec, Args, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value, registry},
 };
 
@@ -53,7 +53,7 @@ pub struct ToolCall {
 
 /// The tools, for one program call.
 pub struct Session {
-    base: Arc<Base>,
+    base: Arc<IndexedBase>,
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
     trace: Option<Vec<ToolCall>>,
@@ -62,7 +62,7 @@ pub struct Session {
 impl Session {
     /// A session over a base. With a cache, equal calls of other sessions are answered from it and
     /// charged alike.
-    pub fn new(base: Arc<Base>, cache: Option<Arc<ToolCache>>) -> Self {
+    pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
         Self { base, cache, meter: Meter::default(), trace: None }
     }
 
@@ -81,7 +81,11 @@ impl Session {
         let Some(spec) = registry().get(tool) else {
             return Err(ToolError::Internal(format!("there is no tool number {tool}")));
         };
-        let key = self.cache.as_ref().filter(|_| spec.cached).map(|cache| (cache, ToolCache::key(tool, args)));
+        let key = self
+            .cache
+            .as_ref()
+            .filter(|_| spec.cached)
+            .map(|cache| (cache, ToolCache::key(tool, args)));
         if let Some((cache, key)) = &key
             && let Some((value, touched)) = cache.get(key)
         {

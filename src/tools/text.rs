@@ -62,12 +62,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "search_field",
         group: "text",
-        args: &[
-            TEXT,
-            ArgSpec { name: "field", kind: Kind::Text, default: None },
-            TYPES,
-            k("50"),
-        ],
+        args: &[TEXT, ArgSpec { name: "field", kind: Kind::Text, default: None }, TYPES, k("50")],
         result: Kind::Scores,
         cost: "1,000 per word",
         doc: "As search, over one field.",
@@ -260,7 +255,11 @@ fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
 
 fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let vector: Arc<[f32]> = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
-    score(ctx, args, |ctx, node| ctx.base.vectors.dot(&vector, node))
+    let nodes = args.nodes(1)?;
+    ctx.meter.touch(nodes.len() * 10)?;
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
+    let cosines = ctx.base.vectors.score(&vector, nodes).map_err(internal)?;
+    Ok(Value::scores(Scores::new(nodes.iter().copied().zip(cosines).collect())))
 }
 
 /// Scores of the nodes of argument 1, node by node.
