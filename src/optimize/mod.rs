@@ -1,1 +1,3 @@
-//! To be written.
+//! The loop.
+
+pub mod mine;
