@@ -130,6 +130,9 @@ pub fn import_neutral(
     let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
     let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
         KbError::Stopped => DatasetError::Stopped,
+        error @ KbError::UnknownCandidateType { .. } => {
+            DatasetError::BadToml { path: source.join("dataset.toml"), message: error.to_string() }
+        }
         other => DatasetError::Kb(other),
     })?;
     let queries = import_queries(
@@ -170,16 +173,14 @@ fn read_toml(source: &Path) -> Result<KbMeta, DatasetError> {
         Ok(_) => fs::read(&path).map_err(DatasetError::io("read", &path))?,
         Err(_) => Vec::new(),
     };
-    let bad = |message: String| DatasetError::BadToml {
-        path: path.clone(),
-        message: message.lines().next_back().unwrap_or_default().to_string(),
-    };
-    let text = String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8".into()))?;
+    let bad = |message: String| DatasetError::BadToml { path: path.clone(), message };
+    let text =
+        String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| {
-            1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
-        });
-        bad(format!("line {line}: {}", error.message()))
+        let start = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+        let message = error.message();
+        bad(format!("line {line}: {message}; the keys are title, licence and candidate_types"))
     })?;
     let title = match parsed.title {
         title if title.is_empty() => file_name(source),
@@ -343,6 +344,9 @@ fn read_nodes(
             filler_nodes += 1;
         }
         push_node(&node, writer, problems, &path, number, &mut filler_nodes)?;
+    }
+    if writer.n_nodes() == 0 {
+        return Err(DatasetError::NoNodes { path });
     }
     watch.report(Phase::Nodes, total, total)?;
     Ok(filler_nodes)
