@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     dataset::{DatasetError, queries::StoredQueries},
-    kb::{FileRecord, Manifest, publish, recover},
+    kb::{FileRecord, Manifest, is_set_aside, publish, recover},
 };
 
 /// Longest base name in characters.
@@ -163,8 +163,8 @@ impl Home {
     /// [`DatasetError::Damaged`] or [`DatasetError::Io`].
     pub fn get(&self, name: &str) -> Result<Base, DatasetError> {
         let path = self.path_of(name)?;
-        if !path.exists() {
-            let _lock = self.bases_dir().exists().then(|| self.lock()).transpose()?;
+        if is_set_aside(&path) {
+            let _lock = self.lock()?;
             recover(&path)?;
         }
         if !path.is_dir() {

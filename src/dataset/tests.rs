@@ -8,6 +8,8 @@ use std::{
     time::Instant,
 };
 
+use proptest::prelude::*;
+
 use crate::{
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind,
@@ -501,4 +503,60 @@ fn long_items_get_lines_of_their_own() {
         )
     );
     assert_eq!(render_field(&details["features"]), format!("{long}\nshort"));
+}
+
+#[test]
+fn templates_replace_documents_of_their_type() {
+    let toml = "[templates]\npaper = \"{name} ({year})\\nsize {size}\\nall {type}\"\n";
+    let source = dataset(&[("dataset.toml", toml)]);
+    let imported = imported(source.path(), false);
+    let kb = Kb::open(&imported.report.base.kb_dir()).unwrap();
+    assert_eq!(kb.text(0), "Über Graphen (1987)\nall paper\n");
+    assert_eq!(kb.text(2), "Zwei ()\nsize height: 3 in; weight: 1\nall paper\n");
+    assert_eq!(kb.text(1), "- name: Ann\n- type: author\n");
+    for stray in ["{name", "name}", "{}", "{a{b}"] {
+        let source = dataset(&[("dataset.toml", &format!("[templates]\npaper = \"{stray}\""))]);
+        check_error(source.path(), &["the template of \"paper\" has a stray brace; write {field}"]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Hostile files end in a base or in an error, never in a panic.
+    #[test]
+    fn garbled_files_never_panic(
+        file in 0usize..5,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+        lenient in any::<bool>(),
+    ) {
+        let source = dataset(&QUERY_FILES);
+        let names = ["nodes.jsonl", "edges.tsv", "qa.csv", "split/val.index", "nodes.jsonl.gz"];
+        if file == 4 {
+            fs::remove_file(source.path().join("nodes.jsonl")).unwrap();
+            write_packed(&source.path().join("nodes.jsonl.gz"), NODES.as_bytes());
+        }
+        let path = source.path().join(names[file]);
+        let mut bytes = fs::read(&path).unwrap();
+        for (at, byte, action) in edits {
+            let at = at.index(bytes.len());
+            match action {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ => drop(bytes.drain(at..(at + usize::from(byte) % 8 + 1).min(bytes.len() - 1).max(at))),
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        match import(source.path(), &home, lenient) {
+            Ok(report) => {
+                verify(&report.base.kb_dir(), &mut |_| {}).unwrap();
+                for split in [Split::Train, Split::Val] {
+                    load_split(&report.base, &split).unwrap();
+                }
+            }
+            Err(_) => prop_assert!(left_in(&home).is_empty()),
+        }
+    }
 }

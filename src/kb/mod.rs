@@ -61,7 +61,7 @@ pub use error::KbError;
 pub use graph::{KbEdge, KbGraph, VisitedNodes};
 pub use manifest::{FileRecord, Manifest};
 pub use open::{Kb, verify};
-pub(crate) use publish::recover;
+pub(crate) use publish::{is_set_aside, recover};
 pub use publish::{publish, sync_dir};
 
 /// A node, in `0 .. n_nodes`. Ids are dense and are those of the imported files.
