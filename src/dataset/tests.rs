@@ -521,7 +521,7 @@ fn templates_replace_documents_of_their_type() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Hostile files end in a base or in an error, never in a panic.
     #[test]

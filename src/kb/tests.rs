@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs,
+    io::{Seek, SeekFrom, Write},
     path::Path,
 };
 
@@ -260,12 +261,16 @@ fn damaged_files_give_an_error_or_safe_answers() {
             let error = Kb::open(dir.path()).unwrap_err().to_string();
             assert!(error.contains(file) && error.contains("import the dataset again"), "{error}");
         }
+        fs::write(&path, &intact).unwrap();
         let mut noticed = 0;
-        for at in 0..intact.len() {
+        let mut open_file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let mut poke = |at: usize, byte: u8| {
+            open_file.seek(SeekFrom::Start(at as u64)).unwrap();
+            open_file.write_all(&[byte]).unwrap();
+        };
+        for (at, byte) in intact.iter().enumerate() {
             for mask in [0x01, 0x80, 0xff] {
-                let mut damaged = intact.clone();
-                damaged[at] ^= mask;
-                fs::write(&path, &damaged).unwrap();
+                poke(at, byte ^ mask);
                 match Kb::open(dir.path()) {
                     Ok(kb) => drop(exercise(&kb)),
                     Err(_) => noticed += 1,
@@ -278,6 +283,7 @@ fn damaged_files_give_an_error_or_safe_answers() {
                     "{error}"
                 );
             }
+            poke(at, *byte);
         }
         assert!(noticed > 0, "{file}");
         if file == "manifest.json" {
@@ -303,7 +309,7 @@ fn another_format_is_refused_by_name() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn adjacency_agrees_with_a_naive_map(
