@@ -73,13 +73,19 @@ pub enum DatasetError {
         /// Another name.
         second: String,
     },
-    /// `dataset.toml` cannot be read.
-    #[error("{path}: {message}; known keys are title, licence and candidate_types")]
+    /// `dataset.toml` is wrong.
+    #[error("{path}: {message}")]
     BadToml {
         /// The file.
         path: PathBuf,
-        /// The first line of the parser's message.
+        /// What is wrong and what to do about it.
         message: String,
+    },
+    /// A nodes file without nodes.
+    #[error("{path} holds no nodes; write at least one")]
+    NoNodes {
+        /// The nodes file.
+        path: PathBuf,
     },
     /// So many ids are missing that filling them in makes no sense.
     #[error("{path}: more than {limit} node ids are missing; number the nodes 0, 1, 2, ...")]
@@ -108,6 +114,12 @@ pub enum DatasetError {
         installed: Vec<String>,
         /// The installed name that is closest, if any is close.
         nearest: Option<String>,
+    },
+    /// A dataset argument is neither a base nor a directory.
+    #[error("\"{dataset}\" is neither the name of an installed dataset nor a directory")]
+    NotFound {
+        /// The argument.
+        dataset: String,
     },
     /// An installed base has no such split.
     #[error("dataset \"{name}\" has no {split} split; it has: {known}")]

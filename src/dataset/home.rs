@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::Write,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     dataset::{DatasetError, queries::StoredQueries},
-    kb::{FileRecord, Manifest, publish, recover, sync_dir},
+    kb::{FileRecord, Manifest, is_set_aside, publish, recover},
 };
 
 /// Longest base name in characters.
@@ -27,6 +27,8 @@ const RECORD_FILE: &str = "base.json";
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Prefix of directories in the making.
 const STAGING_PREFIX: &str = ".new-";
+/// Locked by the import that fills the directory.
+const ALIVE_FILE: &str = ".alive";
 /// Names below this similarity (Jaro-Winkler, 0 to 1) are not suggested.
 const MIN_SIMILARITY: f64 = 0.7;
 /// Files of a dataset directory that are looked at to tell whether it has changed.
@@ -161,8 +163,8 @@ impl Home {
     /// [`DatasetError::Damaged`] or [`DatasetError::Io`].
     pub fn get(&self, name: &str) -> Result<Base, DatasetError> {
         let path = self.path_of(name)?;
-        if !path.exists() {
-            let _lock = self.bases_dir().exists().then(|| self.lock()).transpose()?;
+        if is_set_aside(&path) {
+            let _lock = self.lock()?;
             recover(&path)?;
         }
         if !path.is_dir() {
@@ -196,12 +198,15 @@ impl Home {
     /// What `dataset` means: an installed name first, else a directory with a nodes file.
     ///
     /// # Errors
-    /// [`DatasetError::UnknownName`] or [`DatasetError::BadName`] if it is neither.
+    /// [`DatasetError::UnknownName`] or, for what cannot be a name, [`DatasetError::NotFound`].
     pub fn resolve(&self, dataset: &str) -> Result<Resolved, DatasetError> {
         match self.get(dataset) {
             Ok(base) => return Ok(Resolved::Installed(base)),
             Err(DatasetError::BadName { .. } | DatasetError::UnknownName { .. })
                 if Path::new(dataset).is_dir() => {}
+            Err(DatasetError::BadName { .. }) => {
+                return Err(DatasetError::NotFound { dataset: dataset.to_string() });
+            }
             Err(error) => return Err(error),
         }
         let source = PathBuf::from(dataset);
@@ -309,6 +314,25 @@ pub(super) struct Staging {
     name: String,
     target: PathBuf,
     dir: TempDir,
+    /// Locked while this process lives, so that others can tell work from leftovers.
+    _alive: File,
+}
+
+/// Removes what killed imports left behind. The caller holds the lock of the home.
+fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
+    for entry in fs::read_dir(bases).map_err(DatasetError::io("list", bases))? {
+        let entry = entry.map_err(DatasetError::io("list", bases))?;
+        if !entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
+            continue;
+        }
+        let in_use = File::open(entry.path().join(ALIVE_FILE))
+            .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        if !in_use {
+            // What cannot be removed now is tried again by the next import.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
 }
 
 impl Staging {
@@ -316,11 +340,16 @@ impl Staging {
         let target = home.path_of(name)?;
         let bases = home.bases_dir();
         fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
+        let _lock = home.lock()?;
+        remove_leftovers(&bases)?;
         let dir = tempfile::Builder::new()
             .prefix(&format!("{STAGING_PREFIX}{name}-"))
             .tempdir_in(&bases)
             .map_err(DatasetError::io("create", &bases))?;
-        Ok(Staging { home: home.clone(), name: name.to_string(), target, dir })
+        let path = dir.path().join(ALIVE_FILE);
+        let alive = File::create_new(&path).map_err(DatasetError::io("create", &path))?;
+        alive.lock().map_err(DatasetError::io("lock", &path))?;
+        Ok(Staging { home: home.clone(), name: name.to_string(), target, dir, _alive: alive })
     }
 
     pub(super) fn kb_dir(&self) -> PathBuf {
@@ -360,8 +389,9 @@ impl Staging {
                 file.sync_all()
             });
         written.map_err(DatasetError::io("write", &path))?;
-        sync_dir(self.dir.path())?;
         let _lock = self.home.lock()?;
+        let alive = self.dir.path().join(ALIVE_FILE);
+        fs::remove_file(&alive).map_err(DatasetError::io("remove", &alive))?;
         publish(self.dir.path(), &self.target)?;
         // The directory has moved; there is nothing left to remove.
         let _ = self.dir.keep();

@@ -13,7 +13,8 @@
 //!                         answer_ids is a list of node ids such as [3, 17]
 //! human.csv               optional, columns as qa.csv, query ids of its own
 //! split/NAME.index        optional, NAME in train, val, test, human: one query id a line
-//! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all)
+//! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all),
+//!                         [templates] TYPE = "text with {field}" for documents of that type
 //! ```
 //!
 //! # Home
@@ -54,4 +55,4 @@ pub use neutral::{
     EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
 };
 pub use queries::{LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test};
-pub use render::{render_field, render_text};
+pub use render::{Template, render_field, render_text};

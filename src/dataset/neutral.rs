@@ -6,6 +6,7 @@
 //! `unknown`. Duplicate edges are dropped and counted in both.
 
 use std::{
+    collections::BTreeMap,
     fmt, fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -24,7 +25,7 @@ use crate::{
         home::Staging,
         lines::{Line, Lines, MAX_LINE_BYTES},
         queries::import_queries,
-        render::{render_field, render_text},
+        render::{Template, render_field, render_text},
     },
     kb::{KbError, KbMeta, KbWriter},
 };
@@ -120,16 +121,19 @@ pub fn import_neutral(
     let staging = Staging::new(home, name)?;
     let mut watch = Watch { on_progress, stop };
     let mut problems = Problems::new(options.lenient);
-    let meta = read_toml(source)?;
+    let (meta, templates) = read_toml(source)?;
     let nodes = required(source, "nodes.jsonl")?;
     let edges = required(source, "edges.tsv")?;
 
     let mut writer = KbWriter::create(&staging.kb_dir())?;
-    let filler_nodes = read_nodes(nodes, &mut writer, &mut problems, &mut watch)?;
+    let filler_nodes = read_nodes(nodes, &templates, &mut writer, &mut problems, &mut watch)?;
     let n_pushed = read_edges(edges, &mut writer, &mut problems, &mut watch)?;
     let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
     let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
         KbError::Stopped => DatasetError::Stopped,
+        error @ KbError::UnknownCandidateType { .. } => {
+            DatasetError::BadToml { path: source.join("dataset.toml"), message: error.to_string() }
+        }
         other => DatasetError::Kb(other),
     })?;
     let queries = import_queries(
@@ -159,9 +163,13 @@ struct DatasetToml {
     title: String,
     licence: String,
     candidate_types: Vec<String>,
+    templates: BTreeMap<String, String>,
 }
 
-fn read_toml(source: &Path) -> Result<KbMeta, DatasetError> {
+/// Documents by node type.
+type Templates = BTreeMap<String, Template>;
+
+fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     let path = source.join("dataset.toml");
     let bytes = match fs::metadata(&path) {
         Ok(metadata) if metadata.len() > MAX_TOML_BYTES => {
@@ -170,22 +178,30 @@ fn read_toml(source: &Path) -> Result<KbMeta, DatasetError> {
         Ok(_) => fs::read(&path).map_err(DatasetError::io("read", &path))?,
         Err(_) => Vec::new(),
     };
-    let bad = |message: String| DatasetError::BadToml {
-        path: path.clone(),
-        message: message.lines().next_back().unwrap_or_default().to_string(),
-    };
-    let text = String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8".into()))?;
+    let bad = |message: String| DatasetError::BadToml { path: path.clone(), message };
+    let text =
+        String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| {
-            1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
-        });
-        bad(format!("line {line}: {}", error.message()))
+        let start = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+        let message = error.message();
+        bad(format!(
+            "line {line}: {message}; the keys are title, licence, candidate_types, templates"
+        ))
     })?;
     let title = match parsed.title {
         title if title.is_empty() => file_name(source),
         title => title,
     };
-    Ok(KbMeta { title, licence: parsed.licence, candidate_types: parsed.candidate_types })
+    let mut templates = Templates::new();
+    for (node_type, text) in parsed.templates {
+        let template = Template::parse(&text).ok_or_else(|| {
+            bad(format!("the template of \"{node_type}\" has a stray brace; write {{field}}"))
+        })?;
+        templates.insert(node_type, template);
+    }
+    let meta = KbMeta { title, licence: parsed.licence, candidate_types: parsed.candidate_types };
+    Ok((meta, templates))
 }
 
 fn file_name(path: &Path) -> String {
@@ -290,6 +306,7 @@ fn json_message(error: &serde_json::Error) -> String {
 /// Reads all nodes; returns how many were filled in.
 fn read_nodes(
     mut lines: Lines,
+    templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
     watch: &mut Watch<'_>,
@@ -338,25 +355,32 @@ fn read_nodes(
                 node.id
             );
             problems.add(&path, number, ProblemKind::MissingId, message)?;
-            let text = render_text("", FILLER_TYPE, &Map::new());
-            writer.push_node(FILLER_TYPE, "", &text, &[])?;
+            push_filler(writer)?;
             filler_nodes += 1;
         }
-        push_node(&node, writer, problems, &path, number, &mut filler_nodes)?;
+        if push_node(&node, templates, writer, problems, (&path, number))? {
+            filler_nodes += 1;
+        }
+    }
+    if writer.n_nodes() == 0 {
+        return Err(DatasetError::NoNodes { path });
     }
     watch.report(Phase::Nodes, total, total)?;
     Ok(filler_nodes)
 }
 
+/// Writes one node; returns true if only its id could be kept.
 fn push_node(
     node: &NodeLine,
+    templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
-    path: &Path,
-    number: u64,
-    filler_nodes: &mut u32,
-) -> Result<(), DatasetError> {
-    let text = render_text(&node.name, &node.node_type, &node.details);
+    (path, number): (&Path, u64),
+) -> Result<bool, DatasetError> {
+    let text = match templates.get(&node.node_type) {
+        Some(template) => template.render(&node.name, &node.node_type, &node.details),
+        None => render_text(&node.name, &node.node_type, &node.details),
+    };
     let fields: Vec<(String, String)> = node
         .details
         .iter()
@@ -364,17 +388,21 @@ fn push_node(
         .filter(|(_, value)| !value.is_empty())
         .collect();
     match writer.push_node(&node.node_type, &node.name, &text, &fields) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(false),
         Err(error @ (KbError::BadLabel { .. } | KbError::TooMany { .. })) => {
             problems.add(path, number, ProblemKind::BadLabel, error.to_string())?;
             // The id exists, so the node must; only its content is left out.
-            let text = render_text("", FILLER_TYPE, &Map::new());
-            writer.push_node(FILLER_TYPE, "", &text, &[])?;
-            *filler_nodes += 1;
-            Ok(())
+            push_filler(writer)?;
+            Ok(true)
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
+    let text = render_text("", FILLER_TYPE, &Map::new());
+    writer.push_node(FILLER_TYPE, "", &text, &[])?;
+    Ok(())
 }
 
 /// Reads all edges; returns how many were pushed, duplicates included.

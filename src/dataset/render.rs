@@ -13,80 +13,187 @@
 //! ```
 //!
 //! Nulls and empty values are left out, and so are fields that repeat the name.
+//! A dataset may replace this by a [`Template`] per type.
+
+use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
 /// A list with an item above this many bytes is written as bullets, one item a line: a joined
 /// line of sentences is hard to read.
 const LONG_ITEM_BYTES: usize = 80;
+/// Between items of a list on one line.
+const SEPARATOR: &str = "; ";
 
 /// The text of one field: strings as they are, short lists and objects joined by `"; "`, lists
 /// with long items one item a line. Empty for null and empty values.
 pub fn render_field(value: &Value) -> String {
+    let mut text = String::new();
     match value {
-        Value::Array(_) => match list_items(value) {
-            Items::Short(text) => text,
-            Items::Long(items) => items.join("\n"),
-        },
-        other => inline(other),
+        Value::Array(items) if is_long(items) => push_joined(&mut text, items, "\n"),
+        other => push_inline(&mut text, other),
     }
+    text
 }
 
 /// The document of a node without its relations. Ends with a line end.
 pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) -> String {
     let mut text = format!("- name: {name}\n- type: {node_type}\n");
     for (field, value) in details {
-        match list_items(value) {
-            Items::Short(line) if line.is_empty() || line == name => {}
-            Items::Short(line) => push_line(&mut text, &["- ", field, ": ", &line]),
-            Items::Long(items) => {
-                push_line(&mut text, &["- ", field, ":"]);
-                for item in &items {
-                    push_line(&mut text, &["  - ", item]);
-                }
-            }
+        let before = text.len();
+        text.push_str("- ");
+        text.push_str(field);
+        text.push(':');
+        if let Value::Array(items) = value
+            && is_long(items)
+        {
+            text.push_str("\n  - ");
+            push_joined(&mut text, items, "\n  - ");
+            text.push('\n');
+            continue;
+        }
+        text.push(' ');
+        let start = text.len();
+        push_inline(&mut text, value);
+        match text.get(start..) {
+            Some(line) if !line.is_empty() && line != name => text.push('\n'),
+            _ => text.truncate(before),
         }
     }
     text
 }
 
-fn push_line(text: &mut String, parts: &[&str]) {
-    for part in parts {
-        text.push_str(part);
+/// Whether a list needs a line for each item.
+fn is_long(items: &[Value]) -> bool {
+    let mut scratch = String::new();
+    let mut n_filled = 0;
+    let mut longest = 0;
+    for item in items {
+        let bytes = match item {
+            Value::String(text) => text.len(),
+            other => {
+                scratch.clear();
+                push_inline(&mut scratch, other);
+                scratch.len()
+            }
+        };
+        n_filled += usize::from(bytes > 0);
+        longest = longest.max(bytes);
     }
-    text.push('\n');
+    n_filled > 1 && longest > LONG_ITEM_BYTES
 }
 
-enum Items {
-    Short(String),
-    Long(Vec<String>),
-}
-
-fn list_items(value: &Value) -> Items {
-    let Value::Array(values) = value else { return Items::Short(inline(value)) };
-    let items: Vec<String> = values.iter().map(inline).filter(|item| !item.is_empty()).collect();
-    if items.len() > 1 && items.iter().any(|item| item.len() > LONG_ITEM_BYTES) {
-        return Items::Long(items);
-    }
-    Items::Short(items.join("; "))
-}
-
-/// One line of text, except for line ends inside strings. Depth is bounded by the JSON parser.
-fn inline(value: &Value) -> String {
+/// Appends one line, except for line ends inside strings. Depth is bounded by the JSON parser.
+fn push_inline(text: &mut String, value: &Value) {
     match value {
-        Value::Null => String::new(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(values) => join(values.iter().map(inline)),
-        Value::Object(map) => join(map.iter().map(|(key, value)| {
-            let value = inline(value);
-            if value.is_empty() { value } else { format!("{key}: {value}") }
-        })),
+        Value::Null => {}
+        Value::Bool(true) => text.push_str("true"),
+        Value::Bool(false) => text.push_str("false"),
+        // Writing to a string cannot fail.
+        Value::Number(number) => drop(write!(text, "{number}")),
+        Value::String(string) => text.push_str(string),
+        Value::Array(items) => push_joined(text, items, SEPARATOR),
+        Value::Object(map) => {
+            let start = text.len();
+            for (key, value) in map {
+                let before = text.len();
+                if before > start {
+                    text.push_str(SEPARATOR);
+                }
+                text.push_str(key);
+                text.push_str(": ");
+                let filled = text.len();
+                push_inline(text, value);
+                if text.len() == filled {
+                    text.truncate(before);
+                }
+            }
+        }
     }
 }
 
-fn join(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<String> = items.filter(|item| !item.is_empty()).collect();
-    items.join("; ")
+/// Appends the items that are not empty.
+fn push_joined(text: &mut String, items: &[Value], separator: &str) {
+    let start = text.len();
+    for item in items {
+        let before = text.len();
+        if before > start {
+            text.push_str(separator);
+        }
+        let filled = text.len();
+        push_inline(text, item);
+        if text.len() == filled {
+            text.truncate(before);
+        }
+    }
+}
+
+/// The document of the nodes of one type, as a dataset wants it: text with `{field}`, `{name}`
+/// and `{type}`. A line whose placeholders are all empty is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    lines: Vec<Vec<Part>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(String),
+}
+
+impl Template {
+    /// Reads a template; `None` if a brace is not closed or a placeholder is empty.
+    pub fn parse(source: &str) -> Option<Template> {
+        let mut lines = Vec::new();
+        for line in source.lines() {
+            let mut parts = Vec::new();
+            let mut rest = line;
+            while let Some((before, after)) = rest.split_once('{') {
+                let (field, after) = after.split_once('}')?;
+                if field.is_empty() || field.contains('{') || before.contains('}') {
+                    return None;
+                }
+                parts.push(Part::Text(before.to_string()));
+                parts.push(Part::Field(field.to_string()));
+                rest = after;
+            }
+            if rest.contains('}') {
+                return None;
+            }
+            parts.push(Part::Text(rest.to_string()));
+            lines.push(parts);
+        }
+        Some(Template { lines })
+    }
+
+    /// The document of a node. Ends with a line end unless it is empty.
+    pub fn render(&self, name: &str, node_type: &str, details: &Map<String, Value>) -> String {
+        let mut text = String::new();
+        for parts in &self.lines {
+            let before = text.len();
+            let (mut n_fields, mut n_filled) = (0, 0);
+            for part in parts {
+                match part {
+                    Part::Text(literal) => text.push_str(literal),
+                    Part::Field(field) => {
+                        let start = text.len();
+                        match (field.as_str(), details.get(field)) {
+                            ("name", _) => text.push_str(name),
+                            ("type", _) => text.push_str(node_type),
+                            (_, Some(value)) => text.push_str(&render_field(value)),
+                            (_, None) => {}
+                        }
+                        n_fields += 1;
+                        n_filled += usize::from(text.len() > start);
+                    }
+                }
+            }
+            if n_fields > 0 && n_filled == 0 {
+                text.truncate(before);
+            } else {
+                text.push('\n');
+            }
+        }
+        text
+    }
 }

@@ -8,12 +8,16 @@ use std::{
     time::Instant,
 };
 
+use proptest::prelude::*;
+
 use crate::{
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind,
-        Resolved, Split, import_neutral, load_split, load_test,
+        Progress, Resolved, Split, import_neutral,
+        lines::{Line, Lines},
+        load_split, load_test, render_field, render_text,
     },
-    kb::{Direction, Kb, NodeId, verify},
+    kb::{Direction, Kb, verify},
 };
 
 /// The folder with real bases.
@@ -62,5 +66,497 @@ fn real_bases_have_their_counts_and_open_quickly() {
         }
         assert!(!load_test(&report.base).unwrap().is_empty());
         eprintln!("{name}: imported in {imported:?}, opened in {opened:?}");
+    }
+}
+
+/// Files of a dataset, by name; a later one replaces an earlier one of the same name.
+fn dataset(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("split")).unwrap();
+    for (name, content) in [("nodes.jsonl", NODES), ("edges.tsv", EDGES)].iter().chain(files) {
+        write_packed(&dir.path().join(name), content.as_bytes());
+    }
+    dir
+}
+
+fn write_packed(path: &Path, content: &[u8]) {
+    let bytes = match path.extension().and_then(|e| e.to_str()) {
+        Some("gz") => {
+            let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gz.write_all(content).unwrap();
+            gz.finish().unwrap()
+        }
+        Some("zst") => zstd::encode_all(content, 1).unwrap(),
+        _ => content.to_vec(),
+    };
+    fs::write(path, bytes).unwrap();
+}
+
+const NODES: &str = r#"{"id": 0, "type": "paper", "name": "Über Graphen", "details": {"title": "Über Graphen", "year": 1987, "score": 4.0, "tags": ["a", "b"]}}
+{"id": 1, "type": "author", "name": "Ann"}
+{"id": 2, "type": "paper", "name": "Zwei", "details": {"size": {"height": "3 in", "weight": 1}, "none": null, "empty": []}}
+{"id": 3, "type": "venue", "name": "図書", "details": null}
+"#;
+const EDGES: &str = "src_id\trelation\tdst_id\n1\twrote\t0\n1\twrote\t2\n0\tin\t3\n2\tcites\t0\n";
+const QUERIES: &str = "id,query,answer_ids,kind\n\
+    7,\"papers by Ann, please\",\"[2, 0, 2]\",llm\n8,\"two\nlines\",[3],llm\n9,what,[1],template\n";
+const QUERY_FILES: [(&str, &str); 4] = [
+    ("qa.csv", QUERIES),
+    ("split/train.index", "9\n"),
+    ("split/val.index", "8\n"),
+    ("split/test.index", "7\n"),
+];
+
+struct Imported {
+    _dir: tempfile::TempDir,
+    home: Home,
+    report: ImportReport,
+}
+
+fn imported(source: &Path, lenient: bool) -> Imported {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path());
+    let report = import(source, &home, lenient).unwrap();
+    Imported { _dir: dir, home, report }
+}
+
+/// What is in the directory of bases, but for the lock.
+fn left_in(home: &Home) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(home.path().join("bases")) else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != ".lock").collect()
+}
+
+#[test]
+fn a_tiny_base_comes_back_whole() {
+    let source = dataset(&QUERY_FILES);
+    let imported = imported(source.path(), false);
+    let report = &imported.report;
+    assert_eq!((report.duplicate_edges, report.filler_nodes), (0, 0));
+    assert!(report.problems.is_empty());
+    let kb = Kb::open(&report.base.kb_dir()).unwrap();
+    assert_eq!((kb.n_nodes(), kb.n_edges()), (4, 4));
+    assert_eq!((kb.name(0), kb.name(3)), ("Über Graphen", "図書"));
+    assert_eq!(
+        kb.text(0),
+        "- name: Über Graphen\n- type: paper\n- year: 1987\n- score: 4.0\n- tags: a; b\n"
+    );
+    assert_eq!(kb.text(2), "- name: Zwei\n- type: paper\n- size: height: 3 in; weight: 1\n");
+    assert_eq!(kb.text(1), "- name: Ann\n- type: author\n");
+    let fields: Vec<_> = kb.fields(0).map(|(id, value)| (kb.field_name(id), value)).collect();
+    assert_eq!(
+        fields,
+        [("title", "Über Graphen"), ("year", "1987"), ("score", "4.0"), ("tags", "a; b")]
+    );
+    let wrote = kb.relation_id("wrote").unwrap();
+    assert_eq!(*kb.neighbors(1, wrote, Direction::Out), [0, 2]);
+    assert_eq!(*kb.neighbors(2, wrote, Direction::In), [1]);
+
+    let val = load_split(&report.base, &Split::Val).unwrap();
+    assert_eq!(val.len(), 1);
+    assert_eq!((val[0].id, val[0].text.as_str()), (8, "two\nlines"));
+    let test = load_test(&report.base).unwrap();
+    let metadata = [("kind".to_string(), "llm".to_string())].into();
+    let text = "papers by Ann, please".to_string();
+    assert_eq!(test, [LabelledQuery { id: 7, text, answers: vec![0, 2], metadata }]);
+}
+
+#[test]
+fn packed_and_plain_files_give_the_same_base() {
+    let plain = imported(dataset(&[]).path(), false).report.base.record.fingerprint;
+    for suffix in ["gz", "zst"] {
+        let source = dataset(&[]);
+        for (name, content) in [("nodes.jsonl", NODES), ("edges.tsv", EDGES)] {
+            fs::remove_file(source.path().join(name)).unwrap();
+            let path = source.path().join(format!("{name}.{suffix}"));
+            write_packed(&path, content.replace('\n', "\r\n").as_bytes());
+        }
+        assert_eq!(imported(source.path(), false).report.base.record.fingerprint, plain);
+        let path = source.path().join(format!("nodes.jsonl.{suffix}"));
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        check_error(source.path(), &[&format!("nodes.jsonl.{suffix}:"), "cut off or damaged"]);
+    }
+}
+
+/// The strict import must fail with all of `parts` in its message and leave nothing behind.
+fn check_error(source: &Path, parts: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path());
+    let message = import(source, &home, false).unwrap_err().to_string();
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+    assert!(left_in(&home).is_empty(), "{:?}", left_in(&home));
+}
+
+#[test]
+fn strict_errors_name_file_line_and_remedy() {
+    let file_cases: [(&str, &str, &str); 25] = [
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":2: id 0 occurs twice or out of order; number the nodes 0, 1, 2, ... in file order",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 1, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":1: id 0 is missing, this line has id 1; number the nodes 0, 1, 2, ... in file order",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
+            ":1: expected `:` (column 30); write one {\"id\": 0, \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
+        ),
+        (
+            "nodes.jsonl",
+            "\n{\"id\": 0, \"type\": \"a\"}\n",
+            ":2: missing field `name` (column 22); write",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": -1, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":1: invalid value: integer `-1`, expected u64",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":1: key \"id\" occurs twice",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\", \"year\": 1}\n",
+            ":1: unknown key \"year\"; put it into details",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"\", \"name\": \"x\"}\n",
+            ":1: type name of 0 bytes; use 1 to 1024 bytes",
+        ),
+        ("nodes.jsonl", "", " holds no nodes; write at least one"),
+        (
+            "edges.tsv",
+            "",
+            ":1: the header is \"\", not \"src_id\\trelation\\tdst_id\"; begin the file with that line",
+        ),
+        ("edges.tsv", "1\twrote\t0\n", ":1: the header is \"1\\twrote\\t0\", not"),
+        (
+            "edges.tsv",
+            "src_id\trelation\tdst_id\n1\twrote\t0\t5\n",
+            ":2: 4 columns, not 3; write source, relation, target with tabs",
+        ),
+        ("edges.tsv", "src_id\trelation\tdst_id\n1 wrote 0\n", ":2: 1 columns, not 3"),
+        (
+            "edges.tsv",
+            "src_id\trelation\tdst_id\n\n1\twrote\t4\n",
+            ":3: node 4 does not exist, ids are 0 to 3; add the node or drop the edge",
+        ),
+        (
+            "edges.tsv",
+            "src_id\trelation\tdst_id\nx\twrote\t4\n",
+            ":2: an id is no non-negative integer",
+        ),
+        ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
+        (
+            "qa.csv",
+            "id,query,answers\n",
+            ":1: the header is \"id,query,answers\"; it needs the columns id,query,answer_ids",
+        ),
+        (
+            "qa.csv",
+            "id,query,answer_ids\n1,\"a\nb\",[1]\n2,c\n",
+            ":4: 2 columns, not 3; quote texts that hold commas",
+        ),
+        (
+            "qa.csv",
+            "id,query,answer_ids\n1,a,[4]\n",
+            ":2: answer 4 is not in the base, ids are 0 to 3; drop it",
+        ),
+        (
+            "qa.csv",
+            "id,query,answer_ids\n1,a,[]\n",
+            ":2: the query has no answers; drop it or label it",
+        ),
+        (
+            "qa.csv",
+            "id,query,answer_ids\n1,a,3\n",
+            ":2: answer_ids \"3\" is no list; write node ids as \"[3, 17]\"",
+        ),
+        ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
+        (
+            "split/val.index",
+            "8\n10\n",
+            ":2: query 10 is not in qa.csv; add it there or drop this line",
+        ),
+        (
+            "split/val.index",
+            "8\n9\n",
+            ":2: query 9 is in split train already; keep it in one place",
+        ),
+        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ": line 2: unknown field `license`"),
+    ];
+    for (file, content, expected) in file_cases {
+        let mut files = QUERY_FILES.to_vec();
+        files.push((file, content));
+        let source = dataset(&files);
+        check_error(source.path(), &[&format!("{file}{expected}")]);
+    }
+    let source = dataset(&[("dataset.toml", "candidate_types = [\"papers\"]")]);
+    check_error(source.path(), &["dataset.toml: candidate type \"papers\" is no node type"]);
+    let source = dataset(&[]);
+    fs::write(source.path().join("nodes.jsonl"), b"{\"id\": 0, \"type\": \"\xff\"}\n").unwrap();
+    check_error(source.path(), &["nodes.jsonl:1: byte 20 is not UTF-8; convert the file to UTF-8"]);
+    fs::remove_file(source.path().join("nodes.jsonl")).unwrap();
+    check_error(source.path(), &["has no nodes.jsonl, nodes.jsonl.gz or nodes.jsonl.zst"]);
+    let source = dataset(&[("edges.tsv.gz", EDGES)]);
+    check_error(source.path(), &["has both edges.tsv and edges.tsv.gz; keep one"]);
+}
+
+#[test]
+fn lenient_import_counts_and_goes_on() {
+    let nodes = "{\"id\": 0, \"type\": \"a\", \"name\": \"x\", \"year\": 1}\nnot json\n\
+        {\"id\": 2, \"type\": \"a\", \"name\": \"y\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"z\"}\n";
+    let mut edges = "src_id\trelation\tdst_id\n0\tr\t2\n0\tr\t2\nragged\n".to_string();
+    for id in 3..10 {
+        edges.push_str(&format!("0\tr\t{id}\n"));
+    }
+    let source = dataset(&[
+        ("nodes.jsonl", nodes),
+        ("edges.tsv", &edges),
+        ("qa.csv", "id,query,answer_ids\n1,a,[2]\n2,b,[9]\n"),
+        ("split/test.index", "1\n2\n"),
+    ]);
+    let imported = imported(source.path(), true);
+    let report = &imported.report;
+    let counts: Vec<_> = report.problems.iter().map(|p| (p.kind, p.count)).collect();
+    assert_eq!(
+        counts,
+        [
+            (ProblemKind::BadJson, 1),
+            (ProblemKind::UnknownKey, 1),
+            (ProblemKind::DuplicateId, 1),
+            (ProblemKind::MissingId, 1),
+            (ProblemKind::RaggedRow, 1),
+            (ProblemKind::UnknownNode, 7),
+            (ProblemKind::UnknownAnswer, 1),
+            (ProblemKind::UnknownQuery, 1),
+        ]
+    );
+    let unknown = &report.problems[5].examples;
+    assert_eq!(unknown.iter().map(|p| p.line).collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
+    assert_eq!((report.duplicate_edges, report.filler_nodes), (1, 1));
+    let kb = Kb::open(&report.base.kb_dir()).unwrap();
+    assert_eq!((kb.n_nodes(), kb.n_edges()), (3, 1));
+    assert_eq!((kb.type_name(kb.node_type(1)), kb.name(1), kb.name(2)), ("unknown", "", "y"));
+    assert_eq!(load_test(&report.base).unwrap().len(), 1);
+}
+
+#[test]
+fn one_wrong_id_does_not_create_billions_of_nodes() {
+    let source =
+        dataset(&[("nodes.jsonl", "{\"id\": 4000000000, \"type\": \"a\", \"name\": \"\"}\n")]);
+    let dir = tempfile::tempdir().unwrap();
+    let error = import(source.path(), &Home::new(dir.path()), true).unwrap_err().to_string();
+    assert!(error.contains("more than 1000000 node ids are missing"), "{error}");
+}
+
+#[test]
+fn long_lines_are_passed_over_in_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lines");
+    fs::write(&path, format!("abcd\n{}\nabcd\r\nabcde\nab", "x".repeat(1 << 20))).unwrap();
+    let mut lines = Lines::open(&path, 4).unwrap();
+    let mut seen = Vec::new();
+    while let Some((number, line)) = lines.next().unwrap() {
+        seen.push((number, matches!(line, Line::Bytes(_))));
+    }
+    assert_eq!(seen, [(1, true), (2, false), (3, true), (4, false), (5, true)]);
+}
+
+#[test]
+fn a_failed_or_stopped_import_leaves_the_old_base() {
+    let good = dataset(&QUERY_FILES);
+    let bad = dataset(&[("edges.tsv", "src_id\trelation\tdst_id\n0\tr\t99\n")]);
+    let imported = imported(good.path(), false);
+    let before = imported.report.base.clone();
+    import(bad.path(), &imported.home, false).unwrap_err();
+    for stop_at in [Phase::Nodes, Phase::Edges, Phase::Graph, Phase::Queries] {
+        let stop = AtomicBool::new(false);
+        let mut on_progress = |progress: Progress| {
+            stop.store(progress.phase == stop_at, std::sync::atomic::Ordering::Relaxed);
+        };
+        let options = ImportOptions::default();
+        let result =
+            import_neutral(good.path(), &imported.home, "tiny", &options, &mut on_progress, &stop);
+        assert!(matches!(result, Err(DatasetError::Stopped)), "{stop_at:?}");
+    }
+    assert_eq!(left_in(&imported.home), ["tiny"]);
+    assert_eq!(imported.home.get("tiny").unwrap(), before);
+    // A good one replaces it.
+    let other = dataset(&[("edges.tsv", "src_id\trelation\tdst_id\n0\tr\t1\n")]);
+    assert_eq!(import(other.path(), &imported.home, false).unwrap().base.record.n_edges, 1);
+    assert_eq!(imported.home.get("tiny").unwrap().record.n_edges, 1);
+    assert_eq!(left_in(&imported.home), ["tiny"]);
+}
+
+#[test]
+fn leftovers_of_killed_processes_are_mended() {
+    let source = dataset(&[]);
+    let imported = imported(source.path(), false);
+    let bases = imported.home.path().join("bases");
+    // Killed between the two renames of a replacement, and in the middle of an import.
+    fs::rename(bases.join("tiny"), bases.join(".old-tiny")).unwrap();
+    fs::create_dir_all(bases.join(".new-other-x1/kb")).unwrap();
+    assert_eq!(imported.home.get("tiny").unwrap(), imported.report.base);
+    import(source.path(), &imported.home, false).unwrap();
+    assert_eq!(left_in(&imported.home), ["tiny"]);
+}
+
+#[test]
+fn home_lists_finds_and_removes() {
+    let source = dataset(&QUERY_FILES);
+    let imported = imported(source.path(), false);
+    let home = &imported.home;
+    assert_eq!(home.list().unwrap(), std::slice::from_ref(&imported.report.base));
+    assert_eq!(
+        home.get("tinny").unwrap_err().to_string(),
+        "no dataset \"tinny\" is installed, did you mean \"tiny\"?; installed: tiny"
+    );
+    for name in ["", "../x", "Tiny", ".old-tiny", "-x", &"x".repeat(65)] {
+        assert!(matches!(home.get(name), Err(DatasetError::BadName { .. })), "{name}");
+        assert!(matches!(home.remove(name), Err(DatasetError::BadName { .. })), "{name}");
+    }
+    home.remove("tiny").unwrap();
+    assert!(left_in(home).is_empty());
+    assert_eq!(
+        home.remove("tiny").unwrap_err().to_string(),
+        "no dataset \"tiny\" is installed; none is installed, import one first"
+    );
+    let nowhere = Home::new(home.path().join("nowhere"));
+    assert!(nowhere.list().unwrap().is_empty() && nowhere.get("x").is_err());
+    assert!(!nowhere.path().exists(), "looking creates nothing");
+}
+
+#[test]
+fn a_directory_resolves_to_a_name_that_follows_its_files() {
+    let source = dataset(&[]);
+    let argument = source.path().to_str().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path());
+    let Resolved::NewDirectory { source: found, name } = home.resolve(argument).unwrap() else {
+        panic!("nothing is installed yet");
+    };
+    let options = ImportOptions::default();
+    import_neutral(&found, &home, &name, &options, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    assert!(matches!(home.resolve(argument).unwrap(), Resolved::ImportedDirectory(_)));
+    assert!(matches!(home.resolve(&name).unwrap(), Resolved::Installed(_)));
+    fs::write(source.path().join("edges.tsv"), EDGES.replace("cites", "quotes")).unwrap();
+    assert!(matches!(home.resolve(argument).unwrap(), Resolved::NewDirectory { .. }));
+    assert_eq!(
+        home.resolve("./nowhere").unwrap_err().to_string(),
+        "\"./nowhere\" is neither the name of an installed dataset nor a directory"
+    );
+}
+
+#[test]
+fn splits_are_loaded_one_by_one_and_checked() {
+    let source = dataset(&QUERY_FILES);
+    let imported = imported(source.path(), false);
+    let base = &imported.report.base;
+    assert!(matches!(load_split(base, &Split::Test), Err(DatasetError::TestClosed)));
+    assert_eq!(
+        load_split(base, &Split::Human).unwrap_err().to_string(),
+        "dataset \"tiny\" has no human split; it has: test, train, val"
+    );
+    let file = source.path().join("mine.csv");
+    fs::write(&file, "answer_ids,id,query\n[1],-5,x\n").unwrap();
+    let queries = load_split(base, &Split::File(file.clone())).unwrap();
+    assert_eq!((queries[0].id, queries[0].answers.as_slice()), (-5, &[1][..]));
+    fs::write(&file, "answer_ids,id,query\n[100],-5,x\n").unwrap();
+    let error = load_split(base, &Split::File(file)).unwrap_err().to_string();
+    assert!(error.contains("mine.csv:2: answer 100 is not in the base"), "{error}");
+    let stored = base.queries_dir().join("qa.csv");
+    let mut bytes = fs::read(&stored).unwrap();
+    bytes[30] ^= 1;
+    fs::write(&stored, bytes).unwrap();
+    assert!(matches!(load_test(base), Err(DatasetError::Damaged { .. })));
+
+    let human = dataset(&[("human.csv", "id,query,answer_ids\n7,people ask,[3]\n")]);
+    let imported = self::imported(human.path(), false);
+    assert_eq!(load_split(&imported.report.base, &Split::Human).unwrap()[0].text, "people ask");
+}
+
+#[test]
+fn long_items_get_lines_of_their_own() {
+    let details = format!(
+        r#"{{"features": ["{0}", "short", ""], "reviews": [{{"rating": 5.0, "text": "{0}"}}], "flag": true}}"#,
+        "long ".repeat(20).trim()
+    );
+    let details = serde_json::from_str(&details).unwrap();
+    let long = "long ".repeat(20);
+    let long = long.trim();
+    assert_eq!(
+        render_text("N", "T", &details),
+        format!(
+            "- name: N\n- type: T\n- features:\n  - {long}\n  - short\n\
+             - reviews: rating: 5.0; text: {long}\n- flag: true\n"
+        )
+    );
+    assert_eq!(render_field(&details["features"]), format!("{long}\nshort"));
+}
+
+#[test]
+fn templates_replace_documents_of_their_type() {
+    let toml = "[templates]\npaper = \"{name} ({year})\\nsize {size}\\nall {type}\"\n";
+    let source = dataset(&[("dataset.toml", toml)]);
+    let imported = imported(source.path(), false);
+    let kb = Kb::open(&imported.report.base.kb_dir()).unwrap();
+    assert_eq!(kb.text(0), "Über Graphen (1987)\nall paper\n");
+    assert_eq!(kb.text(2), "Zwei ()\nsize height: 3 in; weight: 1\nall paper\n");
+    assert_eq!(kb.text(1), "- name: Ann\n- type: author\n");
+    for stray in ["{name", "name}", "{}", "{a{b}"] {
+        let source = dataset(&[("dataset.toml", &format!("[templates]\npaper = \"{stray}\""))]);
+        check_error(source.path(), &["the template of \"paper\" has a stray brace; write {field}"]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Hostile files end in a base or in an error, never in a panic.
+    #[test]
+    fn garbled_files_never_panic(
+        file in 0usize..5,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+        lenient in any::<bool>(),
+    ) {
+        let source = dataset(&QUERY_FILES);
+        let names = ["nodes.jsonl", "edges.tsv", "qa.csv", "split/val.index", "nodes.jsonl.gz"];
+        if file == 4 {
+            fs::remove_file(source.path().join("nodes.jsonl")).unwrap();
+            write_packed(&source.path().join("nodes.jsonl.gz"), NODES.as_bytes());
+        }
+        let path = source.path().join(names[file]);
+        let mut bytes = fs::read(&path).unwrap();
+        for (at, byte, action) in edits {
+            let at = at.index(bytes.len());
+            match action {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ => drop(bytes.drain(at..(at + usize::from(byte) % 8 + 1).min(bytes.len() - 1).max(at))),
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        match import(source.path(), &home, lenient) {
+            Ok(report) => {
+                verify(&report.base.kb_dir(), &mut |_| {}).unwrap();
+                for split in [Split::Train, Split::Val] {
+                    load_split(&report.base, &split).unwrap();
+                }
+            }
+            Err(_) => prop_assert!(left_in(&home).is_empty()),
+        }
     }
 }

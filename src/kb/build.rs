@@ -59,10 +59,10 @@ impl Interner {
 
     /// Sorted names, and for each old id its rank among them.
     fn sorted(&self) -> (Vec<String>, Vec<u16>) {
-        let mut order: Vec<(&String, u16)> = self.names.iter().zip(0u16..).collect();
+        let mut order: Vec<(&String, u16)> = self.names.iter().zip(0..=u16::MAX).collect();
         order.sort_unstable();
         let mut rank = vec![0u16; order.len()];
-        for (new, (_, old)) in (0u16..).zip(&order) {
+        for (new, (_, old)) in (0..=u16::MAX).zip(&order) {
             if let Some(slot) = rank.get_mut(*old as usize) {
                 *slot = new;
             }
@@ -300,11 +300,11 @@ fn rerank(ids: &mut [u16], rank: &[u16]) {
 fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError> {
     let wanted = &meta.candidate_types;
     if wanted.is_empty() || wanted.iter().any(|name| name == "*") {
-        return Ok((0u16..).zip(types).map(|(id, _)| id).collect());
+        return Ok((0..=u16::MAX).zip(types).map(|(id, _)| id).collect());
     }
     let mut ids = Vec::new();
     for name in wanted {
-        match (0u16..).zip(types).find(|(_, known)| *known == name) {
+        match (0..=u16::MAX).zip(types).find(|(_, known)| *known == name) {
             Some((id, _)) => ids.push(id),
             None => {
                 return Err(KbError::UnknownCandidateType {
@@ -340,7 +340,7 @@ fn write_types(
     }
     let mut next = offsets.clone();
     let mut by_type = vec![0u32; node_types.len()];
-    for (node, type_id) in (0u32..).zip(node_types) {
+    for (node, type_id) in (0..=u32::MAX).zip(node_types) {
         if let Some(slot) = next.get_mut(*type_id as usize) {
             if let Some(place) = by_type.get_mut(*slot as usize) {
                 *place = node;
@@ -348,7 +348,7 @@ fn write_types(
             *slot += 1;
         }
     }
-    let candidates = (0u32..)
+    let candidates = (0..=u32::MAX)
         .zip(node_types)
         .filter(|(_, type_id)| candidate_types.binary_search(type_id).is_ok())
         .map(|(node, _)| node.to_le_bytes());

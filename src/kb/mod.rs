@@ -63,7 +63,7 @@ pub use error::KbError;
 pub use graph::{KbEdge, KbGraph, VisitedNodes};
 pub use manifest::{FileRecord, Manifest};
 pub use open::{Kb, verify};
-pub(crate) use publish::recover;
+pub(crate) use publish::{is_set_aside, recover};
 pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;

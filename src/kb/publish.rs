@@ -38,11 +38,15 @@ pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
     Ok(())
 }
 
+/// Whether a [`publish`] to `target` is under way or was interrupted.
+pub(crate) fn is_set_aside(target: &Path) -> bool {
+    !target.exists() && aside(target).exists()
+}
+
 /// Puts back what an interrupted [`publish`] set aside, if `target` does not exist.
 pub(crate) fn recover(target: &Path) -> Result<(), KbError> {
-    let aside = aside(target);
-    if !target.exists() && aside.exists() {
-        fs::rename(&aside, target).map_err(KbError::io("put back", target))?;
+    if is_set_aside(target) {
+        fs::rename(aside(target), target).map_err(KbError::io("put back", target))?;
     }
     Ok(())
 }
