@@ -1,0 +1,425 @@
+//! Names of nodes by word lists and syllable grammars: millions of distinct, pronounceable, invented names.
+//!
+//! A name depends on the seed, the type and the index alone, so names are made again whenever needed instead of
+//! being kept. Words for relations (brands, colours, categories, fields, institutions) avoid the vocabulary of the
+//! documents. It must not know edges or facts, except those that stand in a title.
+
+use super::facts::NO_FACT;
+use super::graph::World;
+use super::random::Stream;
+use super::{SampleKind, amazon_text, mag_text};
+
+/// A node's name and the other names it is known by.
+pub(super) struct Name {
+    /// The name in the base.
+    pub(super) name: String,
+    /// Other names that a field of the node states: gene aliases, brand names of drugs.
+    pub(super) aliases: Vec<String>,
+    /// A shorter form that people use and no field states, if there is one.
+    pub(super) short: Option<String>,
+}
+
+const ONSETS: [&str; 26] = [
+    "b", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kr", "l", "m", "n", "p", "pr", "r", "s",
+    "st", "t", "tr", "v", "w", "z",
+];
+const VOWELS: [&str; 9] = ["a", "e", "i", "o", "u", "ai", "ea", "io", "ou"];
+const CODAS: [&str; 14] = ["", "", "", "l", "n", "r", "s", "m", "nd", "rk", "ld", "x", "th", "ck"];
+
+/// Returns an invented word of the given number of syllables, lower case.
+fn word(stream: &mut Stream, n_syllables: usize) -> String {
+    let mut text = String::new();
+    for syllable in 0..n_syllables {
+        text.push_str(stream.pick(&ONSETS));
+        text.push_str(stream.pick(if syllable == 0 { &VOWELS } else { &VOWELS[..5] }));
+        if syllable + 1 == n_syllables {
+            text.push_str(stream.pick(&CODAS));
+        }
+    }
+    text
+}
+
+/// Returns the text with its first letter in upper case.
+pub(super) fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Returns an invented place name.
+pub(super) fn place(stream: &mut Stream) -> String {
+    let n_syllables = 2 + usize::from(stream.percent(25));
+    let stem = capitalised(&word(stream, n_syllables));
+    match stream.below(6) {
+        0 => format!("{stem}burg"),
+        1 => format!("{stem}ville"),
+        2 => format!("Port {stem}"),
+        _ => stem,
+    }
+}
+
+/// Returns `n` decimal digits.
+pub(super) fn digits(stream: &mut Stream, n: usize) -> String {
+    (0..n).map(|_| char::from(b'0' + stream.below(10) as u8)).collect()
+}
+
+/// Returns a ten-character article code.
+pub(super) fn product_code(stream: &mut Stream) -> String {
+    let letters = b"ABCDEFGHJKLMNPQRSTUVWXYZ0123456789";
+    let tail: String = (0..7).map(|_| char::from(letters[stream.below(letters.len())])).collect();
+    format!("B0Z{tail}")
+}
+
+const BRAND_FIRST: [&str; 48] = [
+    "Dart", "River", "Summit", "North", "Iron", "Silver", "Wild", "True", "Blue", "Stone", "Eagle", "Fox", "Pine",
+    "Storm", "Swift", "Grand", "Lone", "Red", "Cedar", "Thunder", "Royal", "Liberty", "Crown", "Atlas", "Delta",
+    "Echo", "Falcon", "Granite", "Harbor", "Arrow", "Maple", "Noble", "Orbit", "Pioneer", "Quest", "Raven",
+    "Sierra", "Titan", "Union", "Vista", "Wolf", "Zenith", "Anchor", "Bison", "Canyon", "Comet", "Ember", "Frontier",
+];
+const BRAND_SECOND: [&str; 32] = [
+    "World", "Line", "Works", "Sports", "Peak", "House", "Craft", "Gear", "Star", "Ridge", "Point", "Company",
+    "Brothers", "Supply", "Lab", "Edge", "Union", "Force", "Nation", "Trail", "Valley", "Republic", "Factory",
+    "Outfitters", "Society", "Design", "Mark", "Team", "Zone", "Gate", "Field", "Logic",
+];
+const SHADES: [&str; 34] = [
+    "", "", "", "", "matte", "dark", "light", "pale", "deep", "neon", "dusty", "bright", "metallic", "pastel",
+    "royal", "midnight", "frosted", "smoky", "burnt", "glossy", "soft", "electric", "antique", "vivid", "washed",
+    "icy", "heather", "cool", "warm", "faded", "pearl", "satin", "misty", "ultra",
+];
+const COLORS: [&str; 44] = [
+    "black", "white", "red", "blue", "green", "yellow", "orange", "purple", "pink", "brown", "grey", "navy",
+    "teal", "olive", "maroon", "khaki", "turquoise", "coral pink", "lime", "magenta", "cyan", "beige", "ivory", "indigo",
+    "charcoal", "burgundy", "lavender", "mint", "crimson", "gold", "silver", "bronze", "copper", "emerald", "ruby",
+    "sapphire", "plum", "peach", "mustard", "rust", "azure", "fuchsia", "sand", "slate",
+];
+const SEGMENTS: [&str; 40] = [
+    "angling", "archery", "cycling", "climbing", "racket sports", "water sports", "winter sports", "team sports",
+    "golfing", "martial arts", "equestrian", "fitness", "camp & hike", "ball games", "target sports", "skating",
+    "paddling", "hunting", "diving", "gymnastics", "leisure games", "triathlon", "motor sports", "rowing",
+    "fan shop", "wrestling", "bowling", "billiards", "orienteering", "fencing", "surfing", "track & field",
+    "rugby", "cheerleading", "lacrosse", "hockey", "cricket", "softball", "parkour", "caving",
+];
+const GROUPS: [&str; 35] = [
+    "accessories", "essentials", "gear", "apparel", "equipment", "electronics", "footwear", "protection",
+    "furniture", "nutrition", "navigation", "storage", "spares", "novelties", "starter sets", "clearance",
+    "maintenance", "lighting & power", "optics", "safety", "coaching", "hydration", "luggage", "headwear", "shelter",
+    "recovery", "timing", "trophies", "signage", "nets & goals", "bundles", "memorabilia", "outerwear", "tools", "toys",
+];
+const SERIES: [&str; 40] = [
+    "Kestrel", "Nomad", "Pathline", "Aurora", "Basecamp", "Voyager", "Solstice", "Vertex", "Halo", "Meridian",
+    "Cascade", "Ranger", "Tempo", "Horizon", "Nimbus", "Onyx", "Prime", "Apex", "Ascent", "Boulder", "Drift",
+    "Element", "Fjord", "Glide", "Helix", "Impulse", "Juniper", "Kodiak", "Lynx", "Momentum", "Nova", "Osprey",
+    "Pulse", "Quarry", "Rogue", "Strata", "Terra", "Umbra", "Vagabond", "Wander",
+];
+const GIVEN: [&str; 60] = [
+    "Anna", "Bela", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "Irina", "Jonas", "Karim", "Laura",
+    "Marek", "Nadia", "Oscar", "Petra", "Quentin", "Rosa", "Stefan", "Tara", "Ulla", "Viktor", "Wanda", "Xenia",
+    "Yusuf", "Zora", "Aiko", "Bruno", "Chen", "Dalia", "Emil", "Fatima", "Goran", "Hana", "Ivan", "Jia", "Keiko",
+    "Luis", "Mina", "Nils", "Olga", "Pablo", "Ravi", "Sofia", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zeno",
+    "Amir", "Bianca", "Cyril", "Diana", "Erik", "Flora", "Giulia", "Henrik", "Ines", "Jakob",
+];
+const FIELD_FIRST: [&str; 36] = [
+    "Spectral", "Comparative", "Applied", "Quantum", "Cognitive", "Structural", "Molecular", "Industrial", "Marine",
+    "Historical", "Discrete", "Nonlinear", "Clinical", "Behavioral", "Thermal", "Algebraic", "Digital", "Regional",
+    "Evolutionary", "Optical", "Organic", "Inverse", "Medieval", "Forensic", "Planetary", "Pediatric", "Acoustic",
+    "Stochastic", "Formal", "Environmental", "Topological", "Vascular", "Legal", "Computational", "Arctic", "Dental",
+];
+const FIELD_SECOND: [&str; 42] = [
+    "hydrology", "linguistics", "topology", "mechanics", "ecology", "economics", "geometry", "pharmacology",
+    "robotics", "geology", "anthropology", "cryptography", "hermeneutics", "toxicology", "metallurgy", "optics",
+    "demography", "genomics", "semantics", "logistics", "pedagogy", "phonetics", "thermodynamics", "informatics",
+    "epidemiology", "cartography", "acoustics", "ethics", "astronomy", "immunology", "rheology", "cybernetics",
+    "zoology", "botany", "seismology", "ergonomics", "musicology", "photonics", "combinatorics", "radiology",
+    "jurisprudence", "aeronautics",
+];
+const FIELD_THIRD: [&str; 36] = [
+    "of plasmas", "of vowels", "of lattices", "of glaciers", "of markets", "of membranes", "of manuscripts", "of alloys",
+    "of swarms", "of polymers", "of contracts", "of ligaments", "of manifolds", "of dialects", "of semiconductors", "of wetlands",
+    "of pigments", "of turbines", "of antibodies", "of galaxies", "of enzymes", "of rituals", "of catalysts", "of cartilage",
+    "of automata", "of isotopes", "of textiles", "of volcanoes", "of primates", "of nanotubes", "of orchids", "of ledgers",
+    "of lasers", "of retinas", "of ceramics", "of tribunals",
+];
+const ORGANS: [&str; 40] = [
+    "liver", "kidney", "retina", "cortex", "spleen", "lung", "aorta", "femur", "tongue", "thyroid", "pancreas",
+    "bladder", "skin", "cornea", "colon", "ovary", "testis", "trachea", "spinal cord", "cerebellum", "hippocampus",
+    "esophagus", "gallbladder", "tonsil", "thymus", "uterus", "placenta", "larynx", "duodenum", "atrium", "ventricle",
+    "scalp", "tibia", "nasal cavity", "jejunum", "pituitary gland", "adrenal gland", "lymph node", "diaphragm", "cochlea",
+];
+const REGIONS: [&str; 24] = [
+    "anterior", "posterior", "dorsal", "ventral", "lateral", "medial", "upper", "lower", "inner", "outer", "left",
+    "right", "proximal", "distal", "superficial", "deep", "fetal", "adult", "apical", "basal", "central",
+    "peripheral", "caudal", "rostral",
+];
+const TISSUES: [&str; 20] = [
+    "epithelium", "wall", "nerve", "artery", "vein", "mucosa", "cartilage", "gland", "lobe", "duct", "ganglion",
+    "muscle", "capsule", "stroma", "ligament", "fold", "nucleus", "sinus", "plexus", "septum",
+];
+const DISEASE_FIRST: [&str; 24] = [
+    "chronic", "acute", "juvenile", "familial", "idiopathic", "congenital", "atypical", "benign", "malignant",
+    "focal", "diffuse", "primary", "secondary", "early-onset", "X-linked", "nodular", "ulcerative", "necrotizing",
+    "eosinophilic", "cystic", "sclerosing", "episodic", "pigmented", "transient",
+];
+const DISEASE_LAST: [&str; 22] = [
+    "dystrophy", "carcinoma", "neuropathy", "fibrosis", "dysplasia", "sclerosis", "anemia", "atrophy", "myopathy",
+    "adenoma", "sarcoma", "ataxia", "inflammation", "hypoplasia", "stenosis", "degeneration", "insufficiency",
+    "lymphoma", "encephalopathy", "ichthyosis", "dyskinesia", "amyloidosis",
+];
+const EFFECTS: [&str; 30] = [
+    "edema", "hemorrhage", "hypertrophy", "calcification", "tremor", "spasticity", "ulcer", "necrosis", "pallor",
+    "hypotonia", "malformation", "agenesis", "hyperplasia", "pain", "paralysis", "thickening", "cyst",
+    "enlargement", "discoloration", "contracture", "prolapse", "duplication", "asymmetry", "infiltration", "nodules",
+    "rupture", "displacement", "narrowing", "dilatation", "softening",
+];
+const EFFECT_FIRST: [&str; 18] = [
+    "Recurrent", "Progressive", "Mild", "Severe", "Abnormal", "Bilateral", "Unilateral", "Intermittent",
+    "Late-onset", "Neonatal", "Persistent", "Transient", "Nocturnal", "Postural", "Painless", "Exertional",
+    "Patchy", "Symmetric",
+];
+const SUBSTANCES: [&str; 48] = [
+    "glutamate", "retinoate", "heparan", "ceramide", "tryptophan", "xylose", "chitin", "histidine", "pyruvate",
+    "thiamine", "sialate", "glycogen", "dopamine", "cobalamin", "folate", "lactose", "ornithine", "squalene",
+    "taurine", "urate", "biotin", "carnitine", "choline", "citrate", "fucose", "galactose", "inositol", "keratan",
+    "lysine", "malate", "melatonin", "myristate", "oleate", "proline", "quinone", "serotonin", "spermidine",
+    "succinate", "threonine", "uridine", "valine", "adenosine", "betaine", "cysteine", "mannose", "sphingosine",
+    "tyramine", "phytanate",
+];
+const ACTIVITIES: [&str; 24] = [
+    "kinase", "transferase", "hydrolase", "oxidase", "binding", "ligase", "reductase", "isomerase", "synthase",
+    "deaminase", "lyase", "transmembrane transporter", "receptor", "dehydrogenase", "phosphatase", "esterase",
+    "carboxylase", "channel", "exchanger", "sensor", "demethylase", "epimerase", "sulfatase", "cyclase",
+];
+const PROCESS_FIRST: [&str; 14] = [
+    "regulation of", "positive regulation of", "negative regulation of", "cellular response to", "establishment of",
+    "maintenance of", "initiation of", "termination of", "detection of", "import of", "export of", "activation of",
+    "modulation by host of", "assembly involved in",
+];
+const PROCESS_LAST: [&str; 26] = [
+    "catabolic process", "biosynthetic process", "secretion", "homeostasis", "uptake", "signaling", "migration",
+    "differentiation", "proliferation", "morphogenesis", "adhesion", "polarization", "remodeling", "localization",
+    "phosphorylation", "methylation", "acetylation", "fusion", "budding", "elongation", "chemotaxis", "transport",
+    "oxidation", "conjugation", "depolymerization", "stabilization",
+];
+const COMPONENTS: [&str; 26] = [
+    "complex", "granule", "vesicle lumen", "filament", "membrane raft", "body", "pore", "spindle", "tubule", "junction",
+    "scaffold", "envelope", "organelle", "matrix layer", "coat", "ring", "cap", "crest", "disc", "plate", "sheath", "stalk",
+    "terminal", "web", "bundle", "condensate",
+];
+const CHEMICALS: [&str; 26] = [
+    "Bisphenol", "Arsenic", "Cadmium", "Benzene", "Toluene", "Phthalate", "Lead", "Ozone", "Paraquat", "Dioxin",
+    "Formaldehyde", "Nickel", "Chlordane", "Atrazine", "Styrene", "Mercury", "Asbestos", "Acrylamide", "Malathion",
+    "Nitrate", "Perchlorate", "Vinyl", "Xylene", "Zineb", "Hexane", "Cobalt",
+];
+const CHEMICAL_LAST: [&str; 16] = [
+    "", "vapour", "dust", "oxide", "chloride", "acetate", "sulfide", "fumes", "residue", "isomer", "metabolite", "aerosol",
+    "mixture", "salt", "hydride", "polymer",
+];
+const PATHWAY_FIRST: [&str; 16] = [
+    "Signaling by", "Metabolism of", "Synthesis of", "Transport of", "Degradation of", "Regulation of", "Recycling of",
+    "Activation of", "Formation of", "Uptake of", "Release of", "Modification of", "Assembly of", "Binding of",
+    "Processing of", "Inactivation of",
+];
+const DRUG_LAST: [&str; 20] = [
+    "mab", "tinib", "olol", "pril", "sartan", "azole", "cillin", "mycin", "statin", "prazole", "dipine", "oxacin",
+    "zepam", "caine", "gliptin", "parin", "setron", "triptan", "virine", "fenac",
+];
+
+/// Returns the name of a node. `facts` are those of the node; they shape the titles of products and papers.
+pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
+    let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
+    let stream = &mut stream;
+    let plain = |name: String| Name { name, aliases: Vec::new(), short: None };
+    match (world.kind, node_type) {
+        (SampleKind::Amazon, "product") => product(facts, stream),
+        (SampleKind::Amazon, "brand") => brand(stream),
+        (SampleKind::Amazon, "category") => plain(format!("{} {}", stream.pick(&SEGMENTS), stream.pick(&GROUPS))),
+        (SampleKind::Amazon, _) => {
+            plain(format!("{} {}", stream.pick(&SHADES), stream.pick(&COLORS)).trim().to_owned())
+        }
+        (SampleKind::Mag, "author") => author(stream),
+        (SampleKind::Mag, "institution") => institution(stream),
+        (SampleKind::Mag, "field_of_study") => plain(field_of_study(stream)),
+        (SampleKind::Mag, _) => paper(facts, stream),
+        (SampleKind::Prime, _) => biomedical(node_type, stream),
+    }
+}
+
+fn product(facts: &[u8], stream: &mut Stream) -> Name {
+    let kind = facts.get(amazon_text::KIND).copied().unwrap_or(NO_FACT);
+    let thing = amazon_text::PRODUCT[amazon_text::KIND].say(&["{}"], kind, stream);
+    let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
+    let core = format!("{} {}", stream.pick(&SERIES), thing.join(" "));
+    let variant = match stream.below(6) {
+        0 => format!("{} Pack", 2 + stream.below(5)),
+        1 => format!("Mark {}", ["II", "III", "IV", "V"][stream.below(4)]),
+        2 => format!("Model {}{}", capitalised(stream.pick(&ONSETS)), 10 * (1 + stream.below(90))),
+        3 => format!("{} Edition", capitalised(&word(stream, 2))),
+        4 => format!("Size {}", ["S", "M", "L", "XL"][stream.below(4)]),
+        _ => format!("{} Series", 100 * (1 + stream.below(95))),
+    };
+    let short = stream.percent(50).then(|| core.clone());
+    Name { name: format!("{core}, {variant}"), aliases: Vec::new(), short }
+}
+
+fn brand(stream: &mut Stream) -> Name {
+    let first = stream.pick(&BRAND_FIRST);
+    let second = stream.pick(&BRAND_SECOND);
+    let invented = capitalised(&word(stream, 2));
+    let (name, short) = match stream.below(10) {
+        0..=1 => (format!("{first} {second}"), None),
+        2..=3 => (format!("{first} {invented}"), None),
+        4..=5 => (format!("{invented} {second}"), Some(invented)),
+        6 => (format!("{invented} & {}", capitalised(&word(stream, 2))), None),
+        7 => (format!("The {first} {invented} {second}"), Some(format!("{first} {invented}"))),
+        _ => (capitalised(&word(stream, 3)), None),
+    };
+    Name { name, aliases: Vec::new(), short }
+}
+
+fn surname(stream: &mut Stream) -> String {
+    // Few popular surnames and many rare ones, so that names are ambiguous as in real catalogues.
+    let mut own = Stream::new(0, "surname", stream.skewed(60_000) as u64);
+    let n_syllables = 2 + usize::from(own.percent(30));
+    let stem = capitalised(&word(&mut own, n_syllables));
+    let ending = own.pick(&["", "", "", "sen", "ov", "ez", "ini", "ski", "man"]);
+    format!("{stem}{ending}")
+}
+
+fn author(stream: &mut Stream) -> Name {
+    let given = stream.pick(&GIVEN);
+    let initial = char::from(b'A' + stream.below(26) as u8);
+    let surname = surname(stream);
+    let letter = given.chars().next().unwrap_or('A');
+    match stream.below(10) {
+        0 => Name { name: format!("{letter}. {surname}"), aliases: Vec::new(), short: None },
+        1..=6 => Name {
+            name: format!("{given} {initial}. {surname}"),
+            aliases: Vec::new(),
+            short: Some(format!("{letter}. {initial}. {surname}")),
+        },
+        _ => Name {
+            name: format!("{given} {surname}"),
+            aliases: Vec::new(),
+            short: Some(format!("{letter}. {surname}")),
+        },
+    }
+}
+
+fn institution(stream: &mut Stream) -> Name {
+    let place = place(stream);
+    let (name, short) = match stream.below(8) {
+        0..=2 => (format!("University of {place}"), Some(format!("Univ. of {place}"))),
+        3 => (format!("{place} Institute of Technology"), Some(format!("{place} Tech"))),
+        4 => (format!("{place} State University"), Some(format!("{place} State"))),
+        5 => (format!("{} Laboratories", surname(stream)), None),
+        6 => (format!("{place} Polytechnic"), None),
+        _ => (format!("{place} University Hospital"), Some(format!("{place} Univ. Hospital"))),
+    };
+    Name { name, aliases: Vec::new(), short }
+}
+
+fn field_of_study(stream: &mut Stream) -> String {
+    let (first, second) = (stream.pick(&FIELD_FIRST), stream.pick(&FIELD_SECOND));
+    match stream.below(10) {
+        0 => format!("{first} {second}"),
+        1 => format!("{} {}", capitalised(second), stream.pick(&FIELD_THIRD)),
+        _ => format!("{first} {second} {}", stream.pick(&FIELD_THIRD)),
+    }
+}
+
+fn paper(facts: &[u8], stream: &mut Stream) -> Name {
+    Name { name: mag_text::title(facts, stream), aliases: Vec::new(), short: None }
+}
+
+fn gene_symbol(stream: &mut Stream) -> String {
+    let letters = b"ABCDEFGHIKLMNPRSTVWXYZ";
+    let n_letters = 3 + stream.below(2);
+    let mut symbol: String =
+        (0..n_letters).map(|_| char::from(letters[stream.below(letters.len())])).collect();
+    if stream.percent(80) {
+        symbol.push_str(&(1 + stream.skewed(30)).to_string());
+    }
+    symbol
+}
+
+fn biomedical(node_type: &str, stream: &mut Stream) -> Name {
+    let mut aliases = Vec::new();
+    let organ = stream.pick(&ORGANS);
+    let substance = stream.pick(&SUBSTANCES);
+    let name = match node_type {
+        "disease" => match stream.below(5) {
+            0 => format!("{} syndrome", surname(stream)),
+            1 => format!("{}-{} disease", surname(stream), surname(stream)),
+            2 => format!(
+                "{organ} {}, type {}",
+                stream.pick(&DISEASE_LAST),
+                1 + stream.below(40)
+            ),
+            _ => format!("{} {organ} {}", stream.pick(&DISEASE_FIRST), stream.pick(&DISEASE_LAST)),
+        },
+        "gene/protein" => {
+            let name = gene_symbol(stream);
+            for _ in 0..1 + stream.below(3) {
+                aliases.push(gene_symbol(stream));
+            }
+            name
+        }
+        "drug" => {
+            let stem = word(stream, 2);
+            let linking = if stem.ends_with(['a', 'e', 'i', 'o', 'u']) { "" } else { "i" };
+            for _ in 0..1 + stream.below(2) {
+                let n_syllables = 2 + usize::from(stream.percent(60));
+                aliases.push(capitalised(&word(stream, n_syllables)));
+            }
+            capitalised(&format!("{stem}{linking}{}", stream.pick(&DRUG_LAST)))
+        }
+        "molecular_function" => {
+            let activity = stream.pick(&ACTIVITIES);
+            match stream.below(3) {
+                0 => format!("{substance} {activity} activity"),
+                1 => format!("{substance} {}-{activity} activity", stream.pick(&SUBSTANCES)),
+                _ => format!("{substance}-dependent {} {activity} activity", stream.pick(&SUBSTANCES)),
+            }
+        }
+        "pathway" => {
+            let first = stream.pick(&PATHWAY_FIRST);
+            match stream.below(3) {
+                0 => format!("{first} {substance} and {}", stream.pick(&SUBSTANCES)),
+                1 => format!("{first} {substance} by {}", gene_symbol(stream)),
+                _ => format!("{first} {}", gene_symbol(stream)),
+            }
+        }
+        "anatomy" => match stream.below(4) {
+            0 => format!("{} {organ}", stream.pick(&REGIONS)),
+            1 => format!("{} of {organ}", stream.pick(&TISSUES)),
+            _ => format!("{} {} of {organ}", stream.pick(&REGIONS), stream.pick(&TISSUES)),
+        },
+        "effect/phenotype" => match stream.below(3) {
+            0 => capitalised(&format!("{organ} {}", stream.pick(&EFFECTS))),
+            1 => format!("{} {organ} {}", stream.pick(&EFFECT_FIRST), stream.pick(&EFFECTS)),
+            _ => format!(
+                "{} {} of the {} {organ}",
+                stream.pick(&EFFECT_FIRST),
+                stream.pick(&EFFECTS),
+                stream.pick(&REGIONS)
+            ),
+        },
+        "biological_process" => {
+            let last = stream.pick(&PROCESS_LAST);
+            match stream.below(4) {
+                0 => format!("{substance} {last}"),
+                1 => format!("{organ} {last}"),
+                2 => format!("{} {substance} {last}", stream.pick(&PROCESS_FIRST)),
+                _ => format!("{} {organ} {substance} {last}", stream.pick(&PROCESS_FIRST)),
+            }
+        }
+        "cellular_component" => match stream.below(2) {
+            0 => format!("{substance} {}", stream.pick(&COMPONENTS)),
+            _ => format!("{} {substance} {}", stream.pick(&REGIONS), stream.pick(&COMPONENTS)),
+        },
+        _ => {
+            let chemical = format!("{} {}", stream.pick(&CHEMICALS), stream.pick(&CHEMICAL_LAST));
+            let number = 1 + stream.below(12);
+            if stream.percent(30) { format!("{}-{number}", chemical.trim()) } else { chemical.trim().to_owned() }
+        }
+    };
+    Name { name, aliases, short: None }
+}
