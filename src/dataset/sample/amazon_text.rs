@@ -16,8 +16,12 @@ pub(super) static PRODUCT: [Aspect; 9] = [
     Aspect {
         name: "use",
         share: 100,
-        sentences: &["A dependable {} for regular outings.", "This {} was designed from the ground up.", "You get one {} ready to go."],
-        clauses: &["is a {}", "works as a {}", "can serve as my {}"],
+        sentences: &[
+            "Dependable {} for regular outings.",
+            "Our {} design was drawn from the ground up.",
+            "In the box you find the {} ready to go.",
+        ],
+        clauses: &["is some kind of {}", "counts as {}", "serves as {}"],
         keys: &["{}"],
         values: &[
             &["camping lantern", "tent light", "campsite lamp"],
@@ -55,7 +59,11 @@ pub(super) static PRODUCT: [Aspect; 9] = [
     Aspect {
         name: "material",
         share: 75,
-        sentences: &["The main part is made of {}.", "Built from {} throughout.", "Its body consists of {}."],
+        sentences: &[
+            "The main part is made of {}.",
+            "Built from {} throughout.",
+            "Its body consists of {}.",
+        ],
         clauses: &["is made of {}", "is built from {}", "uses {} as its material"],
         keys: &["{}", "made of {}"],
         values: &[
@@ -82,16 +90,40 @@ pub(super) static PRODUCT: [Aspect; 9] = [
         clauses: &["{}"],
         keys: &["one that {}"],
         values: &[
-            &["survives drops on hard ground", "shrugs off falls and knocks", "takes hard impacts without breaking"],
-            &["lasts for many years", "is still fine after a decade", "holds up season after season"],
+            &[
+                "survives drops on hard ground",
+                "shrugs off falls and knocks",
+                "takes hard impacts without breaking",
+            ],
+            &[
+                "lasts for many years",
+                "is still fine after a decade",
+                "holds up season after season",
+            ],
             &["keeps working in freezing weather", "tolerates deep frost", "performs below zero"],
-            &["stays watertight when submerged", "can be dunked without leaking", "is fully waterproof"],
-            &["resists fading in strong sun", "does not bleach under ultraviolet light", "is sunproof"],
-            &["never rusts near salt water", "copes with the sea without corroding", "resists marine corrosion"],
+            &[
+                "stays watertight when submerged",
+                "can be dunked without leaking",
+                "is fully waterproof",
+            ],
+            &[
+                "resists fading in strong sun",
+                "does not bleach under ultraviolet light",
+                "is sunproof",
+            ],
+            &[
+                "never rusts near salt water",
+                "copes with the sea without corroding",
+                "resists marine corrosion",
+            ],
             &["withstands great heat", "is heat resistant", "does not melt near a fire"],
             &["resists scratches", "keeps a flawless surface", "is hard to scuff"],
             &["does not tear on thorns", "is puncture proof", "cannot be pierced by sharp stones"],
-            &["keeps its shape under heavy loads", "bears a lot of weight", "does not sag when fully loaded"],
+            &[
+                "keeps its shape under heavy loads",
+                "bears a lot of weight",
+                "does not sag when fully loaded",
+            ],
         ],
     },
     Aspect {
@@ -145,11 +177,27 @@ pub(super) static PRODUCT: [Aspect; 9] = [
         values: &[
             &["folds flat in seconds", "collapses quickly to a thin shape", "packs down flat"],
             &["weighs next to nothing", "is extremely lightweight", "adds hardly any grams"],
-            &["clips onto a belt", "hangs from the waist by a hook", "attaches to trousers with a clip"],
+            &[
+                "clips onto a belt",
+                "hangs from the waist by a hook",
+                "attaches to trousers with a clip",
+            ],
             &["fits in a jacket pocket", "is pocket sized", "disappears inside a coat"],
-            &["rolls on built-in wheels", "can be pulled like a trolley", "has castors for easy moving"],
-            &["has a padded shoulder strap", "is carried on a soft strap", "hangs comfortably over the shoulder"],
-            &["comes apart into three pieces", "can be dismantled for transport", "disassembles without tools"],
+            &[
+                "rolls on built-in wheels",
+                "can be pulled like a trolley",
+                "has castors for easy moving",
+            ],
+            &[
+                "has a padded shoulder strap",
+                "is carried on a soft strap",
+                "hangs comfortably over the shoulder",
+            ],
+            &[
+                "comes apart into three pieces",
+                "can be dismantled for transport",
+                "disassembles without tools",
+            ],
             &["passes as cabin luggage", "is allowed on planes", "meets airline carry-on rules"],
         ],
     },
@@ -162,12 +210,24 @@ pub(super) static PRODUCT: [Aspect; 9] = [
         values: &[
             &["goes straight into the dishwasher", "is dishwasher safe", "survives the dish cycle"],
             &["can be machine washed", "goes in the laundry", "is fine in a washing machine"],
-            &["wipes clean with a damp cloth", "needs only a quick wipe", "is cleaned by a moist rag"],
-            &["dries within minutes", "sheds water and is dry at once", "has quick drying surfaces"],
+            &[
+                "wipes clean with a damp cloth",
+                "needs only a quick wipe",
+                "is cleaned by a moist rag",
+            ],
+            &[
+                "dries within minutes",
+                "sheds water and is dry at once",
+                "has quick drying surfaces",
+            ],
             &["repels dirt and stains", "stays spotless by itself", "does not pick up grime"],
             &["does not hold odours", "stays free of bad smells", "never smells musty"],
             &["needs no oiling", "runs without lubrication", "works with zero maintenance"],
-            &["has a removable liner", "comes with an inner layer to take out", "lets you detach the lining"],
+            &[
+                "has a removable liner",
+                "comes with an inner layer to take out",
+                "lets you detach the lining",
+            ],
         ],
     },
     Aspect {
@@ -179,7 +239,11 @@ pub(super) static PRODUCT: [Aspect; 9] = [
         values: &[
             &["runs small", "turns out tighter than the label says", "is undersized"],
             &["squeaks at first", "makes a creaking noise when new", "is noisy in the first days"],
-            &["has a strong chemical smell on opening", "reeks of solvent out of the box", "stinks when unwrapped"],
+            &[
+                "has a strong chemical smell on opening",
+                "reeks of solvent out of the box",
+                "stinks when unwrapped",
+            ],
             &["arrives without instructions", "lacks a manual", "ships with no guide"],
             &["takes long to assemble", "needs an hour of setting up", "is slow to put together"],
             &["slips when wet", "loses grip in the rain", "gets slippery once damp"],
@@ -222,8 +286,16 @@ const OPENERS: [&str; 8] = [
 ];
 
 const SUMMARIES: [&str; 10] = [
-    "Does the job", "Better than expected", "Good value", "Mixed feelings", "Very happy", "Would buy again",
-    "Solid choice", "Not perfect", "Exactly as shown", "Honest opinion",
+    "Does the job",
+    "Better than expected",
+    "Good value",
+    "Mixed feelings",
+    "Very happy",
+    "Would buy again",
+    "Solid choice",
+    "Not perfect",
+    "Exactly as shown",
+    "Honest opinion",
 ];
 
 const FILLERS: [&str; 12] = [
@@ -252,9 +324,7 @@ pub(super) fn details(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
         if value == NO_FACT {
             continue;
         }
-        let n_mentions = 1 + usize::from(stream.percent(35));
-        for _ in 0..n_mentions {
-            let sentence = aspect.say(aspect.sentences, value, stream);
+        for sentence in aspect.state(value, 35, stream) {
             match stream.below(10) {
                 0..=3 => description.push(sentence),
                 4..=6 => features.push(sentence),

@@ -12,6 +12,8 @@ use super::{SampleKind, amazon_text, mag_text, prime_text};
 pub(super) const NO_FACT: u8 = u8::MAX;
 /// Share of facts, in per cent, that come from the few values typical of the node's theme.
 const TYPICAL: usize = 35;
+/// Share of statements, in per cent, that take the first synonym at once instead of any.
+const USUAL_WORDING: usize = 45;
 /// Values typical of one theme, per aspect.
 const N_TYPICAL: usize = 3;
 
@@ -32,11 +34,27 @@ pub(super) struct Aspect {
 }
 
 impl Aspect {
-    /// Returns one frame with one synonym of the value in it.
+    /// Returns one frame with one synonym of the value in it; the first synonym is the most usual wording, so that
+    /// a question and a document agree in about half of the cases.
     pub(super) fn say(&self, frames: &[&'static str], value: u8, stream: &mut Stream) -> String {
         let synonyms = self.values.get(value as usize).copied().unwrap_or_default();
         let frame = stream.pick(frames);
-        frame.replace("{}", stream.pick(synonyms))
+        let usual = stream.percent(USUAL_WORDING);
+        let other = stream.pick(synonyms);
+        let synonym = if usual { synonyms.first().copied().unwrap_or_default() } else { other };
+        frame.replace("{}", synonym)
+    }
+
+    /// Returns one sentence that states the value, or with the given probability in per cent two different ones.
+    pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
+        let mut sentences = vec![self.say(self.sentences, value, stream)];
+        if stream.percent(twice) {
+            let second = self.say(self.sentences, value, stream);
+            if sentences[0] != second {
+                sentences.push(second);
+            }
+        }
+        sentences
     }
 }
 

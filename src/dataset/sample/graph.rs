@@ -19,6 +19,8 @@ const INSIDE_THEME: usize = 75;
 const DENSITY_LIMIT: f64 = 0.025;
 /// Degree at most, as a share of the nodes it could reach.
 const HUB_LIMIT: f64 = 0.25;
+/// Draws per wanted edge at most: popular targets are drawn again and again.
+const DRAWS_PER_EDGE: usize = 4;
 /// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay usable.
 const EDGE_FLOOR: f64 = 160.0;
 
@@ -204,17 +206,24 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
             Degree::Source | Degree::Target | Degree::Symmetric => stream.heavy_count(mean, limit),
         };
         let theme = world.theme(drawing, node);
-        for _ in 0..degree {
+        let mut others: Vec<u32> = Vec::with_capacity(degree);
+        for _ in 0..degree * DRAWS_PER_EDGE {
+            if others.len() == degree {
+                break;
+            }
             let other = world.draw(drawn, theme, &mut stream);
             if drawing == drawn && other == node {
                 continue;
             }
-            pairs.push(match plan.degree {
-                Degree::Symmetric => (node.min(other), node.max(other)),
-                Degree::Target => (other, node),
-                Degree::One | Degree::Source => (node, other),
-            });
+            if let Err(place) = others.binary_search(&other) {
+                others.insert(place, other);
+            }
         }
+        pairs.extend(others.into_iter().map(|other| match plan.degree {
+            Degree::Symmetric => (node.min(other), node.max(other)),
+            Degree::Target => (other, node),
+            Degree::One | Degree::Source => (node, other),
+        }));
     }
     pairs.sort_unstable();
     pairs.dedup();

@@ -20,7 +20,11 @@ pub(super) static PAPER: [Aspect; 8] = [
     Aspect {
         name: "problem",
         share: 100,
-        sentences: &["We study {}.", "This work addresses {}.", "The question of {} has drawn much attention."],
+        sentences: &[
+            "We study {}.",
+            "This work addresses {}.",
+            "The question of {} has drawn much attention.",
+        ],
         clauses: &["studies {}", "deals with {}", "is concerned with {}"],
         keys: &["{}"],
         values: &[
@@ -47,14 +51,22 @@ pub(super) static PAPER: [Aspect; 8] = [
     Aspect {
         name: "method",
         share: 90,
-        sentences: &["Our approach relies on {}.", "The analysis is carried out with {}.", "We propose the use of {}."],
+        sentences: &[
+            "Our approach relies on {}.",
+            "The analysis is carried out with {}.",
+            "We propose the use of {}.",
+        ],
         clauses: &["relies on {}", "applies {}", "uses {}"],
         keys: &["{}", "by {}"],
         values: &[
             &["deep neural networks", "multi-layer neural models", "deep learning"],
             &["Bayesian inference", "posterior estimation", "probabilistic priors"],
             &["finite elements", "mesh based simulation", "a finite element solver"],
-            &["randomised trials", "controlled experiments with random assignment", "a randomised design"],
+            &[
+                "randomised trials",
+                "controlled experiments with random assignment",
+                "a randomised design",
+            ],
             &["semi-structured interviews", "qualitative conversations", "open interviews"],
             &["genetic algorithms", "evolutionary search", "mutation and selection"],
             &["support vector machines", "maximum margin classifiers", "kernel machines"],
@@ -64,7 +76,11 @@ pub(super) static PAPER: [Aspect; 8] = [
             &["wavelet transforms", "multi-resolution signal decomposition", "wavelet analysis"],
             &["game theory", "strategic equilibrium models", "Nash equilibria"],
             &["electron microscopy", "imaging by electron beams", "scanning electron images"],
-            &["literature review", "systematic survey of earlier work", "meta-analysis of publications"],
+            &[
+                "literature review",
+                "systematic survey of earlier work",
+                "meta-analysis of publications",
+            ],
             &["Kalman filtering", "recursive state estimation", "optimal state filters"],
             &["decision trees", "tree ensembles", "random forests"],
         ],
@@ -72,7 +88,11 @@ pub(super) static PAPER: [Aspect; 8] = [
     Aspect {
         name: "data",
         share: 75,
-        sentences: &["The evaluation draws on {}.", "Evidence comes from {}.", "As data we take {}."],
+        sentences: &[
+            "The evaluation draws on {}.",
+            "Evidence comes from {}.",
+            "As data we take {}.",
+        ],
         clauses: &["draws on {}", "is based on {}", "takes its data from {}"],
         keys: &["{}", "using {}"],
         values: &[
@@ -96,21 +116,53 @@ pub(super) static PAPER: [Aspect; 8] = [
         name: "finding",
         share: 75,
         sentences: &["The results {}.", "Our experiments {}.", "All in all, the outcomes {}."],
-        clauses: &["has results that {}", "reports outcomes that {}", "presents experiments that {}"],
+        clauses: &[
+            "has results that {}",
+            "reports outcomes that {}",
+            "presents experiments that {}",
+        ],
         keys: &["results that {}"],
         values: &[
             &["halve the computing time", "cut run time by two", "show a twofold speed-up"],
-            &["contradict the accepted theory", "challenge the prevailing view", "refute a common belief"],
-            &["confirm earlier observations", "replicate previous evidence", "support what was known before"],
-            &["reveal a strong gender gap", "show clear differences between men and women", "point to sex disparities"],
-            &["improve accuracy markedly", "raise precision by a wide margin", "reduce the error rate substantially"],
+            &[
+                "contradict the accepted theory",
+                "challenge the prevailing view",
+                "refute a common belief",
+            ],
+            &[
+                "confirm earlier observations",
+                "replicate previous evidence",
+                "support what was known before",
+            ],
+            &[
+                "reveal a strong gender gap",
+                "show clear differences between men and women",
+                "point to sex disparities",
+            ],
+            &[
+                "improve accuracy markedly",
+                "raise precision by a wide margin",
+                "reduce the error rate substantially",
+            ],
             &["lower the costs", "save a lot of money", "make the process cheaper"],
             &["show no significant effect", "find nothing beyond chance", "yield a null outcome"],
-            &["expose a seasonal rhythm", "uncover a yearly cycle", "display summer and winter patterns"],
-            &["scale to millions of items", "remain feasible for very large inputs", "hold at massive size"],
+            &[
+                "expose a seasonal rhythm",
+                "uncover a yearly cycle",
+                "display summer and winter patterns",
+            ],
+            &[
+                "scale to millions of items",
+                "remain feasible for very large inputs",
+                "hold at massive size",
+            ],
             &["reveal a threshold effect", "show a tipping point", "uncover an abrupt transition"],
             &["save energy", "cut power consumption", "need less electricity"],
-            &["generalise across countries", "carry over to other nations", "transfer internationally"],
+            &[
+                "generalise across countries",
+                "carry over to other nations",
+                "transfer internationally",
+            ],
         ],
     },
     Aspect {
@@ -123,7 +175,11 @@ pub(super) static PAPER: [Aspect; 8] = [
             &["a small number of participants", "the modest sample size", "too few subjects"],
             &["missing observations", "gaps in the records", "incomplete measurements"],
             &["a single study site", "one location only", "restriction to one place"],
-            &["self-reported answers", "subjective statements of respondents", "reliance on what people say"],
+            &[
+                "self-reported answers",
+                "subjective statements of respondents",
+                "reliance on what people say",
+            ],
             &["the short observation period", "only a few weeks of follow-up", "a brief time span"],
             &["strong simplifying assumptions", "idealised conditions", "a rather crude model"],
             &["high memory demands", "heavy use of main storage", "a large memory footprint"],
@@ -139,7 +195,11 @@ pub(super) static PAPER: [Aspect; 8] = [
         values: &[
             &["open source software", "freely available code", "a public program library"],
             &["a new theoretical bound", "a tighter mathematical limit", "a proof of optimality"],
-            &["guidelines for practitioners", "practical advice for professionals", "recommendations for daily work"],
+            &[
+                "guidelines for practitioners",
+                "practical advice for professionals",
+                "recommendations for daily work",
+            ],
             &["an annotated corpus", "a labelled collection", "hand-tagged material"],
             &["a low-cost prototype", "a cheap working device", "an inexpensive demonstrator"],
             &["policy recommendations", "advice to lawmakers", "proposals for governments"],
@@ -154,8 +214,22 @@ pub(super) static PAPER: [Aspect; 8] = [
         clauses: &["was published in {}", "appeared in {}", "dates from {}"],
         keys: &["{}", "published {}"],
         values: &[
-            &["2003"], &["2004"], &["2005"], &["2006"], &["2007"], &["2008"], &["2009"], &["2010"], &["2011"],
-            &["2012"], &["2013"], &["2014"], &["2015"], &["2016"], &["2017"], &["2018"],
+            &["2003"],
+            &["2004"],
+            &["2005"],
+            &["2006"],
+            &["2007"],
+            &["2008"],
+            &["2009"],
+            &["2010"],
+            &["2011"],
+            &["2012"],
+            &["2013"],
+            &["2014"],
+            &["2015"],
+            &["2016"],
+            &["2017"],
+            &["2018"],
         ],
     },
     Aspect {
@@ -165,11 +239,20 @@ pub(super) static PAPER: [Aspect; 8] = [
         clauses: &["appeared in {}", "was printed in {}", "came out in {}"],
         keys: &["in {}"],
         values: &[
-            &["Annals of Measured Progress"], &["Journal of Slow Systems"], &["Transactions on Everyday Science"],
-            &["Northern Review of Methods"], &["Quarterly of Applied Curiosity"], &["Letters on Complex Matters"],
-            &["Proceedings of the Lakeside Meeting"], &["Bulletin of Open Questions"],
-            &["Archive of Practical Theory"], &["Symposium on Useful Models"], &["World Notes on Inquiry"],
-            &["Harbour Conference on Evidence"], &["Frontiers of Careful Work"], &["Journal of Plain Results"],
+            &["Annals of Measured Progress"],
+            &["Journal of Slow Systems"],
+            &["Transactions on Everyday Science"],
+            &["Northern Review of Methods"],
+            &["Quarterly of Applied Curiosity"],
+            &["Letters on Complex Matters"],
+            &["Proceedings of the Lakeside Meeting"],
+            &["Bulletin of Open Questions"],
+            &["Archive of Practical Theory"],
+            &["Symposium on Useful Models"],
+            &["World Notes on Inquiry"],
+            &["Harbour Conference on Evidence"],
+            &["Frontiers of Careful Work"],
+            &["Journal of Plain Results"],
         ],
     },
 ];
@@ -195,15 +278,17 @@ const CLOSERS: [&str; 6] = [
 ];
 
 /// Returns the details of a paper: abstract, date, year, venue and counts. Every fact is stated once or twice.
-pub(super) fn details(facts: &[u8], n_references: usize, stream: &mut Stream) -> Map<String, Value> {
+pub(super) fn details(
+    facts: &[u8],
+    n_references: usize,
+    stream: &mut Stream,
+) -> Map<String, Value> {
     let mut sentences = vec![stream.pick(&OPENERS).to_owned()];
     for (column, (aspect, &value)) in PAPER.iter().zip(facts).enumerate() {
         if value == NO_FACT || column == YEAR || column == VENUE {
             continue;
         }
-        for _ in 0..1 + usize::from(stream.percent(20)) {
-            sentences.push(aspect.say(aspect.sentences, value, stream));
-        }
+        sentences.extend(aspect.state(value, 20, stream));
     }
     stream.shuffle(&mut sentences[1..]);
     sentences.push(stream.pick(&CLOSERS).to_owned());
@@ -251,6 +336,12 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
 }
 
 const SCOPES: [&str; 8] = [
-    "a comparative study", "first lessons", "new evidence", "an empirical note", "a long-term view",
-    "some remarks", "a critical account", "a field report",
+    "a comparative study",
+    "first lessons",
+    "new evidence",
+    "an empirical note",
+    "a long-term view",
+    "some remarks",
+    "a critical account",
+    "a field report",
 ];

@@ -17,7 +17,7 @@
 //! | scale | (0, 1]; 1 is the size of the benchmark |
 //! | questions | 600 at the default scale, 2,000 at most |
 //! | answers per question | 1 to 20 |
-//! | memory | about 24 bytes per stored edge and 100 per node: below 2 GB at scale 1 |
+//! | memory | about 16 bytes per stored edge and 20 per node: below 0.5 GB at scale 1 |
 //!
 //! The same kind, seed and scale give the same bytes on every machine.
 

@@ -6,7 +6,7 @@
 
 use super::facts::NO_FACT;
 use super::graph::World;
-use super::random::Stream;
+use super::random::{Spread, Stream};
 use super::{SampleKind, amazon_text, mag_text};
 
 /// A node's name and the other names it is known by.
@@ -20,8 +20,8 @@ pub(super) struct Name {
 }
 
 const ONSETS: [&str; 26] = [
-    "b", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kr", "l", "m", "n", "p", "pr", "r", "s",
-    "st", "t", "tr", "v", "w", "z",
+    "b", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kr", "l", "m", "n", "p", "pr",
+    "r", "s", "st", "t", "tr", "v", "w", "z",
 ];
 const VOWELS: [&str; 9] = ["a", "e", "i", "o", "u", "ai", "ea", "io", "ou"];
 const CODAS: [&str; 14] = ["", "", "", "l", "n", "r", "s", "m", "nd", "rk", "ld", "x", "th", "ck"];
@@ -70,156 +70,731 @@ pub(super) fn product_code(stream: &mut Stream) -> String {
 }
 
 const BRAND_FIRST: [&str; 48] = [
-    "Dart", "River", "Summit", "North", "Iron", "Silver", "Wild", "True", "Blue", "Stone", "Eagle", "Fox", "Pine",
-    "Storm", "Swift", "Grand", "Lone", "Red", "Cedar", "Thunder", "Royal", "Liberty", "Crown", "Atlas", "Delta",
-    "Echo", "Falcon", "Granite", "Harbor", "Arrow", "Maple", "Noble", "Orbit", "Pioneer", "Quest", "Raven",
-    "Sierra", "Titan", "Union", "Vista", "Wolf", "Zenith", "Anchor", "Bison", "Canyon", "Comet", "Ember", "Frontier",
+    "Dart", "River", "Summit", "North", "Iron", "Silver", "Wild", "True", "Blue", "Stone", "Eagle",
+    "Fox", "Pine", "Storm", "Swift", "Grand", "Lone", "Red", "Cedar", "Thunder", "Royal",
+    "Liberty", "Crown", "Atlas", "Delta", "Echo", "Falcon", "Granite", "Harbor", "Arrow", "Maple",
+    "Noble", "Orbit", "Pioneer", "Quest", "Raven", "Sierra", "Titan", "Union", "Vista", "Wolf",
+    "Zenith", "Anchor", "Bison", "Canyon", "Comet", "Ember", "Frontier",
 ];
 const BRAND_SECOND: [&str; 32] = [
-    "World", "Line", "Works", "Sports", "Peak", "House", "Craft", "Gear", "Star", "Ridge", "Point", "Company",
-    "Brothers", "Supply", "Lab", "Edge", "Union", "Force", "Nation", "Trail", "Valley", "Republic", "Factory",
-    "Outfitters", "Society", "Design", "Mark", "Team", "Zone", "Gate", "Field", "Logic",
+    "World",
+    "Line",
+    "Works",
+    "Sports",
+    "Peak",
+    "House",
+    "Craft",
+    "Gear",
+    "Star",
+    "Ridge",
+    "Point",
+    "Company",
+    "Brothers",
+    "Supply",
+    "Lab",
+    "Edge",
+    "Union",
+    "Force",
+    "Nation",
+    "Trail",
+    "Valley",
+    "Republic",
+    "Factory",
+    "Outfitters",
+    "Society",
+    "Design",
+    "Mark",
+    "Team",
+    "Zone",
+    "Gate",
+    "Field",
+    "Logic",
 ];
-const SHADES: [&str; 34] = [
-    "", "", "", "", "matte", "dark", "light", "pale", "deep", "neon", "dusty", "bright", "metallic", "pastel",
-    "royal", "midnight", "frosted", "smoky", "burnt", "glossy", "soft", "electric", "antique", "vivid", "washed",
-    "icy", "heather", "cool", "warm", "faded", "pearl", "satin", "misty", "ultra",
+const SHADES: [&str; 42] = [
+    "", "matte", "dark", "light", "pale", "deep", "neon", "dusty", "bright", "metallic", "pastel",
+    "royal", "midnight", "frosted", "smoky", "burnt", "glossy", "soft", "electric", "antique",
+    "vivid", "washed", "icy", "heather", "cool", "warm", "faded", "pearl", "satin", "misty",
+    "ultra", "muted", "brushed", "sunset", "tinted", "chalky", "two-tone", "marbled", "speckled",
+    "shiny", "rich", "arctic",
 ];
 const COLORS: [&str; 44] = [
-    "black", "white", "red", "blue", "green", "yellow", "orange", "purple", "pink", "brown", "grey", "navy",
-    "teal", "olive", "maroon", "khaki", "turquoise", "coral pink", "lime", "magenta", "cyan", "beige", "ivory", "indigo",
-    "charcoal", "burgundy", "lavender", "mint", "crimson", "gold", "silver", "bronze", "copper", "emerald", "ruby",
-    "sapphire", "plum", "peach", "mustard", "rust", "azure", "fuchsia", "sand", "slate",
+    "black",
+    "white",
+    "red",
+    "blue",
+    "green",
+    "yellow",
+    "orange",
+    "purple",
+    "pink",
+    "brown",
+    "grey",
+    "navy",
+    "teal",
+    "olive",
+    "maroon",
+    "khaki",
+    "turquoise",
+    "coral pink",
+    "lime",
+    "magenta",
+    "cyan",
+    "beige",
+    "ivory",
+    "indigo",
+    "charcoal",
+    "burgundy",
+    "lavender",
+    "mint",
+    "crimson",
+    "gold",
+    "silver",
+    "bronze",
+    "copper",
+    "emerald",
+    "ruby",
+    "sapphire",
+    "plum",
+    "peach",
+    "mustard",
+    "rust",
+    "azure",
+    "fuchsia",
+    "sand",
+    "slate",
 ];
 const SEGMENTS: [&str; 40] = [
-    "angling", "archery", "cycling", "climbing", "racket sports", "water sports", "winter sports", "team sports",
-    "golfing", "martial arts", "equestrian", "fitness", "camp & hike", "ball games", "target sports", "skating",
-    "paddling", "hunting", "diving", "gymnastics", "leisure games", "triathlon", "motor sports", "rowing",
-    "fan shop", "wrestling", "bowling", "billiards", "orienteering", "fencing", "surfing", "track & field",
-    "rugby", "cheerleading", "lacrosse", "hockey", "cricket", "softball", "parkour", "caving",
+    "angling",
+    "archery",
+    "cycling",
+    "climbing",
+    "racket sports",
+    "water sports",
+    "winter sports",
+    "team sports",
+    "golfing",
+    "martial arts",
+    "equestrian",
+    "fitness",
+    "camp & hike",
+    "ball games",
+    "target sports",
+    "skating",
+    "paddling",
+    "hunting",
+    "diving",
+    "gymnastics",
+    "leisure games",
+    "triathlon",
+    "motor sports",
+    "rowing",
+    "fan shop",
+    "wrestling",
+    "bowling",
+    "billiards",
+    "orienteering",
+    "fencing",
+    "surfing",
+    "track & field",
+    "rugby",
+    "cheerleading",
+    "lacrosse",
+    "hockey",
+    "cricket",
+    "softball",
+    "parkour",
+    "caving",
 ];
 const GROUPS: [&str; 35] = [
-    "accessories", "essentials", "gear", "apparel", "equipment", "electronics", "footwear", "protection",
-    "furniture", "nutrition", "navigation", "storage", "spares", "novelties", "starter sets", "clearance",
-    "maintenance", "lighting & power", "optics", "safety", "coaching", "hydration", "luggage", "headwear", "shelter",
-    "recovery", "timing", "trophies", "signage", "nets & goals", "bundles", "memorabilia", "outerwear", "tools", "toys",
+    "accessories",
+    "essentials",
+    "gear",
+    "apparel",
+    "equipment",
+    "electronics",
+    "footwear",
+    "protection",
+    "furniture",
+    "nutrition",
+    "navigation",
+    "storage",
+    "spares",
+    "novelties",
+    "starter sets",
+    "clearance",
+    "maintenance",
+    "lighting & power",
+    "optics",
+    "safety",
+    "coaching",
+    "hydration",
+    "luggage",
+    "headwear",
+    "shelter",
+    "recovery",
+    "timing",
+    "trophies",
+    "signage",
+    "nets & goals",
+    "bundles",
+    "memorabilia",
+    "outerwear",
+    "tools",
+    "toys",
 ];
 const SERIES: [&str; 40] = [
-    "Kestrel", "Nomad", "Pathline", "Aurora", "Basecamp", "Voyager", "Solstice", "Vertex", "Halo", "Meridian",
-    "Cascade", "Ranger", "Tempo", "Horizon", "Nimbus", "Onyx", "Prime", "Apex", "Ascent", "Boulder", "Drift",
-    "Element", "Fjord", "Glide", "Helix", "Impulse", "Juniper", "Kodiak", "Lynx", "Momentum", "Nova", "Osprey",
-    "Pulse", "Quarry", "Rogue", "Strata", "Terra", "Umbra", "Vagabond", "Wander",
+    "Kestrel", "Nomad", "Pathline", "Aurora", "Basecamp", "Voyager", "Solstice", "Vertex", "Halo",
+    "Meridian", "Cascade", "Ranger", "Tempo", "Horizon", "Nimbus", "Onyx", "Prime", "Apex",
+    "Ascent", "Boulder", "Drift", "Element", "Fjord", "Glide", "Helix", "Impulse", "Juniper",
+    "Kodiak", "Lynx", "Momentum", "Nova", "Osprey", "Pulse", "Quarry", "Rogue", "Strata", "Terra",
+    "Umbra", "Vagabond", "Wander",
 ];
 const GIVEN: [&str; 60] = [
-    "Anna", "Bela", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "Irina", "Jonas", "Karim", "Laura",
-    "Marek", "Nadia", "Oscar", "Petra", "Quentin", "Rosa", "Stefan", "Tara", "Ulla", "Viktor", "Wanda", "Xenia",
-    "Yusuf", "Zora", "Aiko", "Bruno", "Chen", "Dalia", "Emil", "Fatima", "Goran", "Hana", "Ivan", "Jia", "Keiko",
-    "Luis", "Mina", "Nils", "Olga", "Pablo", "Ravi", "Sofia", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zeno",
-    "Amir", "Bianca", "Cyril", "Diana", "Erik", "Flora", "Giulia", "Henrik", "Ines", "Jakob",
+    "Anna", "Bela", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "Irina", "Jonas", "Karim",
+    "Laura", "Marek", "Nadia", "Oscar", "Petra", "Quentin", "Rosa", "Stefan", "Tara", "Ulla",
+    "Viktor", "Wanda", "Xenia", "Yusuf", "Zora", "Aiko", "Bruno", "Chen", "Dalia", "Emil",
+    "Fatima", "Goran", "Hana", "Ivan", "Jia", "Keiko", "Luis", "Mina", "Nils", "Olga", "Pablo",
+    "Ravi", "Sofia", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zeno", "Amir", "Bianca", "Cyril",
+    "Diana", "Erik", "Flora", "Giulia", "Henrik", "Ines", "Jakob",
 ];
 const FIELD_FIRST: [&str; 36] = [
-    "Spectral", "Comparative", "Applied", "Quantum", "Cognitive", "Structural", "Molecular", "Industrial", "Marine",
-    "Historical", "Discrete", "Nonlinear", "Clinical", "Behavioral", "Thermal", "Algebraic", "Digital", "Regional",
-    "Evolutionary", "Optical", "Organic", "Inverse", "Medieval", "Forensic", "Planetary", "Pediatric", "Acoustic",
-    "Stochastic", "Formal", "Environmental", "Topological", "Vascular", "Legal", "Computational", "Arctic", "Dental",
+    "Spectral",
+    "Comparative",
+    "Applied",
+    "Quantum",
+    "Cognitive",
+    "Structural",
+    "Molecular",
+    "Industrial",
+    "Marine",
+    "Historical",
+    "Discrete",
+    "Nonlinear",
+    "Clinical",
+    "Behavioral",
+    "Thermal",
+    "Algebraic",
+    "Digital",
+    "Regional",
+    "Evolutionary",
+    "Optical",
+    "Organic",
+    "Inverse",
+    "Medieval",
+    "Forensic",
+    "Planetary",
+    "Pediatric",
+    "Acoustic",
+    "Stochastic",
+    "Formal",
+    "Environmental",
+    "Topological",
+    "Vascular",
+    "Legal",
+    "Computational",
+    "Arctic",
+    "Dental",
 ];
 const FIELD_SECOND: [&str; 42] = [
-    "hydrology", "linguistics", "topology", "mechanics", "ecology", "economics", "geometry", "pharmacology",
-    "robotics", "geology", "anthropology", "cryptography", "hermeneutics", "toxicology", "metallurgy", "optics",
-    "demography", "genomics", "semantics", "logistics", "pedagogy", "phonetics", "thermodynamics", "informatics",
-    "epidemiology", "cartography", "acoustics", "ethics", "astronomy", "immunology", "rheology", "cybernetics",
-    "zoology", "botany", "seismology", "ergonomics", "musicology", "photonics", "combinatorics", "radiology",
-    "jurisprudence", "aeronautics",
+    "hydrology",
+    "linguistics",
+    "topology",
+    "mechanics",
+    "ecology",
+    "economics",
+    "geometry",
+    "pharmacology",
+    "robotics",
+    "geology",
+    "anthropology",
+    "cryptography",
+    "hermeneutics",
+    "toxicology",
+    "metallurgy",
+    "optics",
+    "demography",
+    "genomics",
+    "semantics",
+    "logistics",
+    "pedagogy",
+    "phonetics",
+    "thermodynamics",
+    "informatics",
+    "epidemiology",
+    "cartography",
+    "acoustics",
+    "ethics",
+    "astronomy",
+    "immunology",
+    "rheology",
+    "cybernetics",
+    "zoology",
+    "botany",
+    "seismology",
+    "ergonomics",
+    "musicology",
+    "photonics",
+    "combinatorics",
+    "radiology",
+    "jurisprudence",
+    "aeronautics",
 ];
-const FIELD_THIRD: [&str; 36] = [
-    "of plasmas", "of vowels", "of lattices", "of glaciers", "of markets", "of membranes", "of manuscripts", "of alloys",
-    "of swarms", "of polymers", "of contracts", "of ligaments", "of manifolds", "of dialects", "of semiconductors", "of wetlands",
-    "of pigments", "of turbines", "of antibodies", "of galaxies", "of enzymes", "of rituals", "of catalysts", "of cartilage",
-    "of automata", "of isotopes", "of textiles", "of volcanoes", "of primates", "of nanotubes", "of orchids", "of ledgers",
-    "of lasers", "of retinas", "of ceramics", "of tribunals",
+const FIELD_THIRD: [&str; 41] = [
+    "",
+    "of tundra",
+    "of hormones",
+    "of cathedrals",
+    "of insulators",
+    "of plasmas",
+    "of vowels",
+    "of lattices",
+    "of glaciers",
+    "of markets",
+    "of membranes",
+    "of manuscripts",
+    "of alloys",
+    "of swarms",
+    "of polymers",
+    "of contracts",
+    "of ligaments",
+    "of manifolds",
+    "of dialects",
+    "of semiconductors",
+    "of wetlands",
+    "of pigments",
+    "of turbines",
+    "of antibodies",
+    "of galaxies",
+    "of enzymes",
+    "of rituals",
+    "of catalysts",
+    "of cartilage",
+    "of automata",
+    "of isotopes",
+    "of textiles",
+    "of volcanoes",
+    "of primates",
+    "of nanotubes",
+    "of orchids",
+    "of ledgers",
+    "of lasers",
+    "of retinas",
+    "of ceramics",
+    "of tribunals",
 ];
 const ORGANS: [&str; 40] = [
-    "liver", "kidney", "retina", "cortex", "spleen", "lung", "aorta", "femur", "tongue", "thyroid", "pancreas",
-    "bladder", "skin", "cornea", "colon", "ovary", "testis", "trachea", "spinal cord", "cerebellum", "hippocampus",
-    "esophagus", "gallbladder", "tonsil", "thymus", "uterus", "placenta", "larynx", "duodenum", "atrium", "ventricle",
-    "scalp", "tibia", "nasal cavity", "jejunum", "pituitary gland", "adrenal gland", "lymph node", "diaphragm", "cochlea",
+    "liver",
+    "kidney",
+    "retina",
+    "cortex",
+    "spleen",
+    "lung",
+    "aorta",
+    "femur",
+    "tongue",
+    "thyroid",
+    "pancreas",
+    "bladder",
+    "skin",
+    "cornea",
+    "colon",
+    "ovary",
+    "testis",
+    "trachea",
+    "spinal cord",
+    "cerebellum",
+    "hippocampus",
+    "esophagus",
+    "gallbladder",
+    "tonsil",
+    "thymus",
+    "uterus",
+    "placenta",
+    "larynx",
+    "duodenum",
+    "atrium",
+    "ventricle",
+    "scalp",
+    "tibia",
+    "nasal cavity",
+    "jejunum",
+    "pituitary gland",
+    "adrenal gland",
+    "lymph node",
+    "diaphragm",
+    "cochlea",
 ];
-const REGIONS: [&str; 24] = [
-    "anterior", "posterior", "dorsal", "ventral", "lateral", "medial", "upper", "lower", "inner", "outer", "left",
-    "right", "proximal", "distal", "superficial", "deep", "fetal", "adult", "apical", "basal", "central",
-    "peripheral", "caudal", "rostral",
+const REGIONS: [&str; 25] = [
+    "",
+    "anterior",
+    "posterior",
+    "dorsal",
+    "ventral",
+    "lateral",
+    "medial",
+    "upper",
+    "lower",
+    "inner",
+    "outer",
+    "left",
+    "right",
+    "proximal",
+    "distal",
+    "superficial",
+    "deep",
+    "fetal",
+    "adult",
+    "apical",
+    "basal",
+    "central",
+    "peripheral",
+    "caudal",
+    "rostral",
 ];
-const TISSUES: [&str; 20] = [
-    "epithelium", "wall", "nerve", "artery", "vein", "mucosa", "cartilage", "gland", "lobe", "duct", "ganglion",
-    "muscle", "capsule", "stroma", "ligament", "fold", "nucleus", "sinus", "plexus", "septum",
+const TISSUES: [&str; 21] = [
+    "",
+    "epithelium",
+    "wall",
+    "nerve",
+    "artery",
+    "vein",
+    "mucosa",
+    "cartilage",
+    "gland",
+    "lobe",
+    "duct",
+    "ganglion",
+    "muscle",
+    "capsule",
+    "stroma",
+    "ligament",
+    "fold",
+    "nucleus",
+    "sinus",
+    "plexus",
+    "septum",
 ];
 const DISEASE_FIRST: [&str; 24] = [
-    "chronic", "acute", "juvenile", "familial", "idiopathic", "congenital", "atypical", "benign", "malignant",
-    "focal", "diffuse", "primary", "secondary", "early-onset", "X-linked", "nodular", "ulcerative", "necrotizing",
-    "eosinophilic", "cystic", "sclerosing", "episodic", "pigmented", "transient",
+    "chronic",
+    "acute",
+    "juvenile",
+    "familial",
+    "idiopathic",
+    "congenital",
+    "atypical",
+    "benign",
+    "malignant",
+    "focal",
+    "diffuse",
+    "primary",
+    "secondary",
+    "early-onset",
+    "X-linked",
+    "nodular",
+    "ulcerative",
+    "necrotizing",
+    "eosinophilic",
+    "cystic",
+    "sclerosing",
+    "episodic",
+    "pigmented",
+    "transient",
 ];
 const DISEASE_LAST: [&str; 22] = [
-    "dystrophy", "carcinoma", "neuropathy", "fibrosis", "dysplasia", "sclerosis", "anemia", "atrophy", "myopathy",
-    "adenoma", "sarcoma", "ataxia", "inflammation", "hypoplasia", "stenosis", "degeneration", "insufficiency",
-    "lymphoma", "encephalopathy", "ichthyosis", "dyskinesia", "amyloidosis",
+    "dystrophy",
+    "carcinoma",
+    "neuropathy",
+    "fibrosis",
+    "dysplasia",
+    "sclerosis",
+    "anemia",
+    "atrophy",
+    "myopathy",
+    "adenoma",
+    "sarcoma",
+    "ataxia",
+    "inflammation",
+    "hypoplasia",
+    "stenosis",
+    "degeneration",
+    "insufficiency",
+    "lymphoma",
+    "encephalopathy",
+    "ichthyosis",
+    "dyskinesia",
+    "amyloidosis",
 ];
 const EFFECTS: [&str; 30] = [
-    "edema", "hemorrhage", "hypertrophy", "calcification", "tremor", "spasticity", "ulcer", "necrosis", "pallor",
-    "hypotonia", "malformation", "agenesis", "hyperplasia", "pain", "paralysis", "thickening", "cyst",
-    "enlargement", "discoloration", "contracture", "prolapse", "duplication", "asymmetry", "infiltration", "nodules",
-    "rupture", "displacement", "narrowing", "dilatation", "softening",
+    "edema",
+    "hemorrhage",
+    "hypertrophy",
+    "calcification",
+    "tremor",
+    "spasticity",
+    "ulcer",
+    "necrosis",
+    "pallor",
+    "hypotonia",
+    "malformation",
+    "agenesis",
+    "hyperplasia",
+    "pain",
+    "paralysis",
+    "thickening",
+    "cyst",
+    "enlargement",
+    "discoloration",
+    "contracture",
+    "prolapse",
+    "duplication",
+    "asymmetry",
+    "infiltration",
+    "nodules",
+    "rupture",
+    "displacement",
+    "narrowing",
+    "dilatation",
+    "softening",
 ];
-const EFFECT_FIRST: [&str; 18] = [
-    "Recurrent", "Progressive", "Mild", "Severe", "Abnormal", "Bilateral", "Unilateral", "Intermittent",
-    "Late-onset", "Neonatal", "Persistent", "Transient", "Nocturnal", "Postural", "Painless", "Exertional",
-    "Patchy", "Symmetric",
+const EFFECT_FIRST: [&str; 19] = [
+    "",
+    "Recurrent",
+    "Progressive",
+    "Mild",
+    "Severe",
+    "Abnormal",
+    "Bilateral",
+    "Unilateral",
+    "Intermittent",
+    "Late-onset",
+    "Neonatal",
+    "Persistent",
+    "Transient",
+    "Nocturnal",
+    "Postural",
+    "Painless",
+    "Exertional",
+    "Patchy",
+    "Symmetric",
 ];
 const SUBSTANCES: [&str; 48] = [
-    "glutamate", "retinoate", "heparan", "ceramide", "tryptophan", "xylose", "chitin", "histidine", "pyruvate",
-    "thiamine", "sialate", "glycogen", "dopamine", "cobalamin", "folate", "lactose", "ornithine", "squalene",
-    "taurine", "urate", "biotin", "carnitine", "choline", "citrate", "fucose", "galactose", "inositol", "keratan",
-    "lysine", "malate", "melatonin", "myristate", "oleate", "proline", "quinone", "serotonin", "spermidine",
-    "succinate", "threonine", "uridine", "valine", "adenosine", "betaine", "cysteine", "mannose", "sphingosine",
-    "tyramine", "phytanate",
+    "glutamate",
+    "retinoate",
+    "heparan",
+    "ceramide",
+    "tryptophan",
+    "xylose",
+    "chitin",
+    "histidine",
+    "pyruvate",
+    "thiamine",
+    "sialate",
+    "glycogen",
+    "dopamine",
+    "cobalamin",
+    "folate",
+    "lactose",
+    "ornithine",
+    "squalene",
+    "taurine",
+    "urate",
+    "biotin",
+    "carnitine",
+    "choline",
+    "citrate",
+    "fucose",
+    "galactose",
+    "inositol",
+    "keratan",
+    "lysine",
+    "malate",
+    "melatonin",
+    "myristate",
+    "oleate",
+    "proline",
+    "quinone",
+    "serotonin",
+    "spermidine",
+    "succinate",
+    "threonine",
+    "uridine",
+    "valine",
+    "adenosine",
+    "betaine",
+    "cysteine",
+    "mannose",
+    "sphingosine",
+    "tyramine",
+    "phytanate",
 ];
 const ACTIVITIES: [&str; 24] = [
-    "kinase", "transferase", "hydrolase", "oxidase", "binding", "ligase", "reductase", "isomerase", "synthase",
-    "deaminase", "lyase", "transmembrane transporter", "receptor", "dehydrogenase", "phosphatase", "esterase",
-    "carboxylase", "channel", "exchanger", "sensor", "demethylase", "epimerase", "sulfatase", "cyclase",
+    "kinase",
+    "transferase",
+    "hydrolase",
+    "oxidase",
+    "binding",
+    "ligase",
+    "reductase",
+    "isomerase",
+    "synthase",
+    "deaminase",
+    "lyase",
+    "transmembrane transporter",
+    "receptor",
+    "dehydrogenase",
+    "phosphatase",
+    "esterase",
+    "carboxylase",
+    "channel",
+    "exchanger",
+    "sensor",
+    "demethylase",
+    "epimerase",
+    "sulfatase",
+    "cyclase",
 ];
-const PROCESS_FIRST: [&str; 14] = [
-    "regulation of", "positive regulation of", "negative regulation of", "cellular response to", "establishment of",
-    "maintenance of", "initiation of", "termination of", "detection of", "import of", "export of", "activation of",
-    "modulation by host of", "assembly involved in",
+const PROCESS_FIRST: [&str; 15] = [
+    "",
+    "regulation of",
+    "positive regulation of",
+    "negative regulation of",
+    "cellular response to",
+    "establishment of",
+    "maintenance of",
+    "initiation of",
+    "termination of",
+    "detection of",
+    "import of",
+    "export of",
+    "activation of",
+    "modulation by host of",
+    "assembly involved in",
 ];
 const PROCESS_LAST: [&str; 26] = [
-    "catabolic process", "biosynthetic process", "secretion", "homeostasis", "uptake", "signaling", "migration",
-    "differentiation", "proliferation", "morphogenesis", "adhesion", "polarization", "remodeling", "localization",
-    "phosphorylation", "methylation", "acetylation", "fusion", "budding", "elongation", "chemotaxis", "transport",
-    "oxidation", "conjugation", "depolymerization", "stabilization",
+    "catabolic process",
+    "biosynthetic process",
+    "secretion",
+    "homeostasis",
+    "uptake",
+    "signaling",
+    "migration",
+    "differentiation",
+    "proliferation",
+    "morphogenesis",
+    "adhesion",
+    "polarization",
+    "remodeling",
+    "localization",
+    "phosphorylation",
+    "methylation",
+    "acetylation",
+    "fusion",
+    "budding",
+    "elongation",
+    "chemotaxis",
+    "transport",
+    "oxidation",
+    "conjugation",
+    "depolymerization",
+    "stabilization",
 ];
 const COMPONENTS: [&str; 26] = [
-    "complex", "granule", "vesicle lumen", "filament", "membrane raft", "body", "pore", "spindle", "tubule", "junction",
-    "scaffold", "envelope", "organelle", "matrix layer", "coat", "ring", "cap", "crest", "disc", "plate", "sheath", "stalk",
-    "terminal", "web", "bundle", "condensate",
+    "complex",
+    "granule",
+    "vesicle lumen",
+    "filament",
+    "membrane raft",
+    "body",
+    "pore",
+    "spindle",
+    "tubule",
+    "junction",
+    "scaffold",
+    "envelope",
+    "organelle",
+    "matrix layer",
+    "coat",
+    "ring",
+    "cap",
+    "crest",
+    "disc",
+    "plate",
+    "sheath",
+    "stalk",
+    "terminal",
+    "web",
+    "bundle",
+    "condensate",
 ];
+const CONTEXTS: [&str; 5] = ["", "neuronal", "hepatic", "cardiac", "renal"];
 const CHEMICALS: [&str; 26] = [
-    "Bisphenol", "Arsenic", "Cadmium", "Benzene", "Toluene", "Phthalate", "Lead", "Ozone", "Paraquat", "Dioxin",
-    "Formaldehyde", "Nickel", "Chlordane", "Atrazine", "Styrene", "Mercury", "Asbestos", "Acrylamide", "Malathion",
-    "Nitrate", "Perchlorate", "Vinyl", "Xylene", "Zineb", "Hexane", "Cobalt",
+    "Bisphenol",
+    "Arsenic",
+    "Cadmium",
+    "Benzene",
+    "Toluene",
+    "Phthalate",
+    "Lead",
+    "Ozone",
+    "Paraquat",
+    "Dioxin",
+    "Formaldehyde",
+    "Nickel",
+    "Chlordane",
+    "Atrazine",
+    "Styrene",
+    "Mercury",
+    "Asbestos",
+    "Acrylamide",
+    "Malathion",
+    "Nitrate",
+    "Perchlorate",
+    "Vinyl",
+    "Xylene",
+    "Zineb",
+    "Hexane",
+    "Cobalt",
 ];
 const CHEMICAL_LAST: [&str; 16] = [
-    "", "vapour", "dust", "oxide", "chloride", "acetate", "sulfide", "fumes", "residue", "isomer", "metabolite", "aerosol",
-    "mixture", "salt", "hydride", "polymer",
+    "",
+    "vapour",
+    "dust",
+    "oxide",
+    "chloride",
+    "acetate",
+    "sulfide",
+    "fumes",
+    "residue",
+    "isomer",
+    "metabolite",
+    "aerosol",
+    "mixture",
+    "salt",
+    "hydride",
+    "polymer",
 ];
 const PATHWAY_FIRST: [&str; 16] = [
-    "Signaling by", "Metabolism of", "Synthesis of", "Transport of", "Degradation of", "Regulation of", "Recycling of",
-    "Activation of", "Formation of", "Uptake of", "Release of", "Modification of", "Assembly of", "Binding of",
-    "Processing of", "Inactivation of",
+    "Signaling by",
+    "Metabolism of",
+    "Synthesis of",
+    "Transport of",
+    "Degradation of",
+    "Regulation of",
+    "Recycling of",
+    "Activation of",
+    "Formation of",
+    "Uptake of",
+    "Release of",
+    "Modification of",
+    "Assembly of",
+    "Binding of",
+    "Processing of",
+    "Inactivation of",
 ];
 const DRUG_LAST: [&str; 20] = [
-    "mab", "tinib", "olol", "pril", "sartan", "azole", "cillin", "mycin", "statin", "prazole", "dipine", "oxacin",
-    "zepam", "caine", "gliptin", "parin", "setron", "triptan", "virine", "fenac",
+    "mab", "tinib", "olol", "pril", "sartan", "azole", "cillin", "mycin", "statin", "prazole",
+    "dipine", "oxacin", "zepam", "caine", "gliptin", "parin", "setron", "triptan", "virine",
+    "fenac",
 ];
 
 /// Returns the name of a node. `facts` are those of the node; they shape the titles of products and papers.
@@ -227,19 +802,52 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
     let stream = &mut stream;
     let plain = |name: String| Name { name, aliases: Vec::new(), short: None };
+    let parts = Parts { seed: world.seed, node_type, index };
     match (world.kind, node_type) {
         (SampleKind::Amazon, "product") => product(facts, stream),
-        (SampleKind::Amazon, "brand") => brand(stream),
-        (SampleKind::Amazon, "category") => plain(format!("{} {}", stream.pick(&SEGMENTS), stream.pick(&GROUPS))),
-        (SampleKind::Amazon, _) => {
-            plain(format!("{} {}", stream.pick(&SHADES), stream.pick(&COLORS)).trim().to_owned())
-        }
+        (SampleKind::Amazon, "brand") => brand(&parts, stream),
+        (SampleKind::Amazon, "category") => plain(parts.join(&[&SEGMENTS, &GROUPS])),
+        (SampleKind::Amazon, _) => plain(parts.join(&[&SHADES, &COLORS])),
         (SampleKind::Mag, "author") => author(stream),
         (SampleKind::Mag, "institution") => institution(stream),
-        (SampleKind::Mag, "field_of_study") => plain(field_of_study(stream)),
-        (SampleKind::Mag, _) => paper(facts, stream),
-        (SampleKind::Prime, _) => biomedical(node_type, stream),
+        (SampleKind::Mag, "field_of_study") => {
+            plain(parts.join(&[&FIELD_FIRST, &FIELD_SECOND, &FIELD_THIRD]))
+        }
+        (SampleKind::Mag, _) => plain(mag_text::title(facts, stream)),
+        (SampleKind::Prime, _) => biomedical(node_type, &parts, stream),
     }
+}
+
+/// Chooses one word of each list so that no two nodes of a type get the same combination, as long as there are
+/// enough combinations; terms of catalogues and ontologies are distinct.
+struct Parts<'a> {
+    seed: u64,
+    node_type: &'a str,
+    index: u32,
+}
+
+impl Parts<'_> {
+    fn choose<const N: usize>(&self, lists: &[&[&'static str]; N]) -> [&'static str; N] {
+        let total: usize = lists.iter().map(|list| list.len()).product();
+        let mut stream = Stream::new(self.seed, &["parts ", self.node_type].concat(), 0);
+        let spread = Spread::new(total as u32, &mut stream);
+        let mut rest = spread.index(self.index % total as u32) as usize;
+        lists.map(|list| {
+            let word = list[rest % list.len()];
+            rest /= list.len();
+            word
+        })
+    }
+
+    fn join<const N: usize>(&self, lists: &[&[&'static str]; N]) -> String {
+        join(&self.choose(lists))
+    }
+}
+
+/// Joins the words that are not empty with spaces.
+fn join(words: &[&str]) -> String {
+    let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+    words.join(" ")
 }
 
 fn product(facts: &[u8], stream: &mut Stream) -> Name {
@@ -247,24 +855,35 @@ fn product(facts: &[u8], stream: &mut Stream) -> Name {
     let thing = amazon_text::PRODUCT[amazon_text::KIND].say(&["{}"], kind, stream);
     let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
     let core = format!("{} {}", stream.pick(&SERIES), thing.join(" "));
+    let edition = capitalised(&word(stream, 2));
     let variant = match stream.below(6) {
-        0 => format!("{} Pack", 2 + stream.below(5)),
-        1 => format!("Mark {}", ["II", "III", "IV", "V"][stream.below(4)]),
-        2 => format!("Model {}{}", capitalised(stream.pick(&ONSETS)), 10 * (1 + stream.below(90))),
-        3 => format!("{} Edition", capitalised(&word(stream, 2))),
-        4 => format!("Size {}", ["S", "M", "L", "XL"][stream.below(4)]),
-        _ => format!("{} Series", 100 * (1 + stream.below(95))),
+        0 => format!("{edition} {} Pack", 2 + stream.below(5)),
+        1 => format!("{edition} Mark {}", stream.pick(&["II", "III", "IV", "V"])),
+        2 => format!("Model {}{}", capitalised(stream.pick(&ONSETS)), 1 + stream.below(2_000)),
+        3 => format!("{edition} Edition"),
+        4 => format!("{edition} Size {}", stream.pick(&["S", "M", "L", "XL"])),
+        _ => format!("{} Series", 1 + stream.below(9_000)),
     };
     let short = stream.percent(50).then(|| core.clone());
     Name { name: format!("{core}, {variant}"), aliases: Vec::new(), short }
 }
 
-fn brand(stream: &mut Stream) -> Name {
+/// Brands below this index may be two common words; there are 1,536 such pairs.
+const COMMON_WORD_BRANDS: u32 = 7_680;
+
+fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
+    if parts.index < COMMON_WORD_BRANDS && parts.index.is_multiple_of(5) {
+        let pair = Parts { index: parts.index / 5, ..*parts };
+        return Name {
+            name: pair.join(&[&BRAND_FIRST, &BRAND_SECOND]),
+            aliases: Vec::new(),
+            short: None,
+        };
+    }
     let first = stream.pick(&BRAND_FIRST);
     let second = stream.pick(&BRAND_SECOND);
     let invented = capitalised(&word(stream, 2));
-    let (name, short) = match stream.below(10) {
-        0..=1 => (format!("{first} {second}"), None),
+    let (name, short) = match 2 + stream.below(8) {
         2..=3 => (format!("{first} {invented}"), None),
         4..=5 => (format!("{invented} {second}"), Some(invented)),
         6 => (format!("{invented} & {}", capitalised(&word(stream, 2))), None),
@@ -316,19 +935,6 @@ fn institution(stream: &mut Stream) -> Name {
     Name { name, aliases: Vec::new(), short }
 }
 
-fn field_of_study(stream: &mut Stream) -> String {
-    let (first, second) = (stream.pick(&FIELD_FIRST), stream.pick(&FIELD_SECOND));
-    match stream.below(10) {
-        0 => format!("{first} {second}"),
-        1 => format!("{} {}", capitalised(second), stream.pick(&FIELD_THIRD)),
-        _ => format!("{first} {second} {}", stream.pick(&FIELD_THIRD)),
-    }
-}
-
-fn paper(facts: &[u8], stream: &mut Stream) -> Name {
-    Name { name: mag_text::title(facts, stream), aliases: Vec::new(), short: None }
-}
-
 fn gene_symbol(stream: &mut Stream) -> String {
     let letters = b"ABCDEFGHIKLMNPRSTVWXYZ";
     let n_letters = 3 + stream.below(2);
@@ -340,7 +946,7 @@ fn gene_symbol(stream: &mut Stream) -> String {
     symbol
 }
 
-fn biomedical(node_type: &str, stream: &mut Stream) -> Name {
+fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
     let mut aliases = Vec::new();
     let organ = stream.pick(&ORGANS);
     let substance = stream.pick(&SUBSTANCES);
@@ -348,12 +954,8 @@ fn biomedical(node_type: &str, stream: &mut Stream) -> Name {
         "disease" => match stream.below(5) {
             0 => format!("{} syndrome", surname(stream)),
             1 => format!("{}-{} disease", surname(stream), surname(stream)),
-            2 => format!(
-                "{organ} {}, type {}",
-                stream.pick(&DISEASE_LAST),
-                1 + stream.below(40)
-            ),
-            _ => format!("{} {organ} {}", stream.pick(&DISEASE_FIRST), stream.pick(&DISEASE_LAST)),
+            2 => format!("{organ} {}, type {}", stream.pick(&DISEASE_LAST), 1 + stream.below(40)),
+            _ => parts.join(&[&DISEASE_FIRST, &ORGANS, &DISEASE_LAST]),
         },
         "gene/protein" => {
             let name = gene_symbol(stream);
@@ -372,11 +974,12 @@ fn biomedical(node_type: &str, stream: &mut Stream) -> Name {
             capitalised(&format!("{stem}{linking}{}", stream.pick(&DRUG_LAST)))
         }
         "molecular_function" => {
-            let activity = stream.pick(&ACTIVITIES);
-            match stream.below(3) {
-                0 => format!("{substance} {activity} activity"),
-                1 => format!("{substance} {}-{activity} activity", stream.pick(&SUBSTANCES)),
-                _ => format!("{substance}-dependent {} {activity} activity", stream.pick(&SUBSTANCES)),
+            let [substance, activity, donor] =
+                parts.choose(&[&SUBSTANCES, &ACTIVITIES, &SUBSTANCES]);
+            if substance == donor {
+                format!("{substance} {activity} activity")
+            } else {
+                format!("{donor}-dependent {substance} {activity} activity")
             }
         }
         "pathway" => {
@@ -387,39 +990,19 @@ fn biomedical(node_type: &str, stream: &mut Stream) -> Name {
                 _ => format!("{first} {}", gene_symbol(stream)),
             }
         }
-        "anatomy" => match stream.below(4) {
-            0 => format!("{} {organ}", stream.pick(&REGIONS)),
-            1 => format!("{} of {organ}", stream.pick(&TISSUES)),
-            _ => format!("{} {} of {organ}", stream.pick(&REGIONS), stream.pick(&TISSUES)),
-        },
-        "effect/phenotype" => match stream.below(3) {
-            0 => capitalised(&format!("{organ} {}", stream.pick(&EFFECTS))),
-            1 => format!("{} {organ} {}", stream.pick(&EFFECT_FIRST), stream.pick(&EFFECTS)),
-            _ => format!(
-                "{} {} of the {} {organ}",
-                stream.pick(&EFFECT_FIRST),
-                stream.pick(&EFFECTS),
-                stream.pick(&REGIONS)
-            ),
-        },
-        "biological_process" => {
-            let last = stream.pick(&PROCESS_LAST);
-            match stream.below(4) {
-                0 => format!("{substance} {last}"),
-                1 => format!("{organ} {last}"),
-                2 => format!("{} {substance} {last}", stream.pick(&PROCESS_FIRST)),
-                _ => format!("{} {organ} {substance} {last}", stream.pick(&PROCESS_FIRST)),
+        "anatomy" => {
+            let [region, tissue, organ] = parts.choose(&[&REGIONS, &TISSUES, &ORGANS]);
+            match tissue {
+                "" => join(&[region, organ]),
+                _ => join(&[region, tissue, "of", organ]),
             }
         }
-        "cellular_component" => match stream.below(2) {
-            0 => format!("{substance} {}", stream.pick(&COMPONENTS)),
-            _ => format!("{} {substance} {}", stream.pick(&REGIONS), stream.pick(&COMPONENTS)),
-        },
-        _ => {
-            let chemical = format!("{} {}", stream.pick(&CHEMICALS), stream.pick(&CHEMICAL_LAST));
-            let number = 1 + stream.below(12);
-            if stream.percent(30) { format!("{}-{number}", chemical.trim()) } else { chemical.trim().to_owned() }
+        "effect/phenotype" => capitalised(&parts.join(&[&EFFECT_FIRST, &ORGANS, &EFFECTS])),
+        "biological_process" => {
+            parts.join(&[&PROCESS_FIRST, &CONTEXTS, &SUBSTANCES, &PROCESS_LAST])
         }
+        "cellular_component" => parts.join(&[&REGIONS, &SUBSTANCES, &COMPONENTS]),
+        _ => parts.join(&[&CHEMICALS, &CHEMICAL_LAST, &["", "(outdoor)", "(prenatal)"]]),
     };
     Name { name, aliases, short: None }
 }

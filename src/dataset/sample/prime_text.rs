@@ -14,7 +14,11 @@ pub(super) static DISEASE: [Aspect; 5] = [
     Aspect {
         name: "symptom",
         share: 95,
-        sentences: &["Patients typically notice {}.", "The leading complaint is {}.", "Those affected suffer from {}."],
+        sentences: &[
+            "Patients typically notice {}.",
+            "The leading complaint is {}.",
+            "Those affected suffer from {}.",
+        ],
         clauses: &["shows itself by {}", "makes people complain of {}", "causes {}"],
         keys: &["{}"],
         values: &[
@@ -59,27 +63,59 @@ pub(super) static DISEASE: [Aspect; 5] = [
         keys: &["one that {}"],
         values: &[
             &["resolves without treatment", "heals by itself", "clears up spontaneously"],
-            &["progresses slowly over decades", "worsens very gradually", "advances at a slow pace"],
+            &[
+                "progresses slowly over decades",
+                "worsens very gradually",
+                "advances at a slow pace",
+            ],
             &["comes and goes in waves", "relapses and remits", "flares up now and then"],
             &["is fatal within months", "leads to death rapidly", "has a grave outlook"],
-            &["leaves lasting disability", "causes permanent impairment", "ends in chronic handicap"],
-            &["can be cured by surgery", "responds to an operation", "is treatable with the scalpel"],
-            &["remains silent for years", "goes unnoticed for a long time", "stays without signs at first"],
+            &[
+                "leaves lasting disability",
+                "causes permanent impairment",
+                "ends in chronic handicap",
+            ],
+            &[
+                "can be cured by surgery",
+                "responds to an operation",
+                "is treatable with the scalpel",
+            ],
+            &[
+                "remains silent for years",
+                "goes unnoticed for a long time",
+                "stays without signs at first",
+            ],
             &["tends to return after therapy", "often recurs", "comes back once treated"],
         ],
     },
     Aspect {
         name: "cause",
         share: 75,
-        sentences: &["It arises from {}.", "The origin lies in {}.", "Research points to {} as the trigger."],
+        sentences: &[
+            "It arises from {}.",
+            "The origin lies in {}.",
+            "Research points to {} as the trigger.",
+        ],
         clauses: &["arises from {}", "goes back to {}", "is brought about by {}"],
         keys: &["due to {}"],
         values: &[
-            &["a recessive mutation", "two faulty copies inherited from both parents", "autosomal recessive inheritance"],
-            &["a dominant mutation", "one altered copy from either parent", "autosomal dominant inheritance"],
+            &[
+                "a recessive mutation",
+                "two faulty copies inherited from both parents",
+                "autosomal recessive inheritance",
+            ],
+            &[
+                "a dominant mutation",
+                "one altered copy from either parent",
+                "autosomal dominant inheritance",
+            ],
             &["a viral infection", "a virus", "contact with a viral pathogen"],
             &["bacterial toxins", "poison from bacteria", "microbial toxins"],
-            &["an autoimmune reaction", "the immune system attacking the own body", "misguided body defences"],
+            &[
+                "an autoimmune reaction",
+                "the immune system attacking the own body",
+                "misguided body defences",
+            ],
             &["lack of a vitamin", "vitamin deficiency", "poor supply of vitamins"],
             &["long exposure to dust", "inhaled particles", "years of breathing dusty air"],
             &["chronic stress", "lasting mental strain", "permanent tension"],
@@ -111,24 +147,52 @@ pub(super) static DRUG: [Aspect; 6] = [
     Aspect {
         name: "mechanism",
         share: 92,
-        sentences: &["The compound {}.", "Its action: it {}.", "At the molecular level the agent {}."],
+        sentences: &[
+            "The compound {}.",
+            "Its action: it {}.",
+            "At the molecular level the agent {}.",
+        ],
         clauses: &["{}"],
         keys: &["one that {}"],
         values: &[
             &["blocks calcium channels", "keeps calcium out of the cell", "closes calcium pores"],
-            &["inhibits a kinase", "stops phosphorylation", "shuts down a phosphate transferring protein"],
+            &[
+                "inhibits a kinase",
+                "stops phosphorylation",
+                "shuts down a phosphate transferring protein",
+            ],
             &["opens potassium channels", "lets potassium leave the cell", "raises potassium flow"],
             &["mimics a hormone", "imitates hormonal signals", "acts like a natural hormone"],
             &["breaks down blood clots", "dissolves thrombi", "lyses clotted blood"],
-            &["damages bacterial walls", "weakens the envelope of bacteria", "disrupts bacterial cell walls"],
+            &[
+                "damages bacterial walls",
+                "weakens the envelope of bacteria",
+                "disrupts bacterial cell walls",
+            ],
             &["lowers acid secretion", "reduces stomach acid", "suppresses gastric juice"],
             &["slows nerve conduction", "dampens the firing of nerves", "calms overactive neurons"],
-            &["prevents viral replication", "stops viruses from copying", "keeps a virus from multiplying"],
-            &["relaxes smooth muscle", "loosens involuntary muscles", "eases muscular tone of vessels"],
+            &[
+                "prevents viral replication",
+                "stops viruses from copying",
+                "keeps a virus from multiplying",
+            ],
+            &[
+                "relaxes smooth muscle",
+                "loosens involuntary muscles",
+                "eases muscular tone of vessels",
+            ],
             &["binds free iron", "chelates iron", "captures surplus iron"],
-            &["stimulates insulin release", "makes the pancreas secrete insulin", "boosts insulin output"],
+            &[
+                "stimulates insulin release",
+                "makes the pancreas secrete insulin",
+                "boosts insulin output",
+            ],
             &["suppresses the immune response", "tames body defences", "weakens immunity"],
-            &["cuts cholesterol synthesis", "reduces production of blood fat", "lowers lipid formation"],
+            &[
+                "cuts cholesterol synthesis",
+                "reduces production of blood fat",
+                "lowers lipid formation",
+            ],
         ],
     },
     Aspect {
@@ -151,7 +215,11 @@ pub(super) static DRUG: [Aspect; 6] = [
     Aspect {
         name: "half_life",
         share: 70,
-        sentences: &["The half-life is {}.", "Half of a dose is gone after {}.", "It is eliminated with a half-life of {}."],
+        sentences: &[
+            "The half-life is {}.",
+            "Half of a dose is gone after {}.",
+            "It is eliminated with a half-life of {}.",
+        ],
         clauses: &["has a half-life of {}", "loses half of its level after {}"],
         keys: &["half-life {}"],
         values: &[
@@ -170,22 +238,58 @@ pub(super) static DRUG: [Aspect; 6] = [
         clauses: &["comes with the warning that {}", "carries the note that {}"],
         keys: &["{}"],
         values: &[
-            &["grapefruit must be avoided", "it must not be taken with grapefruit juice", "grapefruit raises its level"],
-            &["alcohol is forbidden", "drinking is not allowed", "it must not be mixed with liquor"],
-            &["sunlight should be avoided", "the skin burns easily in the sun", "strong light is harmful during use"],
+            &[
+                "grapefruit must be avoided",
+                "it must not be taken with grapefruit juice",
+                "grapefruit raises its level",
+            ],
+            &[
+                "alcohol is forbidden",
+                "drinking is not allowed",
+                "it must not be mixed with liquor",
+            ],
+            &[
+                "sunlight should be avoided",
+                "the skin burns easily in the sun",
+                "strong light is harmful during use",
+            ],
             &["driving is unsafe", "it makes you unfit to drive", "no vehicles may be steered"],
-            &["liver values need monitoring", "hepatic tests are required", "the liver has to be checked"],
-            &["kidney function must be checked", "renal tests are required", "it needs intact kidneys"],
-            &["abrupt withdrawal is dangerous", "it must be tapered off", "one should not stop suddenly"],
-            &["it must not be used in pregnancy", "it harms the unborn child", "expectant mothers have to avoid it"],
-            &["it has to be taken with food", "a meal is needed before each dose", "an empty stomach is to be avoided"],
+            &[
+                "liver values need monitoring",
+                "hepatic tests are required",
+                "the liver has to be checked",
+            ],
+            &[
+                "kidney function must be checked",
+                "renal tests are required",
+                "it needs intact kidneys",
+            ],
+            &[
+                "abrupt withdrawal is dangerous",
+                "it must be tapered off",
+                "one should not stop suddenly",
+            ],
+            &[
+                "it must not be used in pregnancy",
+                "it harms the unborn child",
+                "expectant mothers have to avoid it",
+            ],
+            &[
+                "it has to be taken with food",
+                "a meal is needed before each dose",
+                "an empty stomach is to be avoided",
+            ],
             &["refrigeration is required", "it must be kept cold", "it spoils at room temperature"],
         ],
     },
     Aspect {
         name: "source",
         share: 60,
-        sentences: &["It was derived from {}.", "The substance was first isolated from {}.", "Chemists obtain it from {}."],
+        sentences: &[
+            "It was derived from {}.",
+            "The substance was first isolated from {}.",
+            "Chemists obtain it from {}.",
+        ],
         clauses: &["is derived from {}", "was first obtained from {}", "stems from {}"],
         keys: &["from {}"],
         values: &[
@@ -202,16 +306,40 @@ pub(super) static DRUG: [Aspect; 6] = [
     Aspect {
         name: "binding",
         share: 55,
-        sentences: &["In plasma it {}.", "Pharmacokinetics: the substance {}.", "After uptake it {}."],
+        sentences: &[
+            "In plasma it {}.",
+            "Pharmacokinetics: the substance {}.",
+            "After uptake it {}.",
+        ],
         clauses: &["{}"],
         keys: &["one that {}"],
         values: &[
-            &["crosses the blood-brain barrier", "enters the brain easily", "reaches the central nervous system"],
-            &["is excreted unchanged", "leaves the body without being altered", "is not metabolised"],
+            &[
+                "crosses the blood-brain barrier",
+                "enters the brain easily",
+                "reaches the central nervous system",
+            ],
+            &[
+                "is excreted unchanged",
+                "leaves the body without being altered",
+                "is not metabolised",
+            ],
             &["accumulates in fat", "builds up in adipose tissue", "is stored in body fat"],
-            &["binds almost fully to albumin", "is tightly protein bound", "sticks to serum proteins"],
-            &["is poorly absorbed from the gut", "has low oral uptake", "hardly passes the bowel wall"],
-            &["is activated only in the body", "is a prodrug", "becomes effective after conversion"],
+            &[
+                "binds almost fully to albumin",
+                "is tightly protein bound",
+                "sticks to serum proteins",
+            ],
+            &[
+                "is poorly absorbed from the gut",
+                "has low oral uptake",
+                "hardly passes the bowel wall",
+            ],
+            &[
+                "is activated only in the body",
+                "is a prodrug",
+                "becomes effective after conversion",
+            ],
         ],
     },
 ];
@@ -226,17 +354,33 @@ pub(super) static GENE: [Aspect; 5] = [
         keys: &["one that {}"],
         values: &[
             &["repairs broken DNA", "mends double strand breaks", "restores damaged DNA"],
-            &["moves vesicles along microtubules", "hauls cargo inside the cell", "walks along the cytoskeleton with cargo"],
+            &[
+                "moves vesicles along microtubules",
+                "hauls cargo inside the cell",
+                "walks along the cytoskeleton with cargo",
+            ],
             &["silences transcription", "represses gene reading", "keeps other genes switched off"],
-            &["marks proteins for destruction", "attaches ubiquitin", "tags proteins for degradation"],
+            &[
+                "marks proteins for destruction",
+                "attaches ubiquitin",
+                "tags proteins for degradation",
+            ],
             &["senses oxygen", "responds to lack of oxygen", "acts as an oxygen detector"],
             &["splices messenger RNA", "removes introns", "joins exons of the transcript"],
             &["anchors neighbouring cells", "holds cells together", "provides cell adhesion"],
             &["pumps protons", "moves hydrogen ions across membranes", "acidifies compartments"],
-            &["triggers programmed cell death", "initiates apoptosis", "makes cells kill themselves"],
+            &[
+                "triggers programmed cell death",
+                "initiates apoptosis",
+                "makes cells kill themselves",
+            ],
             &["regulates the body clock", "keeps the daily rhythm", "times the circadian cycle"],
             &["folds other proteins", "acts as a chaperone", "helps chains reach their shape"],
-            &["presents antigens", "shows foreign fragments to immune cells", "displays peptides for defence"],
+            &[
+                "presents antigens",
+                "shows foreign fragments to immune cells",
+                "displays peptides for defence",
+            ],
             &["guides growing axons", "steers nerve fibres", "leads neurons to their goal"],
             &["stores iron", "keeps iron in reserve", "sequesters ferric ions"],
         ],
@@ -244,13 +388,21 @@ pub(super) static GENE: [Aspect; 5] = [
     Aspect {
         name: "family",
         share: 75,
-        sentences: &["It belongs to the {}.", "By sequence it is part of the {}.", "Domain analysis places it in the {}."],
+        sentences: &[
+            "It belongs to the {}.",
+            "By sequence it is part of the {}.",
+            "Domain analysis places it in the {}.",
+        ],
         clauses: &["belongs to the {}", "is a member of the {}"],
         keys: &["{}"],
         values: &[
             &["zinc finger family", "group of zinc binding fingers", "zinc finger proteins"],
             &["serine protease family", "group of serine cutting proteases", "serine proteinases"],
-            &["G protein-coupled receptors", "seven-helix receptors", "receptors with seven membrane passes"],
+            &[
+                "G protein-coupled receptors",
+                "seven-helix receptors",
+                "receptors with seven membrane passes",
+            ],
             &["heat shock proteins", "stress-induced chaperone group", "HSP group"],
             &["solute carriers", "SLC superfamily", "solute moving group"],
             &["homeobox genes", "homeodomain class", "homeotic regulators"],
@@ -263,15 +415,27 @@ pub(super) static GENE: [Aspect; 5] = [
     Aspect {
         name: "location",
         share: 65,
-        sentences: &["Within the cell it sits {}.", "The product is found {}.", "Staining shows it {}."],
+        sentences: &[
+            "Within the cell it sits {}.",
+            "The product is found {}.",
+            "Staining shows it {}.",
+        ],
         clauses: &["sits {}", "is found {}", "resides {}"],
         keys: &["{}"],
         values: &[
-            &["at the inner mitochondrial membrane", "in the power plants of the cell", "inside mitochondria"],
+            &[
+                "at the inner mitochondrial membrane",
+                "in the power plants of the cell",
+                "inside mitochondria",
+            ],
             &["in the nucleolus", "in the core of the nucleus", "where ribosomes are built"],
             &["at the cell surface", "on the outer face of the cell", "in the plasma membrane"],
             &["in the Golgi stacks", "within the Golgi body", "at the sorting station of the cell"],
-            &["in the extracellular matrix", "outside the cell between fibres", "in the space around cells"],
+            &[
+                "in the extracellular matrix",
+                "outside the cell between fibres",
+                "in the space around cells",
+            ],
             &["at the synapse", "where nerve cells meet", "in synaptic endings"],
             &["in lysosomes", "inside digestive vesicles", "in acidic degradation bodies"],
             &["at the centrosome", "near the spindle poles", "where the spindle is organised"],
@@ -280,15 +444,27 @@ pub(super) static GENE: [Aspect; 5] = [
     Aspect {
         name: "regulation",
         share: 60,
-        sentences: &["Its level {}.", "Measured over time, the amount {}.", "In culture, abundance {}."],
+        sentences: &[
+            "Its level {}.",
+            "Measured over time, the amount {}.",
+            "In culture, abundance {}.",
+        ],
         clauses: &["has a level that {}", "shows an abundance that {}"],
         keys: &["level {}"],
         values: &[
             &["rises during fasting", "goes up when food is scarce", "increases in hunger"],
             &["falls with age", "declines in old individuals", "decreases over a lifetime"],
-            &["peaks during mitosis", "is highest when cells divide", "has its maximum at cell division"],
+            &[
+                "peaks during mitosis",
+                "is highest when cells divide",
+                "has its maximum at cell division",
+            ],
             &["responds to oestrogen", "depends on female hormones", "is driven by oestradiol"],
-            &["increases after infection", "climbs when pathogens arrive", "is induced by microbes"],
+            &[
+                "increases after infection",
+                "climbs when pathogens arrive",
+                "is induced by microbes",
+            ],
             &["stays constant", "hardly varies", "is the same at all times"],
             &["drops in the cold", "sinks at low temperature", "is reduced by chilling"],
             &["doubles after exercise", "grows with physical training", "is raised by muscle work"],
@@ -297,7 +473,11 @@ pub(super) static GENE: [Aspect; 5] = [
     Aspect {
         name: "loss",
         share: 60,
-        sentences: &["Mice without it {}.", "Knock-out animals {}.", "When it is missing, animals {}."],
+        sentences: &[
+            "Mice without it {}.",
+            "Knock-out animals {}.",
+            "When it is missing, animals {}.",
+        ],
         clauses: &["has knock-out animals that {}", "is known for mutants that {}"],
         keys: &["mutants that {}"],
         values: &[
@@ -318,9 +498,13 @@ pub(super) static PATHWAY: [Aspect; 3] = [
     Aspect {
         name: "purpose",
         share: 95,
-        sentences: &["This cascade {}.", "Taken together, these reactions {}.", "The sequence of events {}."],
-        clauses: &["eventually {}", "in the end {}"],
-        keys: &["{}"],
+        sentences: &[
+            "Taken together, these reactions {}.",
+            "The steps of this cascade {}.",
+            "In concert, its members {}.",
+        ],
+        clauses: &["has steps that {}", "consists of reactions that {}"],
+        keys: &["reactions that {}"],
         values: &[
             &["supply energy", "deliver fuel to the cell", "yield usable energy"],
             &["remove toxic waste", "clear harmful by-products", "detoxify metabolites"],
@@ -335,7 +519,11 @@ pub(super) static PATHWAY: [Aspect; 3] = [
     Aspect {
         name: "start",
         share: 80,
-        sentences: &["It is set off by {}.", "The first step is caused by {}.", "Activation follows {}."],
+        sentences: &[
+            "It is set off by {}.",
+            "The first step is caused by {}.",
+            "Activation follows {}.",
+        ],
         clauses: &["is set off by {}", "is activated by {}", "starts with {}"],
         keys: &["started by {}"],
         values: &[
@@ -351,16 +539,28 @@ pub(super) static PATHWAY: [Aspect; 3] = [
     Aspect {
         name: "control",
         share: 70,
-        sentences: &["It is kept in check by {}.", "Negative control comes from {}.", "The flow is limited by {}."],
+        sentences: &[
+            "It is kept in check by {}.",
+            "Negative control comes from {}.",
+            "The flow is limited by {}.",
+        ],
         clauses: &["is kept in check by {}", "is limited by {}", "is slowed down by {}"],
         keys: &["limited by {}"],
         values: &[
-            &["its own end product", "feedback from the final metabolite", "end product inhibition"],
+            &[
+                "its own end product",
+                "feedback from the final metabolite",
+                "end product inhibition",
+            ],
             &["a phosphatase", "removal of phosphate", "dephosphorylation"],
             &["scarce cofactors", "a shortage of cofactors", "lack of helper molecules"],
             &["a micro RNA", "short regulatory RNA", "a small non-coding transcript"],
             &["receptor recycling", "uptake of receptors", "internalised receptors"],
-            &["sequestration in the cytoplasm", "retention outside the nucleus", "cytoplasmic trapping"],
+            &[
+                "sequestration in the cytoplasm",
+                "retention outside the nucleus",
+                "cytoplasmic trapping",
+            ],
         ],
     },
 ];
@@ -385,9 +585,7 @@ fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<Strin
         if value == NO_FACT {
             continue;
         }
-        for _ in 0..1 + usize::from(stream.percent(25)) {
-            sentences.push(aspect.say(aspect.sentences, value, stream));
-        }
+        sentences.extend(aspect.state(value, 25, stream));
     }
     stream.shuffle(&mut sentences);
     sentences
@@ -425,7 +623,11 @@ pub(super) fn details(
             put("state", json!(stream.pick(&["solid", "liquid", "gas"])));
             put("synonyms", json!(aliases));
             let text = sentences(&DRUG, facts, stream);
-            fields(&mut details, &["description", "mechanism_of_action", "pharmacodynamics"], &text);
+            fields(
+                &mut details,
+                &["description", "mechanism_of_action", "pharmacodynamics"],
+                &text,
+            );
         }
         "gene/protein" => {
             put("source", json!("NCBI"));
@@ -442,7 +644,8 @@ pub(super) fn details(
             let text = sentences(&GENE, facts, stream);
             let cut = text.len().div_ceil(2);
             put("summary", json!(text[..cut].join(" ")));
-            let generif: Vec<Value> = text[cut..].iter().map(|text| json!({ "text": text })).collect();
+            let generif: Vec<Value> =
+                text[cut..].iter().map(|text| json!({ "text": text })).collect();
             put("generif", json!(generif));
         }
         "pathway" => {
@@ -451,7 +654,9 @@ pub(super) fn details(
             put("stId", json!(format!("R-HSA-{}", names::digits(stream, 7))));
             put("summation", json!(sentences(&PATHWAY, facts, stream)));
         }
-        "molecular_function" | "biological_process" | "cellular_component" => put("source", json!("GO")),
+        "molecular_function" | "biological_process" | "cellular_component" => {
+            put("source", json!("GO"))
+        }
         "anatomy" => put("source", json!("UBERON")),
         "effect/phenotype" => put("source", json!("HPO")),
         _ => put("source", json!("CTD")),

@@ -27,6 +27,9 @@ const PROPERTY_DRAWS: usize = 6;
 const BASE_QUESTIONS: f64 = 600.0;
 const MAX_QUESTIONS: f64 = 2_000.0;
 
+/// Required (aspect, value) pairs.
+pub(super) type Properties = Vec<(usize, u8)>;
+
 /// One labelled question.
 pub(super) struct Question {
     /// Position of the template in [`TEMPLATES`].
@@ -34,9 +37,11 @@ pub(super) struct Question {
     /// The question in words.
     pub(super) text: String,
     /// Local indices of the slot nodes.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
     pub(super) slots: Vec<u32>,
     /// Required (aspect, value) pairs; empty for a relational question.
-    pub(super) properties: Vec<(usize, u8)>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
+    pub(super) properties: Properties,
     /// Local indices of the answers inside the target type, ascending.
     pub(super) answers: Vec<u32>,
 }
@@ -57,7 +62,13 @@ impl Source<'_> {
     }
 
     /// Returns the number of neighbours of a node over one relation.
-    pub(super) fn degree(&self, from: usize, index: u32, relation: &'static str, to: &str) -> usize {
+    pub(super) fn degree(
+        &self,
+        from: usize,
+        index: u32,
+        relation: &'static str,
+        to: &str,
+    ) -> usize {
         let step = Step { from, relation, to: self.world.type_of(to) };
         self.graph.neighbors(step, index).len()
     }
@@ -158,14 +169,24 @@ impl Source<'_> {
         node_type: usize,
         candidates: &[u32],
         stream: &mut Stream,
-    ) -> Option<(Vec<(usize, u8)>, Vec<u32>)> {
+    ) -> Option<(Properties, Vec<u32>)> {
         let facts = &self.facts[node_type];
         for _ in 0..PROPERTY_DRAWS {
             let gold = stream.pick(candidates);
-            let mut known: Vec<(usize, u8)> =
-                facts.of(gold).iter().copied().enumerate().filter(|fact| fact.1 != NO_FACT).collect();
+            let mut known: Properties = facts
+                .of(gold)
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|fact| fact.1 != NO_FACT)
+                .collect();
             stream.shuffle(&mut known);
-            known.truncate(if candidates.len() > 6 || stream.percent(40) { 2 } else { 1 });
+            let two = match candidates.len() {
+                0..=6 => 20,
+                7..=25 => 45,
+                _ => 85,
+            };
+            known.truncate(if stream.percent(two) { 2 } else { 1 });
             known.sort_unstable();
             if known.is_empty() {
                 continue;
@@ -261,8 +282,15 @@ fn mention(
 }
 
 /// Phrases a grounded template with its properties.
-fn phrase(template: &Template, slots: &[String], properties: &[(usize, u8)], facts: &Facts, stream: &mut Stream) -> String {
-    let clause = |stream: &mut Stream, frames: fn(&super::facts::Aspect) -> &'static [&'static str]| {
+fn phrase(
+    template: &Template,
+    slots: &[String],
+    properties: &[(usize, u8)],
+    facts: &Facts,
+    stream: &mut Stream,
+) -> String {
+    let clause = |stream: &mut Stream,
+                  frames: fn(&super::facts::Aspect) -> &'static [&'static str]| {
         properties
             .iter()
             .map(|&(aspect, value)| {
@@ -277,7 +305,13 @@ fn phrase(template: &Template, slots: &[String], properties: &[(usize, u8)], fac
     let (mut that, mut it, mut short) = (String::new(), String::new(), String::new());
     if !clauses.is_empty() {
         that = format!(" that {}", clauses.join(stream.pick(&[" and ", " and also ", " and "])));
-        let lead = stream.pick(&["It should be one that", "Ideally one that", "I mean one that", "One that", "Preferably one that"]);
+        let lead = stream.pick(&[
+            "It should be one that",
+            "Ideally one that",
+            "I mean one that",
+            "One that",
+            "Preferably one that",
+        ]);
         it = format!(" {lead} {}.", clauses.join(" and "));
         short = format!("{}{}", stream.pick(&[", ", " - ", ": "]), keys.join(", "));
     }
@@ -303,7 +337,8 @@ pub(super) fn construct(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Vec<Question> {
     let world = source.world;
-    let mine: Vec<usize> = (0..TEMPLATES.len()).filter(|&at| TEMPLATES[at].kind == world.kind).collect();
+    let mine: Vec<usize> =
+        (0..TEMPLATES.len()).filter(|&at| TEMPLATES[at].kind == world.kind).collect();
     let ids: HashSet<&str> = mine.iter().map(|&at| TEMPLATES[at].id).collect();
     let per_id = n_questions(world.n_nodes(), default_nodes).div_ceil(ids.len().max(1));
     let mut mentions = Mentions::default();
@@ -363,6 +398,7 @@ pub(super) fn construct(
             n_made += 1;
         }
     }
+    progress(mine.len() as u64, mine.len() as u64);
     Stream::new(world.seed, "question order", 0).shuffle(&mut questions);
     questions
 }

@@ -125,3 +125,48 @@ fn inverse(factor: u64, n: u64) -> u64 {
     }
     old_s.rem_euclid(n as i128) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_is_a_bijection_and_rank_undoes_index() {
+        for n in [1, 2, 3, 10, 97, 360, 1_000] {
+            let spread = Spread::new(n, &mut Stream::new(5, "test", u64::from(n)));
+            let mut seen = vec![false; n as usize];
+            for rank in 0..n {
+                let index = spread.index(rank);
+                assert_eq!(spread.rank(index), rank, "n = {n}");
+                seen[index as usize] = true;
+            }
+            assert!(seen.iter().all(|seen| *seen), "n = {n}");
+        }
+    }
+
+    #[test]
+    fn draws_stay_in_range_and_streams_differ() {
+        let mut stream = Stream::new(1, "test", 0);
+        for n in [1usize, 2, 7, 1_000] {
+            for _ in 0..200 {
+                assert!(stream.below(n) < n);
+                assert!(stream.skewed(n) < n);
+                assert!(stream.heavy_count(3.0, n) <= n);
+            }
+        }
+        let draw = |seed, purpose, index| Stream::new(seed, purpose, index).below(1 << 60);
+        let first = draw(1, "a", 0);
+        assert_eq!(first, draw(1, "a", 0));
+        assert!(
+            [draw(2, "a", 0), draw(1, "b", 0), draw(1, "a", 1)].iter().all(|other| *other != first)
+        );
+    }
+
+    #[test]
+    fn heavy_counts_have_the_wanted_mean() {
+        let mut stream = Stream::new(1, "mean", 0);
+        let total: usize = (0..20_000).map(|_| stream.heavy_count(4.0, 10_000)).sum();
+        let mean = total as f64 / 20_000.0;
+        assert!((3.6..4.4).contains(&mean), "{mean}");
+    }
+}

@@ -105,15 +105,29 @@ static AMAZON_PLANS: [EdgePlan; 5] = [
 
 static MAG_TYPES: [NodeType; 4] = [
     node("author", 1_104_554, 500),
-    node("institution", 8_701, 40),
+    node("institution", 8_701, 60),
     node("field_of_study", 59_469, 60),
     node("paper", 700_244, 400),
 ];
 
 static MAG_PLANS: [EdgePlan; 4] = [
-    plan("author", "author___affiliated_with___institution", "institution", 1_000_000, 90, Degree::Source),
+    plan(
+        "author",
+        "author___affiliated_with___institution",
+        "institution",
+        1_000_000,
+        90,
+        Degree::Source,
+    ),
     plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Degree::Source),
-    plan("paper", "paper___has_topic___field_of_study", "field_of_study", 7_000_000, 99, Degree::Source),
+    plan(
+        "paper",
+        "paper___has_topic___field_of_study",
+        "field_of_study",
+        7_000_000,
+        99,
+        Degree::Source,
+    ),
     plan("author", "author___writes___paper", "paper", 7_000_000, 99, Degree::Target),
 ];
 

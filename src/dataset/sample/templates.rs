@@ -58,9 +58,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["brand"],
-        branches: &[
-            walk(0, &[("has_brand", "product")]),
-        ],
+        branches: &[walk(0, &[("has_brand", "product")])],
         exclude_slots: false,
         patterns: &[
             "Which product made by {a} is there{that}?",
@@ -75,9 +73,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["product"],
-        branches: &[
-            walk(0, &[("also_buy", "product")]),
-        ],
+        branches: &[walk(0, &[("also_buy", "product")])],
         exclude_slots: true,
         patterns: &[
             "What goes well with the {a}? I want something{that}.",
@@ -91,9 +87,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["product"],
-        branches: &[
-            walk(0, &[("also_view", "product")]),
-        ],
+        branches: &[walk(0, &[("also_view", "product")])],
         exclude_slots: true,
         patterns: &[
             "What could I take instead of the {a}? I want something{that}.",
@@ -107,9 +101,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["color"],
-        branches: &[
-            walk(0, &[("has_color", "product")]),
-        ],
+        branches: &[walk(0, &[("has_color", "product")])],
         exclude_slots: false,
         patterns: &[
             "Which item in {a} can you show me{that}?",
@@ -124,9 +116,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["category"],
-        branches: &[
-            walk(0, &[("has_category", "product")]),
-        ],
+        branches: &[walk(0, &[("has_category", "product")])],
         exclude_slots: false,
         patterns: &[
             "Which article listed under {a} is there{that}?",
@@ -140,10 +130,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Amazon,
         target: "product",
         slots: &["color", "brand"],
-        branches: &[
-            walk(0, &[("has_color", "product")]),
-            walk(1, &[("has_brand", "product")]),
-        ],
+        branches: &[walk(0, &[("has_color", "product")]), walk(1, &[("has_brand", "product")])],
         exclude_slots: false,
         patterns: &[
             "Does {b} make something in {a}{that}?",
@@ -157,9 +144,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Mag,
         target: "paper",
         slots: &["author"],
-        branches: &[
-            walk(0, &[(WRITES, "paper")]),
-        ],
+        branches: &[walk(0, &[(WRITES, "paper")])],
         exclude_slots: false,
         patterns: &[
             "Which paper by {a} is there{that}?",
@@ -174,9 +159,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Mag,
         target: "paper",
         slots: &["paper"],
-        branches: &[
-            walk(0, &[(CITES, "paper")]),
-        ],
+        branches: &[walk(0, &[(CITES, "paper")])],
         exclude_slots: true,
         patterns: &[
             "Which reference connected with \"{a}\" is there{that}?",
@@ -190,9 +173,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Mag,
         target: "paper",
         slots: &["field_of_study"],
-        branches: &[
-            walk(0, &[(TOPIC, "paper")]),
-        ],
+        branches: &[walk(0, &[(TOPIC, "paper")])],
         exclude_slots: false,
         patterns: &[
             "Which paper in the field of {a} is there{that}?",
@@ -206,9 +187,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Mag,
         target: "paper",
         slots: &["institution"],
-        branches: &[
-            walk(0, &[(AFFILIATED, "author"), (WRITES, "paper")]),
-        ],
+        branches: &[walk(0, &[(AFFILIATED, "author"), (WRITES, "paper")])],
         exclude_slots: false,
         patterns: &[
             "Which paper from researchers at {a} is there{that}?",
@@ -222,9 +201,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Mag,
         target: "paper",
         slots: &["paper"],
-        branches: &[
-            walk(0, &[(WRITES, "author"), (WRITES, "paper")]),
-        ],
+        branches: &[walk(0, &[(WRITES, "author"), (WRITES, "paper")])],
         exclude_slots: true,
         patterns: &[
             "Which other text shares an author with \"{a}\"{that}?",
@@ -340,10 +317,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: GENE,
         slots: &["drug", "drug"],
-        branches: &[
-            walk(0, &[("carrier", GENE)]),
-            walk(1, &[("carrier", GENE)]),
-        ],
+        branches: &[walk(0, &[("carrier", GENE)]), walk(1, &[("carrier", GENE)])],
         exclude_slots: false,
         patterns: &[
             "Which carrier do {a} and {b} have in common{that}?",
@@ -357,9 +331,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["anatomy"],
-        branches: &[
-            walk(0, &[("expression present", GENE), ("target", "drug")]),
-        ],
+        branches: &[walk(0, &[("expression present", GENE), ("target", "drug")])],
         exclude_slots: false,
         patterns: &[
             "Which drug targets a gene expressed in {a}{that}?",
@@ -373,9 +345,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("side effect", EFFECT), ("side effect", "drug")]),
-        ],
+        branches: &[walk(0, &[("side effect", EFFECT), ("side effect", "drug")])],
         exclude_slots: true,
         patterns: &[
             "Which drug has side effects in common with {a}{that}?",
@@ -389,9 +359,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("carrier", GENE), ("carrier", "drug")]),
-        ],
+        branches: &[walk(0, &[("carrier", GENE), ("carrier", "drug")])],
         exclude_slots: true,
         patterns: &[
             "Which drug uses the same carrier as {a}{that}?",
@@ -405,9 +373,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["anatomy"],
-        branches: &[
-            walk(0, &[("expression present", GENE), ("enzyme", "drug")]),
-        ],
+        branches: &[walk(0, &[("expression present", GENE), ("enzyme", "drug")])],
         exclude_slots: false,
         patterns: &[
             "Which drug is metabolised by an enzyme expressed in {a}{that}?",
@@ -421,9 +387,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["cellular_component"],
-        branches: &[
-            walk(0, &[("interacts with", GENE), ("carrier", "drug")]),
-        ],
+        branches: &[walk(0, &[("interacts with", GENE), ("carrier", "drug")])],
         exclude_slots: false,
         patterns: &[
             "Which drug has a carrier that interacts with the {a}{that}?",
@@ -437,9 +401,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &["molecular_function"],
-        branches: &[
-            walk(0, &[("interacts with", GENE), ("target", "drug")]),
-        ],
+        branches: &[walk(0, &[("interacts with", GENE), ("target", "drug")])],
         exclude_slots: false,
         patterns: &[
             "Which drug hits a target with {a}{that}?",
@@ -453,9 +415,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "drug",
         slots: &[EFFECT],
-        branches: &[
-            walk(0, &[("side effect", "drug"), ("synergistic interaction", "drug")]),
-        ],
+        branches: &[walk(0, &[("side effect", "drug"), ("synergistic interaction", "drug")])],
         exclude_slots: false,
         patterns: &[
             "Which drug acts in synergy with one that can cause {a}{that}?",
@@ -469,9 +429,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "disease",
         slots: &["disease"],
-        branches: &[
-            walk(0, &[("indication", "drug"), ("contraindication", "disease")]),
-        ],
+        branches: &[walk(0, &[("indication", "drug"), ("contraindication", "disease")])],
         exclude_slots: true,
         patterns: &[
             "In which disease are the drugs for {a} contraindicated? I mean one{that}.",
@@ -485,9 +443,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: EFFECT,
         slots: &["disease"],
-        branches: &[
-            walk(0, &[("parent-child", "disease"), ("phenotype present", EFFECT)]),
-        ],
+        branches: &[walk(0, &[("parent-child", "disease"), ("phenotype present", EFFECT)])],
         exclude_slots: false,
         patterns: &[
             "Which phenotypes occur in a subtype of {a}?",
@@ -501,9 +457,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: EFFECT,
         slots: &[GENE],
-        branches: &[
-            walk(0, &[("transporter", "drug"), ("side effect", EFFECT)]),
-        ],
+        branches: &[walk(0, &[("transporter", "drug"), ("side effect", EFFECT)])],
         exclude_slots: false,
         patterns: &[
             "Which side effects do drugs transported by {a} have?",
@@ -517,9 +471,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "exposure",
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("transporter", GENE), ("interacts with", "exposure")]),
-        ],
+        branches: &[walk(0, &[("transporter", GENE), ("interacts with", "exposure")])],
         exclude_slots: false,
         patterns: &[
             "Which exposures could alter the effect of {a} through its transporters?",
@@ -533,9 +485,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: GENE,
         slots: &["pathway"],
-        branches: &[
-            walk(0, &[("interacts with", GENE), ("ppi", GENE)]),
-        ],
+        branches: &[walk(0, &[("interacts with", GENE), ("ppi", GENE)])],
         exclude_slots: false,
         patterns: &[
             "Which gene interacts with a member of the pathway {a}{that}?",
@@ -549,9 +499,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: GENE,
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("synergistic interaction", "drug"), ("transporter", GENE)]),
-        ],
+        branches: &[walk(0, &[("synergistic interaction", "drug"), ("transporter", GENE)])],
         exclude_slots: false,
         patterns: &[
             "Which gene transports a drug that is synergistic with {a}{that}?",
@@ -565,9 +513,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "biological_process",
         slots: &["biological_process"],
-        branches: &[
-            walk(0, &[("interacts with", GENE), ("interacts with", "biological_process")]),
-        ],
+        branches: &[walk(0, &[("interacts with", GENE), ("interacts with", "biological_process")])],
         exclude_slots: true,
         patterns: &[
             "Which biological processes share genes with {a}?",
@@ -581,9 +527,10 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "biological_process",
         slots: &[EFFECT],
-        branches: &[
-            walk(0, &[("associated with", GENE), ("interacts with", "biological_process")]),
-        ],
+        branches: &[walk(
+            0,
+            &[("associated with", GENE), ("interacts with", "biological_process")],
+        )],
         exclude_slots: false,
         patterns: &[
             "Which biological processes involve the genes behind {a}?",
@@ -597,9 +544,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "anatomy",
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("transporter", GENE), ("expression present", "anatomy")]),
-        ],
+        branches: &[walk(0, &[("transporter", GENE), ("expression present", "anatomy")])],
         exclude_slots: false,
         patterns: &[
             "Which body parts express the transporters of {a}?",
@@ -613,9 +558,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "cellular_component",
         slots: &["drug"],
-        branches: &[
-            walk(0, &[("target", GENE), ("interacts with", "cellular_component")]),
-        ],
+        branches: &[walk(0, &[("target", GENE), ("interacts with", "cellular_component")])],
         exclude_slots: false,
         patterns: &[
             "Which cellular components interact with the targets of {a}?",
@@ -629,9 +572,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "anatomy",
         slots: &["biological_process"],
-        branches: &[
-            walk(0, &[("interacts with", GENE), ("expression absent", "anatomy")]),
-        ],
+        branches: &[walk(0, &[("interacts with", GENE), ("expression absent", "anatomy")])],
         exclude_slots: false,
         patterns: &[
             "Which body parts lack expression of genes involved in {a}?",
@@ -645,9 +586,7 @@ pub(super) static TEMPLATES: [Template; 41] = [
         kind: Prime,
         target: "anatomy",
         slots: &[EFFECT],
-        branches: &[
-            walk(0, &[("associated with", GENE), ("expression absent", "anatomy")]),
-        ],
+        branches: &[walk(0, &[("associated with", GENE), ("expression absent", "anatomy")])],
         exclude_slots: false,
         patterns: &[
             "Which body parts lack expression of the genes tied to {a}?",

@@ -28,7 +28,7 @@ use super::{amazon_text, mag_text, prime_text};
 /// Bytes collected before a write to disk.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Nodes or edges between two progress reports.
-pub(super) const REPORT_EVERY: u64 = 50_000;
+const REPORT_EVERY: u64 = 50_000;
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> SampleError {
     let path = path.to_owned();
@@ -64,6 +64,7 @@ pub(super) fn edges(
         }
         graph.add(world, plan, pairs);
     }
+    progress(plans.len() as u64, plans.len() as u64);
     file.flush().map_err(failed(&path))?;
     Ok((graph, n_edges))
 }
@@ -97,7 +98,8 @@ pub(super) fn nodes(
             let name = source.name(node_type, index);
             let facts = source.facts[node_type].of(index);
             let mut stream = Stream::new(world.seed, &purpose, u64::from(index));
-            let n_links = |relation: &'static str, to: &str| source.degree(node_type, index, relation, to);
+            let n_links =
+                |relation: &'static str, to: &str| source.degree(node_type, index, relation, to);
             let details = match schema_type.name {
                 "product" => amazon_text::details(facts, &mut stream),
                 "paper" => {
@@ -121,6 +123,7 @@ pub(super) fn nodes(
             file.write_all(b"\n").map_err(failed(&path))?;
         }
     }
+    progress(n_nodes, n_nodes);
     file.flush().map_err(failed(&path))
 }
 
@@ -184,10 +187,14 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
     let path = out_dir.join("dataset.toml");
     let description = Description {
         title: format!("{} sample", world.kind.name()),
-        licence: "CC0-1.0",
+        licence: "MIT OR Apache-2.0",
         candidate_types: schema::candidate_types(world.kind),
         // A string: TOML integers end at 2^63 - 1, seeds do not.
-        sample: Provenance { kind: world.kind.name(), seed: world.seed.to_string(), scale: world.scale },
+        sample: Provenance {
+            kind: world.kind.name(),
+            seed: world.seed.to_string(),
+            scale: world.scale,
+        },
     };
     let text = toml::to_string(&description)
         .map_err(|error| failed(&path)(io::Error::other(error.to_string())))?;
