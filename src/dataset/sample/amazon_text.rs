@@ -1,12 +1,13 @@
 //! Wording of products: the aspects of a product and the composition of its fields.
 //!
-//! It must not know brands, categories or colours: these are relations and never occur in a product's text.
+//! It must not know brands, categories or colours: these are relations and never occur in a
+//! product's text.
 
 use serde_json::{Map, Value, json};
 
-use super::facts::{Aspect, NO_FACT};
-use super::names;
-use super::random::Stream;
+use crate::dataset::sample::facts::{Aspect, NO_FACT};
+use crate::dataset::sample::names;
+use crate::dataset::sample::random::Stream;
 
 /// Column of the kind of product; it also stands in the title.
 pub(super) const KIND: usize = 0;
@@ -313,8 +314,8 @@ const FILLERS: [&str; 12] = [
     "Sold as a single unit.",
 ];
 
-/// Returns the details of a product: description, features, reviews, questions and answers, and plain numbers.
-/// Every fact is stated at least once.
+/// Returns the details of a product: description, features, reviews, questions and answers, and
+/// plain numbers. Every fact is stated at least once.
 pub(super) fn details(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
     let mut description = vec![stream.pick(&FILLERS).to_owned()];
     let mut features = Vec::new();

@@ -1,12 +1,13 @@
-//! Hidden facts of nodes: which property values a node has, known exactly before any sentence is written.
+//! Hidden facts of nodes: which property values a node has, known exactly before any sentence is
+//! written.
 //!
-//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is a set of
-//! synonyms. Documents state the facts in one wording, questions often in another, and answers follow from the
-//! facts alone. It must not know the graph's edges.
+//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is
+//! a set of synonyms. Documents state the facts in one wording, questions often in another, and
+//! answers follow from the facts alone. It must not know the graph's edges.
 
-use super::graph::World;
-use super::random::Stream;
-use super::{SampleKind, amazon_text, mag_text, prime_text};
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::random::Stream;
+use crate::dataset::sample::{SampleKind, amazon_text, mag_text, prime_text};
 
 /// Marks an aspect about which a node has no fact.
 pub(super) const NO_FACT: u8 = u8::MAX;
@@ -34,8 +35,8 @@ pub(super) struct Aspect {
 }
 
 impl Aspect {
-    /// Returns one frame with one synonym of the value in it; the first synonym is the most usual wording, so that
-    /// a question and a document agree in about half of the cases.
+    /// Returns one frame with one synonym of the value in it; the first synonym is the most usual
+    /// wording, so that a question and a document agree in about half of the cases.
     pub(super) fn say(&self, frames: &[&'static str], value: u8, stream: &mut Stream) -> String {
         let synonyms = self.values.get(value as usize).copied().unwrap_or_default();
         let frame = stream.pick(frames);
@@ -45,7 +46,8 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns one sentence that states the value, or with the given probability in per cent two different ones.
+    /// Returns one sentence that states the value, or with the given probability in per cent two
+    /// different ones.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
         let mut sentences = vec![self.say(self.sentences, value, stream)];
         if stream.percent(twice) {

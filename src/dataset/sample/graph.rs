@@ -2,16 +2,17 @@
 //!
 //! It must not know names, documents or wording.
 //! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
-//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 20 million edges at most (0.4 GB).
+//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 20 million edges at most (0.4
+//! GB).
 //!
-//! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes first, so that the
-//! graph has hubs, communities and the triangles that two-branch questions need.
+//! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
+//! first, so that the graph has hubs, communities and the triangles that two-branch questions need.
 
 use std::collections::BTreeMap;
 
-use super::SampleKind;
-use super::random::{Spread, Stream};
-use super::schema::{self, Degree, EdgePlan};
+use crate::dataset::sample::SampleKind;
+use crate::dataset::sample::random::{Spread, Stream};
+use crate::dataset::sample::schema::{self, Degree, EdgePlan};
 
 /// Share of the edges, in per cent, that stay inside one theme.
 const INSIDE_THEME: usize = 75;
@@ -21,7 +22,8 @@ const DENSITY_LIMIT: f64 = 0.025;
 const HUB_LIMIT: f64 = 0.25;
 /// Draws per wanted edge at most: popular targets are drawn again and again.
 const DRAWS_PER_EDGE: usize = 4;
-/// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay usable.
+/// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay
+/// usable.
 const EDGE_FLOOR: f64 = 160.0;
 
 /// Sizes, themes and popularity of one base.

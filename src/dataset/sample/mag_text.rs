@@ -1,12 +1,13 @@
 //! Wording of papers: the aspects of a paper and the composition of its fields.
 //!
-//! It must not know authors, institutions or fields of study: these are relations and never occur in a paper's
-//! text.
+//! It must not know authors, institutions or fields of study: these are relations and never occur
+//! in a paper's text.
 
 use serde_json::{Map, Value, json};
 
-use super::facts::{Aspect, NO_FACT};
-use super::random::Stream;
+use crate::dataset::sample::facts::{Aspect, NO_FACT};
+use crate::dataset::sample::names;
+use crate::dataset::sample::random::Stream;
 
 /// Column of the problem; it also stands in the title.
 pub(super) const PROBLEM: usize = 0;
@@ -277,7 +278,8 @@ const CLOSERS: [&str; 6] = [
     "The discussion places this in a wider context.",
 ];
 
-/// Returns the details of a paper: abstract, date, year, venue and counts. Every fact is stated once or twice.
+/// Returns the details of a paper: abstract, date, year, venue and counts. Every fact is stated
+/// once or twice.
 pub(super) fn details(
     facts: &[u8],
     n_references: usize,
@@ -315,7 +317,7 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
     let problem = PAPER[PROBLEM].say(&["{}"], facts.get(PROBLEM).copied().unwrap_or(0), stream);
     let method = facts.get(METHOD).copied().unwrap_or(NO_FACT);
     let scope = stream.pick(&SCOPES);
-    let place = super::names::place(stream);
+    let place = names::place(stream);
     let text = if method == NO_FACT || stream.percent(40) {
         match stream.below(4) {
             0 => format!("{scope} on {problem}: the case of {place}"),
@@ -332,7 +334,7 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
             _ => format!("from {method} to {problem}: {scope} in {place}"),
         }
     };
-    super::names::capitalised(&text)
+    names::capitalised(&text)
 }
 
 const SCOPES: [&str; 8] = [

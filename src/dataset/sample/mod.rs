@@ -1,16 +1,16 @@
 //! Generates sample knowledge bases with the schemas of the three STaRK benchmarks.
 //!
-//! Given a kind, a seed and a scale, get a directory in the neutral dataset format: nodes, edges, questions with
-//! exact answers, splits. All names and sentences are invented; nothing is taken from the benchmarks but their
-//! schemas, sizes and question templates (Wu et al. 2024, "STaRK: Benchmarking LLM Retrieval on Textual and
-//! Relational Knowledge Bases").
+//! Given a kind, a seed and a scale, get a directory in the neutral dataset format: nodes, edges,
+//! questions with exact answers, splits. All names and sentences are invented; nothing is taken
+//! from the benchmarks but their schemas, sizes and question templates (Wu et al. 2024, "STaRK:
+//! Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases").
 //!
-//! A node has hidden facts (`facts`), which its document states in varying words; a question asks for nodes that a
-//! walk reaches (`templates`) and that have certain facts (`queries`). Both parts are needed: the property is
-//! shared by many nodes, and the relation is in no document.
+//! A node has hidden facts (`facts`), which its document states in varying words; a question asks
+//! for nodes that a walk reaches (`templates`) and that have certain facts (`queries`). Both parts
+//! are needed: the property is shared by many nodes, and the relation is in no document.
 //!
-//! This module knows nothing of the rest of the crate and nothing of the rest of the crate needs to know it, except
-//! who calls [`generate`].
+//! This module knows nothing of the rest of the crate and nothing of the rest of the crate needs to
+//! know it, except who calls [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -31,6 +31,7 @@ mod queries;
 mod random;
 mod schema;
 mod templates;
+mod words;
 mod write;
 
 #[cfg(test)]
@@ -42,9 +43,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use self::facts::Facts;
-use self::graph::World;
-use self::queries::Source;
+use crate::dataset::sample::facts::Facts;
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::queries::Source;
 
 /// Which schema a sample has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,8 +99,9 @@ pub struct SampleOptions {
     pub seed: u64,
     /// Size relative to the benchmark, in (0, 1]; `None` means [`SampleKind::default_scale`].
     ///
-    /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every question
-    /// template answerable. Mean degrees stay as in the benchmark but for dense relations in small bases.
+    /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every
+    /// question template answerable. Mean degrees stay as in the benchmark but for dense relations
+    /// in small bases.
     pub scale: Option<f64>,
 }
 
@@ -153,11 +155,12 @@ pub enum SampleError {
 
 /// Writes a sample base to `out_dir`, which is made if absent and must be empty.
 ///
-/// Time and space are linear in nodes and edges. `progress` is called at least once per stage and every few ten
-/// thousand nodes.
+/// Time and space are linear in nodes and edges. `progress` is called at least once per stage and
+/// every few ten thousand nodes.
 ///
 /// # Errors
-/// [`SampleError::Scale`] and [`SampleError::NotEmpty`] before anything is written; [`SampleError::Write`] later.
+/// [`SampleError::Scale`] and [`SampleError::NotEmpty`] before anything is written;
+/// [`SampleError::Write`] later.
 pub fn generate(
     kind: SampleKind,
     options: SampleOptions,

@@ -1,13 +1,14 @@
-//! Wording of the biomedical base: aspects of diseases, drugs, genes and pathways, and their fields.
+//! Wording of the biomedical base: aspects of diseases, drugs, genes and pathways, and their
+//! fields.
 //!
-//! All statements are invented. It must not know which nodes are related: no text names another node.
-//! The other six types have a name and a source only.
+//! All statements are invented. It must not know which nodes are related: no text names another
+//! node. The other six types have a name and a source only.
 
 use serde_json::{Map, Value, json};
 
-use super::facts::{Aspect, NO_FACT};
-use super::names;
-use super::random::Stream;
+use crate::dataset::sample::facts::{Aspect, NO_FACT};
+use crate::dataset::sample::names;
+use crate::dataset::sample::random::Stream;
 
 /// What is known about a disease.
 pub(super) static DISEASE: [Aspect; 5] = [
@@ -578,7 +579,8 @@ const FILLERS: [&str; 10] = [
     "The entry was last revised in this release.",
 ];
 
-/// Returns all facts as sentences in random order, each stated once or twice, with one or two fillers.
+/// Returns all facts as sentences in random order, each stated once or twice, with one or two
+/// fillers.
 fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<String> {
     let mut sentences = vec![stream.pick(&FILLERS).to_owned()];
     for (aspect, &value) in aspects.iter().zip(facts) {

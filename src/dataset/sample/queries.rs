@@ -1,21 +1,24 @@
-//! Questions with exact answers, constructed as STaRK does: ground a template, walk, pick a gold answer, take one
-//! or two of its hidden facts as textual properties, keep the candidates that have them, phrase it.
+//! Questions with exact answers, constructed as STaRK does: ground a template, walk, pick a gold
+//! answer, take one or two of its hidden facts as textual properties, keep the candidates that have
+//! them, phrase it.
 //!
-//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check properties there are
-//! replaced by facts that are known exactly. It must not know how documents are composed.
+//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check
+//! properties there are replaced by facts that are known exactly. It must not know how documents
+//! are composed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::facts::{Facts, NO_FACT};
-use super::graph::{Graph, Step, World};
-use super::names::{self, Name};
-use super::random::{Stream, hash64};
-use super::schema;
-use super::templates::{TEMPLATES, Template};
+use crate::dataset::sample::facts::{Aspect, Facts, NO_FACT};
+use crate::dataset::sample::graph::{Graph, Step, World};
+use crate::dataset::sample::names::{self, Name};
+use crate::dataset::sample::random::{Stream, hash64};
+use crate::dataset::sample::schema;
+use crate::dataset::sample::templates::{TEMPLATES, Template};
 
 /// Answers at most per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;
-/// Nodes of the answer type that must share the properties: fewer would identify the answers without any relation.
+/// Nodes of the answer type that must share the properties: fewer would identify the answers
+/// without any relation.
 pub(super) const MIN_SHARING: usize = 5;
 /// Candidates of a walk at most; a question about more would hardly need its relation.
 const MAX_CANDIDATES: usize = 2_000;
@@ -87,8 +90,8 @@ impl Source<'_> {
         steps
     }
 
-    /// Returns the candidates of a grounded template, ascending: the intersection of all walks, without targets
-    /// of negated walks and, where the template says so, without the slot nodes.
+    /// Returns the candidates of a grounded template, ascending: the intersection of all walks,
+    /// without targets of negated walks and, where the template says so, without the slot nodes.
     pub(super) fn execute(&self, template: &Template, slots: &[u32]) -> Vec<u32> {
         let mut candidates: Option<Vec<u32>> = None;
         for (position, branch) in template.branches.iter().enumerate() {
@@ -132,7 +135,8 @@ impl Source<'_> {
         Some(node)
     }
 
-    /// Grounds the slots: the first from `starts`, further ones by walking back from a random end of its walk.
+    /// Grounds the slots: the first from `starts`, further ones by walking back from a random end
+    /// of its walk.
     fn ground(&self, template: &Template, starts: &[u32], stream: &mut Stream) -> Option<Vec<u32>> {
         let first = stream.pick(starts);
         let mut slots = vec![first];
@@ -163,7 +167,8 @@ impl Source<'_> {
         sharing.take(MIN_SHARING).count() == MIN_SHARING
     }
 
-    /// Draws properties of a gold answer so that few enough candidates have them, with those candidates.
+    /// Draws properties of a gold answer so that few enough candidates have them, with those
+    /// candidates.
     fn narrow(
         &self,
         node_type: usize,
@@ -203,14 +208,16 @@ impl Source<'_> {
     }
 }
 
-/// Returns how many questions a base of `n_nodes` gets; `default_nodes` is the size of the default sample.
+/// Returns how many questions a base of `n_nodes` gets; `default_nodes` is the size of the default
+/// sample.
 fn n_questions(n_nodes: u64, default_nodes: u64) -> usize {
     // Each doubling of the base adds 150 questions.
     let doublings = f64::from((n_nodes / default_nodes.max(1)).max(1).ilog2());
     (BASE_QUESTIONS + 150.0 * doublings).min(MAX_QUESTIONS) as usize
 }
 
-/// How often each name or short form occurs in a type: only unambiguous mentions are used in questions.
+/// How often each name or short form occurs in a type: only unambiguous mentions are used in
+/// questions.
 #[derive(Default)]
 struct Mentions {
     per_type: BTreeMap<usize, HashMap<u64, u32>>,
@@ -251,7 +258,8 @@ fn with_typo(text: &str, stream: &mut Stream) -> String {
     letters.into_iter().collect()
 }
 
-/// Spells a slot node as a person would: mostly by name, at times in lower case, by another name, or misspelt.
+/// Spells a slot node as a person would: mostly by name, at times in lower case, by another name,
+/// or misspelt.
 fn mention(
     source: &Source<'_>,
     node_type: usize,
@@ -289,8 +297,7 @@ fn phrase(
     facts: &Facts,
     stream: &mut Stream,
 ) -> String {
-    let clause = |stream: &mut Stream,
-                  frames: fn(&super::facts::Aspect) -> &'static [&'static str]| {
+    let clause = |stream: &mut Stream, frames: fn(&Aspect) -> &'static [&'static str]| {
         properties
             .iter()
             .map(|&(aspect, value)| {
@@ -329,8 +336,9 @@ fn phrase(
 
 /// Constructs the questions of a base, in random order.
 ///
-/// Every text is distinct, every answer set has 1 to [`MAX_ANSWERS`] nodes. A template for which the graph offers
-/// too few questions gets fewer. `progress` is called with (templates done, templates).
+/// Every text is distinct, every answer set has 1 to [`MAX_ANSWERS`] nodes. A template for which
+/// the graph offers too few questions gets fewer. `progress` is called with (templates done,
+/// templates).
 pub(super) fn construct(
     source: &Source<'_>,
     default_nodes: u64,
@@ -403,7 +411,8 @@ pub(super) fn construct(
     questions
 }
 
-/// Assigns each question, by position, to train (0), val (1) or test (2): 50, 25 and 25 per cent of each template.
+/// Assigns each question, by position, to train (0), val (1) or test (2): 50, 25 and 25 per cent of
+/// each template.
 ///
 /// Three questions of a template suffice for it to occur in every split.
 pub(super) fn splits(questions: &[Question]) -> Vec<usize> {

@@ -1,9 +1,9 @@
 //! Seeded randomness for the sample generator: independent sub-streams and the few draws it needs.
 //!
 //! It must not know what is being generated.
-//! Every draw is integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so that the same
-//! seed gives the same bytes on every machine.
-//! A stream is named by (seed, purpose, index): what one node draws never depends on how many nodes there are.
+//! Every draw is integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so
+//! that the same seed gives the same bytes on every machine. A stream is named by (seed, purpose,
+//! index): what one node draws never depends on how many nodes there are.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -21,7 +21,8 @@ pub(super) fn hash64(bytes: &[u8]) -> u64 {
 pub(super) struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Returns the stream for one purpose and one index, for instance the name of node 17 of a type.
+    /// Returns the stream for one purpose and one index, for instance the name of node 17 of a
+    /// type.
     pub(super) fn new(seed: u64, purpose: &str, index: u64) -> Stream {
         let mut key = [0u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -51,14 +52,15 @@ impl Stream {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }
 
-    /// Returns an integer in `0..n`, small ones more likely: the density at rank `r` falls as `r^(-2/3)`.
+    /// Returns an integer in `0..n`, small ones more likely: the density at rank `r` falls as
+    /// `r^(-2/3)`.
     pub(super) fn skewed(&mut self, n: usize) -> usize {
         let unit = self.unit();
         ((unit * unit * unit * n as f64) as usize).min(n.saturating_sub(1))
     }
 
-    /// Returns a count with the given mean whose tail falls as the cube: at least half the mean before rounding,
-    /// at most `limit`.
+    /// Returns a count with the given mean whose tail falls as the cube: at least half the mean
+    /// before rounding, at most `limit`.
     pub(super) fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
         let unit = self.unit().max(1e-6);
         let wanted = mean * 0.5 / unit.sqrt();
@@ -78,7 +80,8 @@ impl Stream {
 
 /// A bijection of `0..n` onto itself, `rank -> (a * rank + b) mod n`.
 ///
-/// Popularity is drawn over ranks; the bijection spreads hubs over the ids, so that an id tells nothing.
+/// Popularity is drawn over ranks; the bijection spreads hubs over the ids, so that an id tells
+/// nothing.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {
     n: u64,
@@ -114,7 +117,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; they are coprime.
+/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; they are
+/// coprime.
 fn inverse(factor: u64, n: u64) -> u64 {
     let (mut old_r, mut r) = (factor as i128, n as i128);
     let (mut old_s, mut s) = (1i128, 0i128);

@@ -2,13 +2,14 @@
 //!
 //! It must not know how slots are sampled or how names are spelled in a question.
 //! Walks follow Wu et al. 2024 (STaRK, appendix A.2 to A.4); the phrasings are our own.
-//! A walk ignores the stored orientation. amazon-02 has two entries, one per relation, worded as what goes with a
-//! product and as what could replace it.
+//! A walk ignores the stored orientation. amazon-02 has two entries, one per relation, worded as
+//! what goes with a product and as what could replace it.
 //!
-//! Placeholders: `{a}` and `{b}` are the slots; `{that}` becomes " that X and Y", `{it}` a further sentence about
-//! "it", `{keys}` a list of short forms; all three vanish for a purely relational question.
+//! Placeholders: `{a}` and `{b}` are the slots; `{that}` becomes " that X and Y", `{it}` a further
+//! sentence about "it", `{keys}` a list of short forms; all three vanish for a purely relational
+//! question.
 
-use super::SampleKind;
+use crate::dataset::sample::SampleKind;
 
 /// A walk from a slot to the target type, or, if negated, from the target.
 pub(super) struct Branch {

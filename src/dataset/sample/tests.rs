@@ -1,4 +1,5 @@
-//! What a sample promises: determinism, a sound base, and answers that an independent executor finds too.
+//! What a sample promises: determinism, a sound base, and answers that an independent executor
+//! finds too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -6,11 +7,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::facts::Facts;
-use super::graph::World;
-use super::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
-use super::templates::{TEMPLATES, Template};
 use super::*;
+use crate::dataset::sample::facts::Facts;
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
+use crate::dataset::sample::templates::{TEMPLATES, Template};
 
 /// A scale at which a base has some hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {

@@ -8,7 +8,8 @@
 //! dataset.toml   title, licence, candidate_types, and a [sample] table with kind, seed and scale
 //! ```
 //!
-//! `dataset.toml` is written last: a folder without it is incomplete. It must not know how anything is drawn.
+//! `dataset.toml` is written last: a folder without it is incomplete. It must not know how anything
+//! is drawn.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -17,13 +18,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::SampleError;
-use super::graph::{Graph, World, draw_edges};
-use super::queries::{Question, Source, splits};
-use super::random::Stream;
-use super::schema;
-use super::templates::TEMPLATES;
-use super::{amazon_text, mag_text, prime_text};
+use crate::dataset::sample::SampleError;
+use crate::dataset::sample::graph::{Graph, World, draw_edges};
+use crate::dataset::sample::queries::{Question, Source, splits};
+use crate::dataset::sample::random::Stream;
+use crate::dataset::sample::schema;
+use crate::dataset::sample::templates::TEMPLATES;
+use crate::dataset::sample::{amazon_text, mag_text, prime_text};
 
 /// Bytes collected before a write to disk.
 const BUFFER_BYTES: usize = 1 << 20;
