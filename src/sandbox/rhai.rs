@@ -29,8 +29,7 @@ use rhai::{
 };
 
 use crate::{
-    kb::NodeId,
-    retrieve::best,
+    kb::{NodeId, best},
     sandbox::{
         Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Position, Ran, Sandbox,
         Workers, rhai::values::ScoresHandle, workers,

@@ -8,7 +8,6 @@ use std::{
 
 use crate::{
     kb::{NodeId, NodeSet},
-    retrieve::{Combine, Scores},
     sandbox::{
         Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
     },

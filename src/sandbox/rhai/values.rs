@@ -9,8 +9,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, INT, ImmutableString, Map};
 
 use crate::{
-    kb::{NodeId, NodeSet},
-    retrieve::Scores,
+    kb::{NodeId, NodeSet, Scores},
     sandbox::rhai::meter,
     tools::Value,
 };
