@@ -1,7 +1,7 @@
 //! The built-in embedder: latent semantic analysis trained on the base's own documents.
 //!
 //! Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6), 1990; the decomposition is that
-//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf`, scaled to length 1. The
+//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf^1.5`, scaled to length 1. The
 //! leading right singular vectors place every stem in `dim` dimensions; a text, document or query alike, is
 //! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
 //!
