@@ -186,7 +186,8 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
     let is_anchor = |anchor: &&Anchor| {
         anchor.source == pattern.source && base.kb.node_type(anchor.node) == pattern.anchor
     };
-    let mut nodes: Vec<NodeId> = anchors.iter().filter(is_anchor).map(|anchor| anchor.node).collect();
+    let mut nodes: Vec<NodeId> =
+        anchors.iter().filter(is_anchor).map(|anchor| anchor.node).collect();
     for step in &pattern.steps {
         nodes = nodes
             .iter()
@@ -226,7 +227,9 @@ pub fn mine(
             let all = base.kb.nodes_of_type(pattern.target).len() as f64;
             let sampled = coverage.iter().step_by(coverage.len().div_ceil(REACH_SAMPLE));
             let bits: Vec<f64> = sampled
-                .map(|&(at, _)| (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2())
+                .map(|&(at, _)| {
+                    (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2()
+                })
                 .collect();
             let mean_bits = bits.iter().sum::<f64>() / bits.len().max(1) as f64;
             let covered: f64 = coverage.iter().map(|&(_, share)| f64::from(share)).sum();

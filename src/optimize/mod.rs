@@ -1,3 +1,4 @@
 //! The loop.
 
 pub mod mine;
+pub mod plan;
