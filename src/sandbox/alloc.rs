@@ -13,6 +13,7 @@ use std::{
 
 thread_local! {
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+    static MOST_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system allocator with a counter per thread.
@@ -27,9 +28,19 @@ pub(super) fn live_bytes() -> i64 {
     LIVE_BYTES.try_with(Cell::get).unwrap_or(0)
 }
 
+/// The most [`live_bytes`] there were since this was last asked.
+pub(super) fn take_most_bytes() -> i64 {
+    let live = live_bytes();
+    MOST_BYTES.try_with(|most| most.replace(live).max(live)).unwrap_or(live)
+}
+
 fn count(change: i64) {
     // Fails only while the thread ends, when nothing is measured any more.
-    let _ = LIVE_BYTES.try_with(|live| live.set(live.get().wrapping_add(change)));
+    let _ = LIVE_BYTES.try_with(|live| {
+        let now = live.get().wrapping_add(change);
+        live.set(now);
+        let _ = MOST_BYTES.try_with(|most| most.set(most.get().max(now)));
+    });
 }
 
 // SAFETY: every call is handed on unchanged to the system allocator, which upholds the contract;
@@ -71,7 +82,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
 #[cfg(test)]
 mod tests {
-    use super::live_bytes;
+    use super::{live_bytes, take_most_bytes};
 
     #[test]
     fn growing_zeroing_and_freeing_are_counted() {
@@ -83,6 +94,8 @@ mod tests {
         bytes.shrink_to(1 << 20);
         drop(bytes);
         assert_eq!(live_bytes(), start);
+        assert!(take_most_bytes() - start >= (1 << 21) + (1 << 20));
+        assert_eq!(take_most_bytes(), start);
     }
 
     #[test]

@@ -411,6 +411,10 @@ fn natives_ask_before_they_allocate() {
         "xy-b-xy\nxy+b+xy\nxy+b+xy!?\nxy+b+xy!?\n[1, 7, 7]\n"
     );
     assert_eq!(
+        printed("print(#{b: [1, 2.5, (), 'c'], a: #{x: \"q\\\"\"}}.to_json())"),
+        "{\"a\":{\"x\":\"q\\\"\"},\"b\":[1,2.5,null,\"c\"]}\n"
+    );
+    assert_eq!(
         printed("print(parse_json(`{\"b\": [1, 2.5, null, true], \"a\": \"x\"}`))"),
         "#{\"a\": \"x\", \"b\": [1, 2.5, (), true]}\n"
     );
@@ -763,4 +767,23 @@ fn compiling_thirty_lines_is_cheap() {
         sandbox().compile(&source, &Limits::default()).expect("compiles");
     }
     eprintln!("compile of 30 lines: {:.0} us", start.elapsed().as_secs_f64() * 1e6 / 20.0);
+}
+
+#[test]
+fn zz_probe() {
+    if let Ok(text) = std::env::var("PROBE") {
+        let start = Instant::now();
+        let input =
+            Input { query: "q", candidates: &[1], params: &BTreeMap::new(), n_nodes: N_NODES };
+        let program = sandbox().compile(&body(&text), &Limits::default());
+        match program {
+            Ok(program) => {
+                let (result, _) =
+                    sandbox().run(&program, Box::<TestHost>::default(), input, &Limits::default());
+                let shown: String = format!("{result:?}").chars().take(300).collect();
+                eprintln!("PROBE {:?} {shown}", start.elapsed());
+            }
+            Err(failure) => eprintln!("PROBE {failure:?}"),
+        }
+    }
 }
