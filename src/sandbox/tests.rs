@@ -775,7 +775,7 @@ fn zz_probe() {
         let start = Instant::now();
         let input =
             Input { query: "q", candidates: &[1], params: &BTreeMap::new(), n_nodes: N_NODES };
-        let program = sandbox().compile(&body(&text), &Limits::default());
+        let program = sandbox().compile(&text.strip_prefix("RAW:").map_or_else(|| body(&text), str::to_owned), &Limits::default());
         match program {
             Ok(program) => {
                 let (result, _) =
