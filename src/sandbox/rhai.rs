@@ -127,6 +127,9 @@ impl ToolHost for LostHost {
     }
 }
 
+/// The host of a call that may use tools.
+type Host = Option<Box<dyn ToolHost>>;
+
 /// A parsed program. Its syntax tree is dropped on a big stack.
 struct Tree {
     ast: Option<AST>,
@@ -160,7 +163,7 @@ thread_local! {
 fn with_engine<T>(
     specs: &'static [ToolSpec],
     limits: &Limits,
-    host: Option<Box<dyn ToolHost>>,
+    host: Host,
     work: impl FnOnce(&Engine) -> T,
 ) -> Result<T, Failure> {
     static QUIET: Once = Once::new();
@@ -298,11 +301,11 @@ impl Tree {
     fn call<T>(
         &self,
         function: &str,
-        host: Option<Box<dyn ToolHost>>,
+        host: Host,
         limits: &Limits,
         args: impl FnOnce() -> Vec<Dynamic>,
         read: impl FnOnce(Dynamic) -> Result<(T, usize), Failure>,
-    ) -> (Result<(T, meter::Ended), Failure>, Option<Box<dyn ToolHost>>) {
+    ) -> (Result<(T, meter::Ended), Failure>, Host) {
         let done = with_engine(self.specs, limits, host, |engine| {
             let Some(ast) = &self.ast else {
                 return Err(Failure::new(FailureKind::Panic, "the program is gone", limits));

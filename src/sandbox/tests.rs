@@ -129,14 +129,12 @@ fn run_with(
     limits: &Limits,
 ) -> Result<Outcome, Failure> {
     let input = Input { query: "red shoes", candidates: &[5, 3, 9], params, n_nodes: N_NODES };
-    let start = Instant::now();
     let (result, _) = sandbox().run(program, Box::<TestHost>::default(), input, limits);
     let usage = match &result {
         Ok(outcome) => outcome.usage,
         Err(failure) => failure.usage,
     };
-    // Two workers share the machine with other tests, so the wait for one is not counted.
-    let _ = start;
+    // The time of the call itself: waiting for a worker that another test has is not counted.
     assert!(usage.ms <= (limits.deadline + LATE).as_secs_f64() * 1e3, "took {} ms", usage.ms);
     assert!(usage.peak_bytes <= limits.memory_bytes + OVER, "held {} bytes", usage.peak_bytes);
     result
@@ -580,12 +578,10 @@ fn captured_values_are_seen_by_the_heap_budget() {
 #[test]
 fn deep_chains_are_dropped_on_the_big_stack() {
     for text in [
-        "let f = Fn(\"x\"); loop { let g = Fn(\"y\").curry(f); f = g; }",
-        "let f = || 0; loop { let g = f; f = || g; }",
-        "let f = || 0; loop { let g = f; f = || { g; g }; }",
-        "let f = || 0; loop { let g = f; let h = f; f = || [g, h]; }",
-        "let m = #{}; loop { m = #{ a: m }; }",
-        "let a = []; loop { a = [a]; }",
+        r#"let f = Fn("x"); loop { f = Fn("y").curry(take(f)); }"#,
+        r#"let k = Fn("y"); let f = (); loop { f = k.curry([[[[[take(f)]]]]]); }"#,
+        r#"let f = || 0; loop { let g = f; f = || g; }"#,
+        r#"let f = || 0; loop { let g = f; let h = f; f = || [g, h]; }"#,
     ] {
         let kind = kind(text);
         assert!(
@@ -767,23 +763,4 @@ fn compiling_thirty_lines_is_cheap() {
         sandbox().compile(&source, &Limits::default()).expect("compiles");
     }
     eprintln!("compile of 30 lines: {:.0} us", start.elapsed().as_secs_f64() * 1e6 / 20.0);
-}
-
-#[test]
-fn zz_probe() {
-    if let Ok(text) = std::env::var("PROBE") {
-        let start = Instant::now();
-        let input =
-            Input { query: "q", candidates: &[1], params: &BTreeMap::new(), n_nodes: N_NODES };
-        let program = sandbox().compile(&text.strip_prefix("RAW:").map_or_else(|| body(&text), str::to_owned), &Limits::default());
-        match program {
-            Ok(program) => {
-                let (result, _) =
-                    sandbox().run(&program, Box::<TestHost>::default(), input, &Limits::default());
-                let shown: String = format!("{result:?}").chars().take(300).collect();
-                eprintln!("PROBE {:?} {shown}", start.elapsed());
-            }
-            Err(failure) => eprintln!("PROBE {failure:?}"),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use rhai::{
     Position,
 };
 
-use crate::sandbox::rhai::meter;
+use crate::sandbox::rhai::{meter, values::describe};
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
@@ -20,6 +20,8 @@ const ITEM_BYTES: usize = size_of::<Dynamic>();
 
 /// Lists in lists that are written as JSON.
 const MAX_JSON_DEPTH: usize = 64;
+/// Lists in lists that are printed; deeper ones become dots.
+const MAX_SHOWN_DEPTH: usize = 64;
 
 fn too_large(what: &str) -> Box<EvalAltResult> {
     EvalAltResult::ErrorDataTooLarge(what.to_owned(), Position::NONE).into()
@@ -63,6 +65,10 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("pad", pad_list);
     engine.register_fn("parse_json", parse_json);
     engine.register_fn("to_json", to_json);
+    for name in ["print", "debug", "to_string", "to_debug"] {
+        engine.register_fn(name, show_list);
+        engine.register_fn(name, show_map);
+    }
     for name in ["sort", "sort_by"] {
         engine.register_fn(name, sort);
     }
@@ -152,6 +158,65 @@ fn pad_list(
 fn parse_json(text: &str) -> Answer<Dynamic> {
     serde_json::from_str::<Dynamic>(text)
         .map_err(|error| format!("text is not JSON: {error}").into())
+}
+
+/// A list as text; the original takes time quadratic in the nesting, within one step.
+fn show_list(ctx: NativeCallContext<'_>, list: &mut Array) -> Answer<String> {
+    let mut text = String::new();
+    push_list(&mut text, list, MAX_SHOWN_DEPTH, ctx.engine().max_string_size())?;
+    Ok(text)
+}
+
+fn show_map(ctx: NativeCallContext<'_>, map: &mut Map) -> Answer<String> {
+    let mut text = String::new();
+    push_entries(&mut text, map, MAX_SHOWN_DEPTH, ctx.engine().max_string_size())?;
+    Ok(text)
+}
+
+fn push_list(text: &mut String, list: &Array, depth: usize, most: usize) -> Answer<()> {
+    text.push('[');
+    for (at, item) in list.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        push_shown(text, item, depth, most)?;
+    }
+    text.push(']');
+    Ok(())
+}
+
+fn push_entries(text: &mut String, map: &Map, depth: usize, most: usize) -> Answer<()> {
+    text.push_str("#{");
+    for (at, (name, value)) in map.iter().enumerate() {
+        let _ = write!(text, "{}{:?}: ", if at == 0 { "" } else { ", " }, name.as_str());
+        push_shown(text, value, depth, most)?;
+    }
+    text.push('}');
+    Ok(())
+}
+
+fn push_shown(text: &mut String, value: &Dynamic, depth: usize, most: usize) -> Answer<()> {
+    if text.len() > most {
+        return Err(too_large("length of string"));
+    }
+    let Some(deeper) = depth.checked_sub(1) else {
+        text.push_str("...");
+        return Ok(());
+    };
+    if let Ok(items) = value.as_array_ref() {
+        return push_list(text, &items, deeper, most);
+    }
+    if let Ok(entries) = value.as_map_ref() {
+        return push_entries(text, &entries, deeper, most);
+    }
+    if let Ok(words) = value.as_immutable_string_ref() {
+        let _ = write!(text, "{:?}", words.as_str());
+    } else if value.is_unit() {
+        text.push_str("()");
+    } else if value.is_int() || value.is_float() || value.is_bool() || value.is_char() {
+        let _ = write!(text, "{value}");
+    } else {
+        text.push_str(&describe(value));
+    }
+    Ok(())
 }
 
 /// Writes a map as JSON; the original recurses without end into a function that captures itself.
