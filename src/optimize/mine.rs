@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     dataset::LabelledQuery,
-    index::{IndexedBase, TextPart},
+    index::{IndexError, IndexedBase, TextPart},
     kb::{Direction, NodeId, RelationId, TypeId},
 };
 
@@ -71,6 +71,9 @@ pub struct Mined {
     /// Share of answers reached by query (position in the input), ascending, for queries where
     /// it reaches any; weighted by the strength of the anchor.
     pub coverage: Vec<(usize, f32)>,
+    /// Information in being reached at all: log2 of nodes of the target type over nodes reached,
+    /// mean over queries.
+    pub bits: f64,
     /// Information gained about the answers, bits summed over queries.
     pub gain: f64,
 }
@@ -90,7 +93,7 @@ pub struct Anchor {
 ///
 /// # Errors
 /// Those of the text index.
-pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, crate::index::IndexError> {
+pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexError> {
     let linked = base.names.link(&base.kb, query, &[], LINKED_ANCHORS);
     let named = linked
         .as_slice()
@@ -137,7 +140,7 @@ fn reversed(step: Step) -> Step {
 fn mine_query(
     base: &IndexedBase,
     query: &LabelledQuery,
-) -> Result<BTreeMap<Pattern, f32>, crate::index::IndexError> {
+) -> Result<BTreeMap<Pattern, f32>, IndexError> {
     let anchors = anchors(base, &query.text)?;
     let answers = &query.answers[..query.answers.len().min(MAX_ANSWERS)];
     let outward: Vec<Vec<(Step, NodeId)>> =
@@ -208,7 +211,7 @@ pub fn mine(
     base: &IndexedBase,
     queries: &[LabelledQuery],
     min_support: usize,
-) -> Result<Vec<Mined>, crate::index::IndexError> {
+) -> Result<Vec<Mined>, IndexError> {
     let per_query: Result<Vec<_>, _> =
         queries.par_iter().map(|query| mine_query(base, query)).collect();
     let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
@@ -231,9 +234,9 @@ pub fn mine(
                     (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2()
                 })
                 .collect();
-            let mean_bits = bits.iter().sum::<f64>() / bits.len().max(1) as f64;
+            let bits = (bits.iter().sum::<f64>() / bits.len().max(1) as f64).max(0.0);
             let covered: f64 = coverage.iter().map(|&(_, share)| f64::from(share)).sum();
-            Mined { pattern, coverage, gain: covered * mean_bits.max(0.0) }
+            Mined { pattern, coverage, bits, gain: covered * bits }
         })
         .collect();
     mined.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.pattern.cmp(&b.pattern)));

@@ -1,4 +1,6 @@
 //! The loop.
 
+pub mod discover;
 pub mod mine;
 pub mod plan;
+pub mod route;

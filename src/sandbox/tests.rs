@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    kb::{NodeId, NodeSet},
+    kb::{Combine, NodeId, NodeSet, Scores},
     sandbox::{
         Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
     },
