@@ -1,4 +1,5 @@
-//! Runs programs on queries: compiled once, answered by the tools of one base, in the sandbox.
+//! Runs programs and bundles on queries: compiled once, answered by the tools of one base, in the
+//! sandbox.
 //!
 //! Must not know: which answers are right, how programs are found.
 
@@ -8,8 +9,12 @@ use std::{
 };
 
 use crate::{
+    bundle::{
+        Bundle, Fusion,
+        router::{Router, features},
+    },
     index::IndexedBase,
-    kb::NodeId,
+    kb::{Combine, NodeId, Scores},
     program::Program,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
@@ -161,4 +166,122 @@ pub fn explain_calls(base: &IndexedBase, trace: &Trace, node: NodeId) -> String 
     let lines: Vec<String> =
         trace.take().iter().map(|call| call.describe(&base.kb, Some(node))).collect();
     lines.join("\n")
+}
+
+/// Probability below which a category is not asked.
+const MIN_PROBABILITY: f32 = 0.01;
+
+/// The categories that answer a query with their probabilities, most probable first.
+pub fn chosen_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
+    let mut order: Vec<(usize, f32)> = probabilities.iter().copied().enumerate().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    order.truncate(fusion.most.max(1));
+    let keep = 1 + order.iter().skip(1).take_while(|pair| pair.1 >= MIN_PROBABILITY).count();
+    order.truncate(keep);
+    order
+}
+
+/// Rankings of several categories joined: the sum of their scores times their probabilities.
+pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
+    let mut fused = Scores::default();
+    for &(probability, ranking) in rankings {
+        let scores = Scores::new(ranking.clone());
+        let largest = if fusion.normalized { scores.largest().max(f32::MIN_POSITIVE) } else { 1.0 };
+        let weighted = scores.map(|_, score| score.max(0.0) / largest * probability);
+        fused = fused.combine(&weighted, Combine::Sum);
+    }
+    fused.ranking()
+}
+
+/// One category, ready to run.
+struct Member {
+    name: String,
+    compiled: Compiled,
+    params: ParamValues,
+}
+
+/// A bundle as a retriever.
+pub struct BundleRetriever {
+    runtime: Arc<Runtime>,
+    name: String,
+    members: Vec<Member>,
+    router: Router,
+    fusion: Fusion,
+}
+
+impl BundleRetriever {
+    /// The bundle on a runtime; whether it was made for its base is the caller's to check.
+    ///
+    /// # Errors
+    /// When one of its programs does not compile.
+    pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
+        let members: Result<Vec<Member>, Failure> = bundle
+            .categories
+            .iter()
+            .map(|category| {
+                let compiled = runtime.compile(&category.program)?;
+                let params = category.params.clone();
+                Ok(Member { name: category.name.clone(), compiled, params })
+            })
+            .collect();
+        let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
+        let (router, fusion) = (bundle.router.clone(), bundle.fusion);
+        Ok(Self { runtime, name, members: members?, router, fusion })
+    }
+
+    /// The categories that answer a query with their probabilities, most probable first.
+    ///
+    /// # Errors
+    /// Those of the indexes.
+    pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
+        let features = features(self.runtime.base(), checked(query)?)?;
+        Ok(chosen_categories(&self.router.probabilities(&features), self.fusion))
+    }
+
+    fn rank(
+        &self,
+        query: &str,
+        mut each: impl FnMut(&Member, f32, &Ranking, &Trace),
+    ) -> Result<Ranking, RetrieveError> {
+        let mut rankings = Vec::new();
+        for (category, probability) in self.route(query)? {
+            let member = &self.members[category];
+            let trace = Trace::default();
+            let outcome = self
+                .runtime
+                .run(&member.compiled, &member.params, query, Some(&trace))?
+                .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))?;
+            each(member, probability, &outcome.ranking, &trace);
+            rankings.push((probability, outcome.ranking));
+        }
+        let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, ranking)| (*p, ranking)).collect();
+        Ok(fuse(&borrowed, self.fusion))
+    }
+}
+
+impl Retriever for BundleRetriever {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        let mut ranking = self.rank(query, |_, _, _, _| {})?;
+        ranking.truncate(k);
+        Ok(ranking)
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        let mut lines = String::new();
+        self.rank(query, |member, probability, ranking, trace| {
+            let place = ranking.iter().position(|pair| pair.0 == node);
+            let place = place.map_or("not ranked".to_owned(), |at| {
+                format!("rank {}, score {:.4}", at + 1, ranking[at].1)
+            });
+            lines += &format!("category {} ({:.0} %): {place}\n", member.name, probability * 100.0);
+            for line in explain_calls(self.runtime.base(), trace, node).lines() {
+                lines += &format!("  {line}\n");
+            }
+        })?;
+        Ok(lines)
+    }
 }

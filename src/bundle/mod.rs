@@ -1,3 +1,279 @@
-//! Frozen bundles.
+//! Frozen bundles: programs with their numbers, a router, and everything needed to trust them.
+//!
+//! A bundle is one JSON object in one file:
+//!
+//! ```text
+//! format        version of this layout
+//! dataset       name, title, fingerprint of the knowledge base and of its indexes, embedder
+//! categories    name, program, numbers, where it came from, scores on validation
+//! router        weights by feature, one per category
+//! fusion        how many categories answer a query, and how their scores are joined
+//! validation    scores of the whole bundle and of every baseline
+//! provenance    seed, steps, sizes of the pools, digest of the run's configuration
+//! digest        BLAKE3 of all of the above
+//! ```
+//!
+//! The same run gives the same bytes. A bundle refuses another base unless told otherwise.
+//!
+//! Must not know: how programs were found, how they run.
 
 pub mod router;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{bundle::router::Router, eval::Interval, index::IndexedBase, program::Program};
+
+/// Version of the layout that is written.
+pub const FORMAT: u32 = 1;
+/// Oldest version that can be read.
+pub const OLDEST_FORMAT: u32 = 1;
+/// Bytes of a bundle that is read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Frozen programs, one per category, with a router and all fingerprints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bundle {
+    /// Version of this layout.
+    pub format: u32,
+    /// The base it was made for.
+    pub dataset: Dataset,
+    /// At least one.
+    pub categories: Vec<Category>,
+    /// Query to categories.
+    pub router: Router,
+    /// How answers of several categories are joined.
+    pub fusion: Fusion,
+    /// Scores on the validation split.
+    pub validation: Validation,
+    /// How it was made.
+    pub provenance: Provenance,
+    /// BLAKE3 of the bundle without this field, hexadecimal.
+    #[serde(default)]
+    pub digest: String,
+}
+
+/// The base a bundle was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dataset {
+    /// Its name when the bundle was made.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Fingerprint of the knowledge base.
+    pub kb: String,
+    /// Fingerprint of base, indexes and embedder.
+    pub index: String,
+    /// The embedder, for people.
+    pub embedder: String,
+}
+
+/// One category of queries with the program that answers it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Category {
+    /// Its name.
+    pub name: String,
+    /// The program.
+    pub program: Program,
+    /// Values of its declared parameters that differ from the declared ones.
+    pub params: BTreeMap<String, f64>,
+    /// Who proposed the program.
+    pub proposed_by: String,
+    /// Scores on the validation queries that the router sends here; none when there are none.
+    pub validation: Option<CategoryScore>,
+}
+
+/// Scores of one category on its validation queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryScore {
+    /// Queries.
+    pub n: usize,
+    /// The baseline that is best on them.
+    pub baseline: String,
+    /// Its mean reciprocal rank.
+    pub baseline_mrr: f64,
+    /// Mean reciprocal rank of the bundle.
+    pub mrr: f64,
+    /// Bundle less baseline.
+    pub difference: f64,
+    /// 95 % interval of the difference.
+    pub ci95: Interval,
+}
+
+/// How answers of several categories are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fusion {
+    /// Categories that answer a query, most probable first.
+    pub most: usize,
+    /// Whether each program's scores are divided by their largest first.
+    pub normalized: bool,
+}
+
+/// Scores on the validation split.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Validation {
+    /// Queries.
+    pub n: usize,
+    /// Mean reciprocal rank of the bundle.
+    pub mrr: f64,
+    /// Mean reciprocal rank of every baseline, by name.
+    pub baselines: BTreeMap<String, f64>,
+}
+
+/// How a bundle was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// Version of the program that made it.
+    pub version: String,
+    /// Seed.
+    pub seed: u64,
+    /// Steps taken.
+    pub steps: usize,
+    /// Training queries.
+    pub n_train: usize,
+    /// Validation queries.
+    pub n_validation: usize,
+}
+
+/// Why a bundle could not be read, written or used.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The file could not be read or written.
+    #[error("cannot use {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no bundle.
+    #[error("{path} is no bundle: {what}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file was written by a newer version.
+    #[error("{path} has format {format}, this version reads {OLDEST_FORMAT} to {FORMAT}; update agent")]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its format.
+        format: u32,
+    },
+    /// The file has changed since it was frozen.
+    #[error("{path} has changed since it was frozen: its digest is {found}, it says {expected}")]
+    Changed {
+        /// The file.
+        path: String,
+        /// The digest it has.
+        found: String,
+        /// The digest it says it has.
+        expected: String,
+    },
+    /// The bundle was made for another base.
+    #[error(
+        "the bundle was made for {made_for} (knowledge base {expected}), not for this base ({found}); \
+         optimize on this base, or pass --force to use it all the same"
+    )]
+    OtherBase {
+        /// Name of the base it was made for.
+        made_for: String,
+        /// Fingerprint it was made for.
+        expected: String,
+        /// Fingerprint of the base at hand.
+        found: String,
+    },
+}
+
+impl Bundle {
+    /// The bundle with its digest filled in.
+    pub fn sealed(mut self) -> Self {
+        self.digest = self.compute_digest();
+        self
+    }
+
+    /// BLAKE3 of the bundle without its digest.
+    pub fn compute_digest(&self) -> String {
+        let unsealed = Self { digest: String::new(), ..self.clone() };
+        let bytes = serde_json::to_vec(&unsealed).unwrap_or_default();
+        blake3::hash(&bytes).to_hex().to_string()
+    }
+
+    /// Writes the bundle so that the file is there whole or not at all.
+    ///
+    /// # Errors
+    /// [`BundleError::Io`] names the path.
+    pub fn write(&self, path: &Path) -> Result<(), BundleError> {
+        let failed = |source| BundleError::Io { path: path.display().to_string(), source };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
+        serde_json::to_writer(&mut file, self).map_err(|error| failed(error.into()))?;
+        file.write_all(b"\n").map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Reads a bundle and checks its digest.
+    ///
+    /// # Errors
+    /// [`BundleError`], but for [`BundleError::OtherBase`].
+    pub fn read(path: &Path) -> Result<Self, BundleError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let name = path.display().to_string();
+        let failed = |source| BundleError::Io { path: name.clone(), source };
+        let malformed = |what: String| BundleError::Malformed { path: name.clone(), what };
+        let size = fs::metadata(path).map_err(failed)?.len();
+        if size > MAX_BYTES {
+            return Err(malformed(format!("{size} bytes, over the limit of {MAX_BYTES}")));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        let head: Head = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+        if !(OLDEST_FORMAT..=FORMAT).contains(&head.format) {
+            return Err(BundleError::Newer { path: name, format: head.format });
+        }
+        let bundle: Self = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+        let found = bundle.compute_digest();
+        if found != bundle.digest {
+            let expected = bundle.digest;
+            return Err(BundleError::Changed { path: name, found, expected });
+        }
+        if bundle.categories.is_empty() || bundle.router.n_categories != bundle.categories.len() {
+            return Err(malformed("router and categories do not fit together".to_owned()));
+        }
+        Ok(bundle)
+    }
+
+    /// Whether the bundle was made for this base.
+    ///
+    /// # Errors
+    /// [`BundleError::OtherBase`].
+    pub fn check_base(&self, base: &IndexedBase) -> Result<(), BundleError> {
+        if self.dataset.index == base.fingerprint() {
+            return Ok(());
+        }
+        Err(BundleError::OtherBase {
+            made_for: self.dataset.name.clone(),
+            expected: self.dataset.index.chars().take(12).collect(),
+            found: base.fingerprint().chars().take(12).collect(),
+        })
+    }
+}
