@@ -44,6 +44,7 @@ mod lines;
 mod neutral;
 mod queries;
 mod render;
+pub mod sample;
 
 #[cfg(test)]
 mod tests;

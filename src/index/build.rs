@@ -189,7 +189,7 @@ fn build_vectors(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<String, Index
     let mut vectors = VectorWriter::create(
         &dir.join(VECTORS),
         embedder.dim(),
-        Precision::F16,
+        Precision::F32,
         embedder.fingerprint(),
     )?;
     for first in (0..kb.n_nodes()).step_by(EMBED_BLOCK as usize) {

@@ -19,7 +19,7 @@ mod value;
 use std::sync::LazyLock;
 
 pub use cache::ToolCache;
-pub use session::{Meter, Session, ToolCall};
+pub use session::{Meter, Session, ToolCall, Trace};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
 pub use value::{Args, Kind, Value, node_id};
 

@@ -1,10 +1,11 @@
 //! One program call's access to the tools: checks arguments, counts work, keeps a trace, and
 //! answers repeated calls from the cache of the run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     index::IndexedBase,
+    kb::{Kb, NodeId},
     tools::{ArgSpec, Args, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value, registry},
 };
 
@@ -51,12 +52,30 @@ pub struct ToolCall {
     pub result: Result<Value, ToolError>,
 }
 
+/// The calls of a session, in order; filled while the program runs.
+#[derive(Clone, Debug, Default)]
+pub struct Trace(Arc<Mutex<Vec<ToolCall>>>);
+
+impl Trace {
+    /// Takes the calls noted so far.
+    pub fn take(&self) -> Vec<ToolCall> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, call: ToolCall) {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() < MAX_TRACED {
+            calls.push(call);
+        }
+    }
+}
+
 /// The tools, for one program call.
 pub struct Session {
     base: Arc<IndexedBase>,
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
-    trace: Option<Vec<ToolCall>>,
+    trace: Option<Trace>,
 }
 
 impl Session {
@@ -66,15 +85,10 @@ impl Session {
         Self { base, cache, meter: Meter::default(), trace: None }
     }
 
-    /// The same session, keeping its first calls with arguments and results.
-    pub fn traced(mut self) -> Self {
-        self.trace = Some(Vec::new());
+    /// The same session, noting its first 200 calls with arguments and results.
+    pub fn traced(mut self, trace: &Trace) -> Self {
+        self.trace = Some(trace.clone());
         self
-    }
-
-    /// The traced calls in order.
-    pub fn into_trace(self) -> Vec<ToolCall> {
-        self.trace.unwrap_or_default()
     }
 
     fn run(&mut self, tool: usize, args: &[Value]) -> Result<Value, ToolError> {
@@ -110,10 +124,8 @@ impl ToolHost for Session {
         }
         self.meter.touch(1)?;
         let result = self.run(tool, &args);
-        if let (Some(trace), Some(spec)) = (&mut self.trace, registry().get(tool))
-            && trace.len() < MAX_TRACED
-        {
-            trace.push(ToolCall { name: spec.name, args, result: result.clone() });
+        if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
+            trace.note(ToolCall { name: spec.name, args, result: result.clone() });
         }
         result
     }
@@ -128,5 +140,73 @@ fn default_value(arg: &ArgSpec) -> Value {
         Kind::Int => text.parse().map_or(Value::Unit, Value::Int),
         Kind::Number => text.parse().map_or(Value::Unit, Value::Float),
         _ => Value::List(Vec::new()),
+    }
+}
+
+/// Nodes of a set or scores that a description names.
+const DESCRIBED_NODES: usize = 3;
+/// Characters of a text that a description shows.
+const DESCRIBED_CHARS: usize = 60;
+
+impl ToolCall {
+    /// The call in one line, with the names of its best nodes; with a node, also what the result
+    /// says of it.
+    pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
+        let args: Vec<String> = self.args.iter().map(|arg| describe(kb, arg)).collect();
+        let result = match &self.result {
+            Ok(value) => describe(kb, value),
+            Err(error) => format!("failed: {error}"),
+        };
+        let of_node = match (&self.result, node) {
+            (Ok(Value::Scores(scores)), Some(node)) => match scores.get(node) {
+                Some(score) => format!("; this node {score:.4}"),
+                None => "; not this node".to_owned(),
+            },
+            (Ok(Value::Nodes(nodes)), Some(node)) if nodes.contains(node) => {
+                "; with this node".to_owned()
+            }
+            (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
+            _ => String::new(),
+        };
+        format!("{}({}) = {result}{of_node}", self.name, args.join(", "))
+    }
+}
+
+/// A value in few characters.
+fn describe(kb: &Kb, value: &Value) -> String {
+    let named = |n: usize, nodes: Vec<NodeId>, kind: &str| {
+        let names: Vec<String> = nodes.iter().map(|&node| cut(kb.name(node))).collect();
+        let more = if n > nodes.len() { ", ..." } else { "" };
+        format!("{n} {kind}{}{}{more}", if n > 0 { ": " } else { "" }, names.join(", "))
+    };
+    match value {
+        Value::Unit => "nothing".to_owned(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => format!("{number:.4}"),
+        Value::Text(text) => format!("{:?}", cut(text)),
+        Value::Nodes(nodes) => {
+            let first = nodes.as_slice().iter().take(DESCRIBED_NODES).copied().collect();
+            named(nodes.len(), first, "nodes")
+        }
+        Value::Scores(scores) => {
+            let best = scores.top(DESCRIBED_NODES).ranking().into_iter().map(|pair| pair.0).collect();
+            named(scores.len(), best, "scores")
+        }
+        Value::Vector(vector) => format!("vector of {}", vector.len()),
+        Value::List(values) => {
+            let items: Vec<String> =
+                values.iter().take(DESCRIBED_NODES).map(|value| describe(kb, value)).collect();
+            let more = if values.len() > items.len() { ", ..." } else { "" };
+            format!("[{}{more}]", items.join(", "))
+        }
+        Value::Map(map) => format!("map of {}", map.len()),
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(DESCRIBED_CHARS) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
     }
 }

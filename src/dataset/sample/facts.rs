@@ -1,0 +1,119 @@
+//! Hidden facts of nodes: which property values a node has, known exactly before any sentence is
+//! written.
+//!
+//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is
+//! a set of synonyms. Documents state the facts in one wording, questions often in another, and
+//! answers follow from the facts alone. It must not know the graph's edges.
+
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::random::Stream;
+use crate::dataset::sample::{SampleKind, amazon_text, mag_text, prime_text};
+
+/// Marks an aspect about which a node has no fact.
+pub(super) const NO_FACT: u8 = u8::MAX;
+/// Share of facts, in per cent, that come from the few values typical of the node's theme.
+const TYPICAL: usize = 35;
+/// Share of statements, in per cent, that take the first synonym at once instead of any.
+const USUAL_WORDING: usize = 45;
+/// Values typical of one theme, per aspect.
+const N_TYPICAL: usize = 3;
+
+/// One kind of property. `{}` in a frame is replaced by one synonym of the value.
+pub(super) struct Aspect {
+    /// What it is about, in a noun; also used to ask for it.
+    pub(super) name: &'static str,
+    /// Share of the nodes, in per cent, that have such a fact.
+    pub(super) share: usize,
+    /// Whole sentences for documents.
+    pub(super) sentences: &'static [&'static str],
+    /// Verb phrases in the third person singular, for "one that ...".
+    pub(super) clauses: &'static [&'static str],
+    /// Short forms for keyword queries.
+    pub(super) keys: &'static [&'static str],
+    /// Values, each a set of synonyms.
+    pub(super) values: &'static [&'static [&'static str]],
+}
+
+impl Aspect {
+    /// Returns one frame with one synonym of the value in it; the first synonym is the most usual
+    /// wording, so that a question and a document agree in about half of the cases.
+    pub(super) fn say(&self, frames: &[&'static str], value: u8, stream: &mut Stream) -> String {
+        let synonyms = self.values.get(value as usize).copied().unwrap_or_default();
+        let frame = stream.pick(frames);
+        let usual = stream.percent(USUAL_WORDING);
+        let other = stream.pick(synonyms);
+        let synonym = if usual { synonyms.first().copied().unwrap_or_default() } else { other };
+        frame.replace("{}", synonym)
+    }
+
+    /// Returns one sentence that states the value, or with the given probability in per cent two
+    /// different ones.
+    pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
+        let mut sentences = vec![self.say(self.sentences, value, stream)];
+        if stream.percent(twice) {
+            let second = self.say(self.sentences, value, stream);
+            if sentences[0] != second {
+                sentences.push(second);
+            }
+        }
+        sentences
+    }
+}
+
+/// Returns the aspects of a node type; empty for types that have a name only.
+pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
+    match (kind, node_type) {
+        (SampleKind::Amazon, "product") => &amazon_text::PRODUCT,
+        (SampleKind::Mag, "paper") => &mag_text::PAPER,
+        (SampleKind::Prime, "disease") => &prime_text::DISEASE,
+        (SampleKind::Prime, "drug") => &prime_text::DRUG,
+        (SampleKind::Prime, "gene/protein") => &prime_text::GENE,
+        (SampleKind::Prime, "pathway") => &prime_text::PATHWAY,
+        _ => &[],
+    }
+}
+
+/// Facts of all nodes of one type: one byte per node and aspect.
+pub(super) struct Facts {
+    /// The aspects, in column order.
+    pub(super) aspects: &'static [Aspect],
+    values: Vec<u8>,
+}
+
+impl Facts {
+    /// Draws the facts of all nodes of a type.
+    pub(super) fn new(world: &World, node_type: usize, name: &str) -> Facts {
+        let aspects = aspects(world.kind, name);
+        let mut values = Vec::new();
+        if aspects.is_empty() {
+            return Facts { aspects, values };
+        }
+        let purpose = format!("facts {name}");
+        for index in 0..world.counts[node_type] {
+            let mut stream = Stream::new(world.seed, &purpose, u64::from(index));
+            let theme = world.theme(node_type, index) as usize;
+            for (column, aspect) in aspects.iter().enumerate() {
+                let n_values = aspect.values.len();
+                // All draws are made before deciding, so that one aspect does not disturb the next.
+                let present = stream.percent(aspect.share);
+                let typical = stream.percent(TYPICAL);
+                let (near, far) = (stream.below(N_TYPICAL), stream.below(n_values));
+                let value = if typical { (theme * 7 + column * 3 + near) % n_values } else { far };
+                values.push(if present { value as u8 } else { NO_FACT });
+            }
+        }
+        Facts { aspects, values }
+    }
+
+    /// Returns the facts of one node, one value or [`NO_FACT`] per aspect.
+    pub(super) fn of(&self, index: u32) -> &[u8] {
+        let from = index as usize * self.aspects.len();
+        self.values.get(from..from + self.aspects.len()).unwrap_or_default()
+    }
+
+    /// Returns whether a node has all the given (aspect, value) pairs.
+    pub(super) fn has(&self, index: u32, wanted: &[(usize, u8)]) -> bool {
+        let facts = self.of(index);
+        wanted.iter().all(|&(aspect, value)| facts.get(aspect) == Some(&value))
+    }
+}

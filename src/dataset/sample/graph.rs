@@ -1,0 +1,233 @@
+//! The generated graph: sizes of the types, edges per tuple, and exact set-valued walks over them.
+//!
+//! It must not know names, documents or wording.
+//! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
+//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 20 million edges at most (0.4
+//! GB).
+//!
+//! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
+//! first, so that the graph has hubs, communities and the triangles that two-branch questions need.
+
+use std::collections::BTreeMap;
+
+use crate::dataset::sample::SampleKind;
+use crate::dataset::sample::random::{Spread, Stream};
+use crate::dataset::sample::schema::{self, Degree, EdgePlan};
+
+/// Share of the edges, in per cent, that stay inside one theme.
+const INSIDE_THEME: usize = 75;
+/// Mean degree at most, as a share of the nodes it could reach: small bases stay sparse.
+const DENSITY_LIMIT: f64 = 0.025;
+/// Degree at most, as a share of the nodes it could reach.
+const HUB_LIMIT: f64 = 0.25;
+/// Draws per wanted edge at most: popular targets are drawn again and again.
+const DRAWS_PER_EDGE: usize = 4;
+/// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay
+/// usable.
+const EDGE_FLOOR: f64 = 160.0;
+
+/// Sizes, themes and popularity of one base.
+pub(super) struct World {
+    /// Which base it is.
+    pub(super) kind: SampleKind,
+    /// The seed of everything.
+    pub(super) seed: u64,
+    /// Scale in (0, 1].
+    pub(super) scale: f64,
+    /// Nodes per type.
+    pub(super) counts: Vec<u32>,
+    /// Id of the first node of each type.
+    pub(super) offsets: Vec<u32>,
+    themes: u32,
+    spreads: Vec<Spread>,
+}
+
+impl World {
+    /// Returns the sizes for one kind, seed and scale; the scale has been checked.
+    pub(super) fn new(kind: SampleKind, seed: u64, scale: f64) -> World {
+        let mut counts = Vec::new();
+        let mut offsets = Vec::new();
+        let mut spreads = Vec::new();
+        let mut next = 0u32;
+        for node in schema::types(kind) {
+            let scaled = (f64::from(node.full) * scale).round() as u32;
+            let count = scaled.max(node.floor.min(node.full));
+            counts.push(count);
+            offsets.push(next);
+            next += count;
+            let purpose = format!("spread {}", node.name);
+            spreads.push(Spread::new(count, &mut Stream::new(seed, &purpose, 0)));
+        }
+        let themes = (f64::from(next).sqrt() / 5.0).round().clamp(6.0, 200.0) as u32;
+        World { kind, seed, scale, counts, offsets, themes, spreads }
+    }
+
+    /// Returns the position of a type in the schema.
+    pub(super) fn type_of(&self, name: &str) -> usize {
+        schema::types(self.kind).iter().position(|node| node.name == name).unwrap_or(0)
+    }
+
+    /// Returns the id of a node.
+    pub(super) fn id(&self, node_type: usize, index: u32) -> u32 {
+        self.offsets[node_type] + index
+    }
+
+    /// Returns the number of nodes.
+    pub(super) fn n_nodes(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// Returns the theme of a node, in `0..200` at most.
+    pub(super) fn theme(&self, node_type: usize, index: u32) -> u32 {
+        self.spreads[node_type].rank(index) % self.themes
+    }
+
+    /// Draws a node of a type, popular ones more often; mostly of the given theme.
+    fn draw(&self, node_type: usize, theme: u32, stream: &mut Stream) -> u32 {
+        let count = self.counts[node_type];
+        let inside = if count > theme { (count - theme).div_ceil(self.themes) } else { 0 };
+        let rank = if inside > 0 && stream.percent(INSIDE_THEME) {
+            theme + self.themes * stream.skewed(inside as usize) as u32
+        } else {
+            stream.skewed(count as usize) as u32
+        };
+        self.spreads[node_type].index(rank)
+    }
+}
+
+/// Adjacency of one tuple in one orientation: neighbours of each source, ascending and distinct.
+struct Adjacency {
+    starts: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Adjacency {
+    /// Builds it from pairs sorted by source, then target.
+    fn new(n_sources: u32, pairs: &[(u32, u32)]) -> Adjacency {
+        let mut starts = vec![0u32; n_sources as usize + 1];
+        for &(source, _) in pairs {
+            starts[source as usize + 1] += 1;
+        }
+        for source in 1..starts.len() {
+            starts[source] += starts[source - 1];
+        }
+        Adjacency { starts, targets: pairs.iter().map(|&(_, target)| target).collect() }
+    }
+
+    fn neighbors(&self, source: u32) -> &[u32] {
+        let (from, to) = (self.starts[source as usize], self.starts[source as usize + 1]);
+        &self.targets[from as usize..to as usize]
+    }
+}
+
+/// One step of a walk: from a type over a relation to a type, whatever the stored orientation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Step {
+    /// Type walked from.
+    pub(super) from: usize,
+    /// Relation walked over.
+    pub(super) relation: &'static str,
+    /// Type walked to.
+    pub(super) to: usize,
+}
+
+impl Step {
+    /// Returns the step that undoes this one.
+    pub(super) fn reversed(self) -> Step {
+        Step { from: self.to, relation: self.relation, to: self.from }
+    }
+}
+
+/// All edges, reachable from both ends.
+#[derive(Default)]
+pub(super) struct Graph {
+    adjacency: BTreeMap<Step, Adjacency>,
+}
+
+impl Graph {
+    /// Adds the edges of one tuple; `pairs` are sorted and distinct, stored orientation.
+    pub(super) fn add(&mut self, world: &World, plan: &EdgePlan, pairs: Vec<(u32, u32)>) {
+        let source = world.type_of(plan.source);
+        let target = world.type_of(plan.target);
+        let step = Step { from: source, relation: plan.relation, to: target };
+        let mut turned: Vec<(u32, u32)> = pairs.iter().map(|&(a, b)| (b, a)).collect();
+        if source == target {
+            turned.extend_from_slice(&pairs);
+            drop(pairs);
+        } else {
+            self.adjacency.insert(step, Adjacency::new(world.counts[source], &pairs));
+            drop(pairs);
+        }
+        turned.sort_unstable();
+        turned.dedup();
+        let back = Adjacency::new(world.counts[target], &turned);
+        self.adjacency.insert(step.reversed(), back);
+    }
+
+    /// Returns the neighbours of a node, ascending; none when the schema has no such step.
+    pub(super) fn neighbors(&self, step: Step, node: u32) -> &[u32] {
+        self.adjacency.get(&step).map_or(&[], |adjacency| adjacency.neighbors(node))
+    }
+
+    /// Returns the end nodes of a walk from one start node, ascending and distinct.
+    pub(super) fn walk(&self, steps: &[Step], start: u32) -> Vec<u32> {
+        let mut nodes = vec![start];
+        for &step in steps {
+            let mut next: Vec<u32> =
+                nodes.iter().flat_map(|&node| self.neighbors(step, node)).copied().collect();
+            next.sort_unstable();
+            next.dedup();
+            nodes = next;
+        }
+        nodes
+    }
+}
+
+/// Draws the edges of one tuple: sorted by source, then target, distinct, no loops.
+pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
+    let source = world.type_of(plan.source);
+    let target = world.type_of(plan.target);
+    let turned = plan.degree == Degree::Target;
+    let (drawing, drawn) = if turned { (target, source) } else { (source, target) };
+    let n_drawing = world.counts[drawing];
+    let n_drawn = world.counts[drawn] as f64;
+    let full = f64::from(plan.full);
+    let wanted = (full * world.scale).max(full.min(EDGE_FLOOR));
+    let mean = (wanted / f64::from(n_drawing)).min(n_drawn * DENSITY_LIMIT).max(1e-3);
+    let mean = mean / (plan.share as f64 / 100.0);
+    let limit = ((n_drawn * HUB_LIMIT) as usize).max(3);
+    let purpose = format!("edges {}|{}|{}", plan.source, plan.relation, plan.target);
+    let mut pairs = Vec::with_capacity((wanted * 1.1) as usize);
+    for node in 0..n_drawing {
+        let mut stream = Stream::new(world.seed, &purpose, u64::from(node));
+        if !stream.percent(plan.share) {
+            continue;
+        }
+        let degree = match plan.degree {
+            Degree::One => 1,
+            Degree::Source | Degree::Target | Degree::Symmetric => stream.heavy_count(mean, limit),
+        };
+        let theme = world.theme(drawing, node);
+        let mut others: Vec<u32> = Vec::with_capacity(degree);
+        for _ in 0..degree * DRAWS_PER_EDGE {
+            if others.len() == degree {
+                break;
+            }
+            let other = world.draw(drawn, theme, &mut stream);
+            if drawing == drawn && other == node {
+                continue;
+            }
+            if let Err(place) = others.binary_search(&other) {
+                others.insert(place, other);
+            }
+        }
+        pairs.extend(others.into_iter().map(|other| match plan.degree {
+            Degree::Symmetric => (node.min(other), node.max(other)),
+            Degree::Target => (other, node),
+            Degree::One | Degree::Source => (node, other),
+        }));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}

@@ -1,0 +1,202 @@
+//! Generates sample knowledge bases with the schemas of the three STaRK benchmarks.
+//!
+//! Given a kind, a seed and a scale, get a directory in the neutral dataset format: nodes, edges,
+//! questions with exact answers, splits. All names and sentences are invented; nothing is taken
+//! from the benchmarks but their schemas, sizes and question templates (Wu et al. 2024, "STaRK:
+//! Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases").
+//!
+//! A node has hidden facts (`facts`), which its document states in varying words; a question asks
+//! for nodes that a walk reaches (`templates`) and that have certain facts (`queries`). Both parts
+//! are needed: the property is shared by many nodes, and the relation is in no document.
+//!
+//! This module knows nothing of the rest of the crate and nothing of the rest of the crate needs to
+//! know it, except who calls [`generate`].
+//!
+//! | limit | value |
+//! | --- | --- |
+//! | scale | (0, 1]; 1 is the size of the benchmark |
+//! | questions | 600 at the default scale, 2,000 at most |
+//! | answers per question | 1 to 20 |
+//! | memory | about 16 bytes per stored edge and 20 per node: below 0.5 GB at scale 1 |
+//!
+//! The same kind, seed and scale give the same bytes on every machine.
+
+mod amazon_text;
+mod facts;
+mod graph;
+mod mag_text;
+mod names;
+mod prime_text;
+mod queries;
+mod random;
+mod schema;
+mod templates;
+mod words;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::dataset::sample::facts::Facts;
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::queries::Source;
+
+/// Which schema a sample has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SampleKind {
+    /// Products, brands, categories, colours; answers are products.
+    Amazon,
+    /// Authors, institutions, fields of study, papers; answers are papers.
+    Mag,
+    /// Ten biomedical types and 18 relations; any node may be an answer.
+    Prime,
+}
+
+impl SampleKind {
+    /// All kinds.
+    pub const ALL: [SampleKind; 3] = [SampleKind::Amazon, SampleKind::Mag, SampleKind::Prime];
+
+    /// Returns the name on the command line: `amazon`, `mag` or `prime`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SampleKind::Amazon => "amazon",
+            SampleKind::Mag => "mag",
+            SampleKind::Prime => "prime",
+        }
+    }
+
+    /// Returns the kind of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<SampleKind> {
+        SampleKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Returns the scale at which the base has about 5,000 nodes.
+    pub fn default_scale(self) -> f64 {
+        match self {
+            SampleKind::Amazon => 0.005,
+            SampleKind::Mag => 0.003,
+            SampleKind::Prime => 0.04,
+        }
+    }
+}
+
+impl fmt::Display for SampleKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// What to generate.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SampleOptions {
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// Size relative to the benchmark, in (0, 1]; `None` means [`SampleKind::default_scale`].
+    ///
+    /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every
+    /// question template answerable. Mean degrees stay as in the benchmark but for dense relations
+    /// in small bases.
+    pub scale: Option<f64>,
+}
+
+/// What was generated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SampleReport {
+    /// Nodes written.
+    pub n_nodes: u64,
+    /// Edges written; each is written once, in its stored orientation.
+    pub n_edges: u64,
+    /// Questions in train, val and test.
+    pub n_queries: [usize; 3],
+}
+
+/// How far the generation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SampleProgress {
+    /// What is being written: `edges`, `nodes` or `questions`.
+    pub stage: &'static str,
+    /// Units done: relations, nodes or templates.
+    pub done: u64,
+    /// Units in this stage.
+    pub total: u64,
+}
+
+/// Why no sample was generated.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// The scale is not a number in (0, 1].
+    #[error("sample scale {scale} is out of range; choose a number above 0 and at most 1")]
+    Scale {
+        /// The scale asked for.
+        scale: f64,
+    },
+    /// The folder holds something already; nothing was touched.
+    #[error("folder {} is not empty; choose a new or empty folder for the sample", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file could not be written; what was written so far stays, without `dataset.toml`.
+    #[error("cannot write {}; check free space and permissions", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Writes a sample base to `out_dir`, which is made if absent and must be empty.
+///
+/// Time and space are linear in nodes and edges. `progress` is called at least once per stage and
+/// every few ten thousand nodes.
+///
+/// # Errors
+/// [`SampleError::Scale`] and [`SampleError::NotEmpty`] before anything is written;
+/// [`SampleError::Write`] later.
+pub fn generate(
+    kind: SampleKind,
+    options: SampleOptions,
+    out_dir: &Path,
+    progress: &mut dyn FnMut(SampleProgress),
+) -> Result<SampleReport, SampleError> {
+    let world = world(kind, options)?;
+    write::prepare(out_dir)?;
+    let mut report = |stage, done, total| progress(SampleProgress { stage, done, total });
+    let (graph, n_edges) =
+        write::edges(&world, out_dir, &mut |done, total| report("edges", done, total))?;
+    let facts = all_facts(&world);
+    let source = Source { world: &world, graph: &graph, facts: &facts };
+    write::nodes(&source, out_dir, &mut |done, total| report("nodes", done, total))?;
+    let mut report_questions = |done, total| report("questions", done, total);
+    let questions = queries::construct(&source, default_nodes(kind), &mut report_questions);
+    let n_queries = write::questions(&world, &questions, out_dir)?;
+    write::description(&world, out_dir)?;
+    Ok(SampleReport { n_nodes: world.n_nodes(), n_edges, n_queries })
+}
+
+/// Checks the options and returns the sizes of the base.
+fn world(kind: SampleKind, options: SampleOptions) -> Result<World, SampleError> {
+    let scale = options.scale.unwrap_or(kind.default_scale());
+    if scale.is_finite() && scale > 0.0 && scale <= 1.0 {
+        Ok(World::new(kind, options.seed, scale))
+    } else {
+        Err(SampleError::Scale { scale })
+    }
+}
+
+fn all_facts(world: &World) -> Vec<Facts> {
+    let types = schema::types(world.kind).iter().enumerate();
+    types.map(|(position, node)| Facts::new(world, position, node.name)).collect()
+}
+
+fn default_nodes(kind: SampleKind) -> u64 {
+    World::new(kind, 0, kind.default_scale()).n_nodes()
+}

@@ -1,0 +1,282 @@
+//! Names of nodes by word lists and syllable grammars: millions of distinct, pronounceable,
+//! invented names.
+//!
+//! A name depends on the seed, the type and the index alone, so names are made again whenever
+//! needed instead of being kept. Words for relations (brands, colours, categories, fields,
+//! institutions) avoid the vocabulary of the documents. It must not know edges or facts, except
+//! those that stand in a title.
+
+use crate::dataset::sample::facts::NO_FACT;
+use crate::dataset::sample::graph::World;
+use crate::dataset::sample::random::{Spread, Stream};
+use crate::dataset::sample::words::{
+    ACTIVITIES, BRAND_FIRST, BRAND_SECOND, CHEMICAL_LAST, CHEMICALS, CODAS, COLORS, COMPONENTS,
+    CONTEXTS, DISEASE_FIRST, DISEASE_LAST, DRUG_LAST, EFFECT_FIRST, EFFECTS, FIELD_FIRST,
+    FIELD_SECOND, FIELD_THIRD, GIVEN, GROUPS, ONSETS, ORGANS, PATHWAY_FIRST, PROCESS_FIRST,
+    PROCESS_LAST, REGIONS, SEGMENTS, SERIES, SHADES, SUBSTANCES, TISSUES, VOWELS,
+};
+use crate::dataset::sample::{SampleKind, amazon_text, mag_text};
+
+/// A node's name and the other names it is known by.
+pub(super) struct Name {
+    /// The name in the base.
+    pub(super) name: String,
+    /// Other names that a field of the node states: gene aliases, brand names of drugs.
+    pub(super) aliases: Vec<String>,
+    /// A shorter form that people use and no field states, if there is one.
+    pub(super) short: Option<String>,
+}
+
+/// Returns an invented word of the given number of syllables, lower case.
+fn word(stream: &mut Stream, n_syllables: usize) -> String {
+    let mut text = String::new();
+    for syllable in 0..n_syllables {
+        text.push_str(stream.pick(&ONSETS));
+        text.push_str(stream.pick(if syllable == 0 { &VOWELS } else { &VOWELS[..5] }));
+        if syllable + 1 == n_syllables {
+            text.push_str(stream.pick(&CODAS));
+        }
+    }
+    text
+}
+
+/// Returns the text with its first letter in upper case.
+pub(super) fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Returns an invented place name.
+pub(super) fn place(stream: &mut Stream) -> String {
+    let n_syllables = 2 + usize::from(stream.percent(25));
+    let stem = capitalised(&word(stream, n_syllables));
+    match stream.below(6) {
+        0 => format!("{stem}burg"),
+        1 => format!("{stem}ville"),
+        2 => format!("Port {stem}"),
+        _ => stem,
+    }
+}
+
+/// Returns `n` decimal digits.
+pub(super) fn digits(stream: &mut Stream, n: usize) -> String {
+    (0..n).map(|_| char::from(b'0' + stream.below(10) as u8)).collect()
+}
+
+/// Returns a ten-character article code.
+pub(super) fn product_code(stream: &mut Stream) -> String {
+    let letters = b"ABCDEFGHJKLMNPQRSTUVWXYZ0123456789";
+    let tail: String = (0..7).map(|_| char::from(letters[stream.below(letters.len())])).collect();
+    format!("B0Z{tail}")
+}
+
+/// Returns the name of a node. `facts` are those of the node; they shape the titles of products and
+/// papers.
+pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
+    let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
+    let stream = &mut stream;
+    let plain = |name: String| Name { name, aliases: Vec::new(), short: None };
+    let parts = Parts { seed: world.seed, node_type, index };
+    match (world.kind, node_type) {
+        (SampleKind::Amazon, "product") => product(facts, stream),
+        (SampleKind::Amazon, "brand") => brand(&parts, stream),
+        (SampleKind::Amazon, "category") => plain(parts.join(&[&SEGMENTS, &GROUPS])),
+        (SampleKind::Amazon, _) => plain(parts.join(&[&SHADES, &COLORS])),
+        (SampleKind::Mag, "author") => author(stream),
+        (SampleKind::Mag, "institution") => institution(stream),
+        (SampleKind::Mag, "field_of_study") => {
+            plain(parts.join(&[&FIELD_FIRST, &FIELD_SECOND, &FIELD_THIRD]))
+        }
+        (SampleKind::Mag, _) => plain(mag_text::title(facts, stream)),
+        (SampleKind::Prime, _) => biomedical(node_type, &parts, stream),
+    }
+}
+
+/// Chooses one word of each list so that no two nodes of a type get the same combination, as long
+/// as there are enough combinations; terms of catalogues and ontologies are distinct.
+struct Parts<'a> {
+    seed: u64,
+    node_type: &'a str,
+    index: u32,
+}
+
+impl Parts<'_> {
+    fn choose<const N: usize>(&self, lists: &[&[&'static str]; N]) -> [&'static str; N] {
+        let total: usize = lists.iter().map(|list| list.len()).product();
+        let mut stream = Stream::new(self.seed, &["parts ", self.node_type].concat(), 0);
+        let spread = Spread::new(total as u32, &mut stream);
+        let mut rest = spread.index(self.index % total as u32) as usize;
+        lists.map(|list| {
+            let word = list[rest % list.len()];
+            rest /= list.len();
+            word
+        })
+    }
+
+    fn join<const N: usize>(&self, lists: &[&[&'static str]; N]) -> String {
+        join(&self.choose(lists))
+    }
+}
+
+/// Joins the words that are not empty with spaces.
+fn join(words: &[&str]) -> String {
+    let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+fn product(facts: &[u8], stream: &mut Stream) -> Name {
+    let kind = facts.get(amazon_text::KIND).copied().unwrap_or(NO_FACT);
+    let thing = amazon_text::PRODUCT[amazon_text::KIND].say(&["{}"], kind, stream);
+    let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
+    let core = format!("{} {}", stream.pick(&SERIES), thing.join(" "));
+    let edition = capitalised(&word(stream, 2));
+    let variant = match stream.below(6) {
+        0 => format!("{edition} {} Pack", 2 + stream.below(5)),
+        1 => format!("{edition} Mark {}", stream.pick(&["II", "III", "IV", "V"])),
+        2 => format!("Model {}{}", capitalised(stream.pick(&ONSETS)), 1 + stream.below(2_000)),
+        3 => format!("{edition} Edition"),
+        4 => format!("{edition} Size {}", stream.pick(&["S", "M", "L", "XL"])),
+        _ => format!("{} Series", 1 + stream.below(9_000)),
+    };
+    let short = stream.percent(50).then(|| core.clone());
+    Name { name: format!("{core}, {variant}"), aliases: Vec::new(), short }
+}
+
+/// Brands below this index may be two common words; there are 1,536 such pairs.
+const COMMON_WORD_BRANDS: u32 = 7_680;
+
+fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
+    if parts.index < COMMON_WORD_BRANDS && parts.index.is_multiple_of(5) {
+        let pair = Parts { index: parts.index / 5, ..*parts };
+        return Name {
+            name: pair.join(&[&BRAND_FIRST, &BRAND_SECOND]),
+            aliases: Vec::new(),
+            short: None,
+        };
+    }
+    let first = stream.pick(&BRAND_FIRST);
+    let second = stream.pick(&BRAND_SECOND);
+    let invented = capitalised(&word(stream, 2));
+    let (name, short) = match 2 + stream.below(8) {
+        2..=3 => (format!("{first} {invented}"), None),
+        4..=5 => (format!("{invented} {second}"), Some(invented)),
+        6 => (format!("{invented} & {}", capitalised(&word(stream, 2))), None),
+        7 => (format!("The {first} {invented} {second}"), Some(format!("{first} {invented}"))),
+        _ => (capitalised(&word(stream, 3)), None),
+    };
+    Name { name, aliases: Vec::new(), short }
+}
+
+fn surname(stream: &mut Stream) -> String {
+    // Few popular surnames and many rare ones, so that names are ambiguous as in real catalogues.
+    let mut own = Stream::new(0, "surname", stream.skewed(60_000) as u64);
+    let n_syllables = 2 + usize::from(own.percent(30));
+    let stem = capitalised(&word(&mut own, n_syllables));
+    let ending = own.pick(&["", "", "", "sen", "ov", "ez", "ini", "ski", "man"]);
+    format!("{stem}{ending}")
+}
+
+fn author(stream: &mut Stream) -> Name {
+    let given = stream.pick(&GIVEN);
+    let initial = char::from(b'A' + stream.below(26) as u8);
+    let surname = surname(stream);
+    let letter = given.chars().next().unwrap_or('A');
+    match stream.below(10) {
+        0 => Name { name: format!("{letter}. {surname}"), aliases: Vec::new(), short: None },
+        1..=6 => Name {
+            name: format!("{given} {initial}. {surname}"),
+            aliases: Vec::new(),
+            short: Some(format!("{letter}. {initial}. {surname}")),
+        },
+        _ => Name {
+            name: format!("{given} {surname}"),
+            aliases: Vec::new(),
+            short: Some(format!("{letter}. {surname}")),
+        },
+    }
+}
+
+fn institution(stream: &mut Stream) -> Name {
+    let place = place(stream);
+    let (name, short) = match stream.below(8) {
+        0..=2 => (format!("University of {place}"), Some(format!("Univ. of {place}"))),
+        3 => (format!("{place} Institute of Technology"), Some(format!("{place} Tech"))),
+        4 => (format!("{place} State University"), Some(format!("{place} State"))),
+        5 => (format!("{} Laboratories", surname(stream)), None),
+        6 => (format!("{place} Polytechnic"), None),
+        _ => (format!("{place} University Hospital"), Some(format!("{place} Univ. Hospital"))),
+    };
+    Name { name, aliases: Vec::new(), short }
+}
+
+fn gene_symbol(stream: &mut Stream) -> String {
+    let letters = b"ABCDEFGHIKLMNPRSTVWXYZ";
+    let n_letters = 3 + stream.below(2);
+    let mut symbol: String =
+        (0..n_letters).map(|_| char::from(letters[stream.below(letters.len())])).collect();
+    if stream.percent(80) {
+        symbol.push_str(&(1 + stream.skewed(30)).to_string());
+    }
+    symbol
+}
+
+fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
+    let mut aliases = Vec::new();
+    let organ = stream.pick(&ORGANS);
+    let substance = stream.pick(&SUBSTANCES);
+    let name = match node_type {
+        "disease" => match stream.below(5) {
+            0 => format!("{} syndrome", surname(stream)),
+            1 => format!("{}-{} disease", surname(stream), surname(stream)),
+            2 => format!("{organ} {}, type {}", stream.pick(&DISEASE_LAST), 1 + stream.below(40)),
+            _ => parts.join(&[&DISEASE_FIRST, &ORGANS, &DISEASE_LAST]),
+        },
+        "gene/protein" => {
+            let name = gene_symbol(stream);
+            for _ in 0..1 + stream.below(3) {
+                aliases.push(gene_symbol(stream));
+            }
+            name
+        }
+        "drug" => {
+            let stem = word(stream, 2);
+            let linking = if stem.ends_with(['a', 'e', 'i', 'o', 'u']) { "" } else { "i" };
+            for _ in 0..1 + stream.below(2) {
+                let n_syllables = 2 + usize::from(stream.percent(60));
+                aliases.push(capitalised(&word(stream, n_syllables)));
+            }
+            capitalised(&format!("{stem}{linking}{}", stream.pick(&DRUG_LAST)))
+        }
+        "molecular_function" => {
+            let [substance, activity, donor] =
+                parts.choose(&[&SUBSTANCES, &ACTIVITIES, &SUBSTANCES]);
+            if substance == donor {
+                format!("{substance} {activity} activity")
+            } else {
+                format!("{donor}-dependent {substance} {activity} activity")
+            }
+        }
+        "pathway" => {
+            let first = stream.pick(&PATHWAY_FIRST);
+            match stream.below(3) {
+                0 => format!("{first} {substance} and {}", stream.pick(&SUBSTANCES)),
+                1 => format!("{first} {substance} by {}", gene_symbol(stream)),
+                _ => format!("{first} {}", gene_symbol(stream)),
+            }
+        }
+        "anatomy" => {
+            let [region, tissue, organ] = parts.choose(&[&REGIONS, &TISSUES, &ORGANS]);
+            match tissue {
+                "" => join(&[region, organ]),
+                _ => join(&[region, tissue, "of", organ]),
+            }
+        }
+        "effect/phenotype" => capitalised(&parts.join(&[&EFFECT_FIRST, &ORGANS, &EFFECTS])),
+        "biological_process" => {
+            parts.join(&[&PROCESS_FIRST, &CONTEXTS, &SUBSTANCES, &PROCESS_LAST])
+        }
+        "cellular_component" => parts.join(&[&REGIONS, &SUBSTANCES, &COMPONENTS]),
+        _ => parts.join(&[&CHEMICALS, &CHEMICAL_LAST, &["", "(outdoor)", "(prenatal)"]]),
+    };
+    Name { name, aliases, short: None }
+}

@@ -1,0 +1,428 @@
+//! Questions with exact answers, constructed as STaRK does: ground a template, walk, pick a gold
+//! answer, take one or two of its hidden facts as textual properties, keep the candidates that have
+//! them, phrase it.
+//!
+//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check
+//! properties there are replaced by facts that are known exactly. It must not know how documents
+//! are composed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::dataset::sample::facts::{Aspect, Facts, NO_FACT};
+use crate::dataset::sample::graph::{Graph, Step, World};
+use crate::dataset::sample::names::{self, Name};
+use crate::dataset::sample::random::{Stream, hash64};
+use crate::dataset::sample::schema;
+use crate::dataset::sample::templates::{TEMPLATES, Template};
+
+/// Answers at most per question, as in STaRK's validation and test splits.
+pub(super) const MAX_ANSWERS: usize = 20;
+/// Nodes of the answer type that must share the properties: fewer would identify the answers
+/// without any relation.
+pub(super) const MIN_SHARING: usize = 5;
+/// Candidates of a walk at most; a question about more would hardly need its relation.
+const MAX_CANDIDATES: usize = 2_000;
+/// Attempts per wanted question before a template is given up.
+const ATTEMPTS: usize = 300;
+/// Draws of properties per grounded template.
+const PROPERTY_DRAWS: usize = 6;
+/// Questions at the default scale, and at most at any scale.
+const BASE_QUESTIONS: f64 = 600.0;
+const MAX_QUESTIONS: f64 = 2_000.0;
+
+/// Required (aspect, value) pairs.
+pub(super) type Properties = Vec<(usize, u8)>;
+
+/// One labelled question.
+pub(super) struct Question {
+    /// Position of the template in [`TEMPLATES`].
+    pub(super) template: usize,
+    /// The question in words.
+    pub(super) text: String,
+    /// Local indices of the slot nodes.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
+    pub(super) slots: Vec<u32>,
+    /// Required (aspect, value) pairs; empty for a relational question.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
+    pub(super) properties: Properties,
+    /// Local indices of the answers inside the target type, ascending.
+    pub(super) answers: Vec<u32>,
+}
+
+/// Everything that questions are made from.
+pub(super) struct Source<'a> {
+    pub(super) world: &'a World,
+    pub(super) graph: &'a Graph,
+    /// Facts per type, in schema order.
+    pub(super) facts: &'a [Facts],
+}
+
+impl Source<'_> {
+    /// Returns the name of a node.
+    pub(super) fn name(&self, node_type: usize, index: u32) -> Name {
+        let type_name = schema::types(self.world.kind)[node_type].name;
+        names::name(self.world, type_name, index, self.facts[node_type].of(index))
+    }
+
+    /// Returns the number of neighbours of a node over one relation.
+    pub(super) fn degree(
+        &self,
+        from: usize,
+        index: u32,
+        relation: &'static str,
+        to: &str,
+    ) -> usize {
+        let step = Step { from, relation, to: self.world.type_of(to) };
+        self.graph.neighbors(step, index).len()
+    }
+
+    /// Returns the steps of one branch and the type it starts at.
+    fn steps(&self, template: &Template, branch: usize) -> Vec<Step> {
+        let branch = &template.branches[branch];
+        let start = if branch.negated { template.target } else { template.slots[branch.slot] };
+        let mut from = self.world.type_of(start);
+        let mut steps = Vec::with_capacity(branch.hops.len());
+        for &(relation, to) in branch.hops {
+            let to = self.world.type_of(to);
+            steps.push(Step { from, relation, to });
+            from = to;
+        }
+        steps
+    }
+
+    /// Returns the candidates of a grounded template, ascending: the intersection of all walks,
+    /// without targets of negated walks and, where the template says so, without the slot nodes.
+    pub(super) fn execute(&self, template: &Template, slots: &[u32]) -> Vec<u32> {
+        let mut candidates: Option<Vec<u32>> = None;
+        for (position, branch) in template.branches.iter().enumerate() {
+            let steps = self.steps(template, position);
+            if branch.negated {
+                if let Some(nodes) = &mut candidates {
+                    nodes.retain(|&node| self.graph.walk(&steps, node).is_empty());
+                }
+                continue;
+            }
+            let ends = self.graph.walk(&steps, slots[branch.slot]);
+            candidates = Some(match candidates {
+                None => ends,
+                Some(mut nodes) => {
+                    nodes.retain(|node| ends.binary_search(node).is_ok());
+                    nodes
+                }
+            });
+        }
+        let mut nodes = candidates.unwrap_or_default();
+        if template.exclude_slots {
+            let same_type: Vec<u32> = (template.slots.iter().zip(slots))
+                .filter(|(name, _)| **name == template.target)
+                .map(|(_, &slot)| slot)
+                .collect();
+            nodes.retain(|node| !same_type.contains(node));
+        }
+        nodes
+    }
+
+    /// Draws the end of a random walk; none when it runs into a node without neighbours.
+    fn wander(&self, steps: &[Step], start: u32, stream: &mut Stream) -> Option<u32> {
+        let mut node = start;
+        for &step in steps {
+            let neighbors = self.graph.neighbors(step, node);
+            if neighbors.is_empty() {
+                return None;
+            }
+            node = stream.pick(neighbors);
+        }
+        Some(node)
+    }
+
+    /// Grounds the slots: the first from `starts`, further ones by walking back from a random end
+    /// of its walk.
+    fn ground(&self, template: &Template, starts: &[u32], stream: &mut Stream) -> Option<Vec<u32>> {
+        let first = stream.pick(starts);
+        let mut slots = vec![first];
+        if template.slots.len() > 1 {
+            let target = self.wander(&self.steps(template, 0), first, stream)?;
+            for (position, branch) in template.branches.iter().enumerate() {
+                if branch.negated || branch.slot != slots.len() {
+                    continue;
+                }
+                let steps = self.steps(template, position);
+                let back: Vec<Step> = steps.iter().rev().map(|step| step.reversed()).collect();
+                let slot = self.wander(&back, target, stream)?;
+                let taken = (template.slots.iter().zip(&slots))
+                    .any(|(name, &other)| *name == template.slots[branch.slot] && other == slot);
+                if taken {
+                    return None;
+                }
+                slots.push(slot);
+            }
+        }
+        (slots.len() == template.slots.len()).then_some(slots)
+    }
+
+    /// Returns whether at least [`MIN_SHARING`] nodes of the type have the properties.
+    fn is_shared(&self, node_type: usize, properties: &[(usize, u8)]) -> bool {
+        let facts = &self.facts[node_type];
+        let sharing = (0..self.world.counts[node_type]).filter(|&node| facts.has(node, properties));
+        sharing.take(MIN_SHARING).count() == MIN_SHARING
+    }
+
+    /// Draws properties of a gold answer so that few enough candidates have them, with those
+    /// candidates.
+    fn narrow(
+        &self,
+        node_type: usize,
+        candidates: &[u32],
+        stream: &mut Stream,
+    ) -> Option<(Properties, Vec<u32>)> {
+        let facts = &self.facts[node_type];
+        for _ in 0..PROPERTY_DRAWS {
+            let gold = stream.pick(candidates);
+            let mut known: Properties = facts
+                .of(gold)
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|fact| fact.1 != NO_FACT)
+                .collect();
+            stream.shuffle(&mut known);
+            let two = match candidates.len() {
+                0..=6 => 20,
+                7..=25 => 45,
+                _ => 85,
+            };
+            known.truncate(if stream.percent(two) { 2 } else { 1 });
+            known.sort_unstable();
+            if known.is_empty() {
+                continue;
+            }
+            let mut answers = candidates.to_vec();
+            answers.retain(|&node| facts.has(node, &known));
+            // A property that all of several candidates share would decide nothing.
+            let idle = candidates.len() > 1 && answers.len() == candidates.len();
+            if answers.len() <= MAX_ANSWERS && !idle && self.is_shared(node_type, &known) {
+                return Some((known, answers));
+            }
+        }
+        None
+    }
+}
+
+/// Returns how many questions a base of `n_nodes` gets; `default_nodes` is the size of the default
+/// sample.
+fn n_questions(n_nodes: u64, default_nodes: u64) -> usize {
+    // Each doubling of the base adds 150 questions.
+    let doublings = f64::from((n_nodes / default_nodes.max(1)).max(1).ilog2());
+    (BASE_QUESTIONS + 150.0 * doublings).min(MAX_QUESTIONS) as usize
+}
+
+/// How often each name or short form occurs in a type: only unambiguous mentions are used in
+/// questions.
+#[derive(Default)]
+struct Mentions {
+    per_type: BTreeMap<usize, HashMap<u64, u32>>,
+}
+
+impl Mentions {
+    fn is_unique(&mut self, source: &Source<'_>, node_type: usize, text: &str) -> bool {
+        let counts = self.per_type.entry(node_type).or_insert_with(|| {
+            let mut counts = HashMap::new();
+            for index in 0..source.world.counts[node_type] {
+                let name = source.name(node_type, index);
+                let forms = std::iter::once(&name.name).chain(&name.aliases).chain(&name.short);
+                let mut hashes: Vec<u64> =
+                    forms.map(|form| hash64(form.to_lowercase().as_bytes())).collect();
+                hashes.sort_unstable();
+                hashes.dedup();
+                for hash in hashes {
+                    *counts.entry(hash).or_insert(0u32) += 1;
+                }
+            }
+            counts
+        });
+        counts.get(&hash64(text.to_lowercase().as_bytes())) == Some(&1)
+    }
+}
+
+/// Swaps two neighbouring letters inside one of the longer words; leaves short texts alone.
+fn with_typo(text: &str, stream: &mut Stream) -> String {
+    let mut letters: Vec<char> = text.chars().collect();
+    let places: Vec<usize> = (1..letters.len().saturating_sub(2))
+        .filter(|&at| letters[at - 1..at + 3].iter().all(|letter| letter.is_ascii_lowercase()))
+        .filter(|&at| letters[at] != letters[at + 1])
+        .collect();
+    if !places.is_empty() {
+        let at = stream.pick(&places);
+        letters.swap(at, at + 1);
+    }
+    letters.into_iter().collect()
+}
+
+/// Spells a slot node as a person would: mostly by name, at times in lower case, by another name,
+/// or misspelt.
+fn mention(
+    source: &Source<'_>,
+    node_type: usize,
+    index: u32,
+    mentions: &mut Mentions,
+    stream: &mut Stream,
+) -> Option<String> {
+    let name = source.name(node_type, index);
+    if !mentions.is_unique(source, node_type, &name.name) {
+        return None;
+    }
+    let symbol = name.name.len() < 8 && name.name.chars().any(|letter| letter.is_ascii_digit());
+    Some(match stream.below(100) {
+        0..=57 => name.name,
+        58..=73 => name.name.to_lowercase(),
+        74..=94 => {
+            let mut others = name.aliases;
+            others.extend(name.short);
+            others.retain(|other| mentions.is_unique(source, node_type, other));
+            match others.get(stream.below(others.len())) {
+                Some(other) => other.clone(),
+                None => name.name,
+            }
+        }
+        _ if symbol => name.name,
+        _ => with_typo(&name.name, stream),
+    })
+}
+
+/// Phrases a grounded template with its properties.
+fn phrase(
+    template: &Template,
+    slots: &[String],
+    properties: &[(usize, u8)],
+    facts: &Facts,
+    stream: &mut Stream,
+) -> String {
+    let clause = |stream: &mut Stream, frames: fn(&Aspect) -> &'static [&'static str]| {
+        properties
+            .iter()
+            .map(|&(aspect, value)| {
+                let aspect = &facts.aspects[aspect];
+                aspect.say(frames(aspect), value, stream)
+            })
+            .collect::<Vec<String>>()
+    };
+    let clauses = clause(stream, |aspect| aspect.clauses);
+    let keys = clause(stream, |aspect| aspect.keys);
+    let pattern = stream.pick(template.patterns);
+    let (mut that, mut it, mut short) = (String::new(), String::new(), String::new());
+    if !clauses.is_empty() {
+        that = format!(" that {}", clauses.join(stream.pick(&[" and ", " and also ", " and "])));
+        let lead = stream.pick(&[
+            "It should be one that",
+            "Ideally one that",
+            "I mean one that",
+            "One that",
+            "Preferably one that",
+        ]);
+        it = format!(" {lead} {}.", clauses.join(" and "));
+        short = format!("{}{}", stream.pick(&[", ", " - ", ": "]), keys.join(", "));
+    }
+    let mut text = pattern.replace("{that}", &that).replace("{it}", &it).replace("{keys}", &short);
+    for (placeholder, slot) in ["{a}", "{b}"].iter().zip(slots) {
+        text = text.replace(placeholder, slot);
+    }
+    let text = text.replace("  ", " ").trim().to_owned();
+    match stream.below(10) {
+        0 => text.to_lowercase(),
+        1 => text.trim_end_matches(['?', '.']).to_owned(),
+        _ => text,
+    }
+}
+
+/// Constructs the questions of a base, in random order.
+///
+/// Every text is distinct, every answer set has 1 to [`MAX_ANSWERS`] nodes. A template for which
+/// the graph offers too few questions gets fewer. `progress` is called with (templates done,
+/// templates).
+pub(super) fn construct(
+    source: &Source<'_>,
+    default_nodes: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Vec<Question> {
+    let world = source.world;
+    let mine: Vec<usize> =
+        (0..TEMPLATES.len()).filter(|&at| TEMPLATES[at].kind == world.kind).collect();
+    let ids: HashSet<&str> = mine.iter().map(|&at| TEMPLATES[at].id).collect();
+    let per_id = n_questions(world.n_nodes(), default_nodes).div_ceil(ids.len().max(1));
+    let mut mentions = Mentions::default();
+    let mut texts = HashSet::new();
+    let mut questions = Vec::new();
+    for (done, &position) in mine.iter().enumerate() {
+        progress(done as u64, mine.len() as u64);
+        let template = &TEMPLATES[position];
+        let entries = mine.iter().filter(|&&at| TEMPLATES[at].id == template.id).count();
+        let wanted = per_id.div_ceil(entries);
+        let mut stream = Stream::new(world.seed, "questions", position as u64);
+        let target = world.type_of(template.target);
+        let first = source.steps(template, 0)[0];
+        let starts: Vec<u32> = (0..world.counts[first.from])
+            .filter(|&node| !source.graph.neighbors(first, node).is_empty())
+            .collect();
+        if starts.is_empty() {
+            continue;
+        }
+        let mut n_made = 0;
+        let mut seen = HashSet::new();
+        for _ in 0..wanted * ATTEMPTS {
+            if n_made == wanted {
+                break;
+            }
+            let Some(slots) = source.ground(template, &starts, &mut stream) else { continue };
+            let candidates = source.execute(template, &slots);
+            if candidates.is_empty() || candidates.len() > MAX_CANDIDATES {
+                continue;
+            }
+            // A walk with a single end needs no text; a few are kept.
+            if candidates.len() == 1 && !stream.percent(15) {
+                continue;
+            }
+            let narrowed = if source.facts[target].aspects.is_empty() {
+                (candidates.len() <= MAX_ANSWERS).then(|| (Vec::new(), candidates))
+            } else {
+                source.narrow(target, &candidates, &mut stream)
+            };
+            let Some((properties, answers)) = narrowed else { continue };
+            if !seen.insert((slots.clone(), properties.clone())) {
+                continue;
+            }
+            let mut spelled = Vec::new();
+            for (name, &slot) in template.slots.iter().zip(&slots) {
+                let node_type = world.type_of(name);
+                spelled.extend(mention(source, node_type, slot, &mut mentions, &mut stream));
+            }
+            if spelled.len() != slots.len() {
+                continue;
+            }
+            let text = phrase(template, &spelled, &properties, &source.facts[target], &mut stream);
+            if !texts.insert(text.to_lowercase()) {
+                continue;
+            }
+            questions.push(Question { template: position, text, slots, properties, answers });
+            n_made += 1;
+        }
+    }
+    progress(mine.len() as u64, mine.len() as u64);
+    Stream::new(world.seed, "question order", 0).shuffle(&mut questions);
+    questions
+}
+
+/// Assigns each question, by position, to train (0), val (1) or test (2): 50, 25 and 25 per cent of
+/// each template.
+///
+/// Three questions of a template suffice for it to occur in every split.
+pub(super) fn splits(questions: &[Question]) -> Vec<usize> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    questions
+        .iter()
+        .map(|question| {
+            let count = seen.entry(TEMPLATES[question.template].id).or_insert(0);
+            *count += 1;
+            [0, 1, 2, 0][(*count - 1) % 4]
+        })
+        .collect()
+}

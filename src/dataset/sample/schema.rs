@@ -1,0 +1,182 @@
+//! The three STaRK schemas: node types and relations with their real sizes, and how edges are
+//! drawn.
+//!
+//! It must not know names, documents or queries.
+//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et
+//! al. 2023), split over the relations by rounded shares. Edge counts here are stored edges, half
+//! of the published ones, which count both orientations.
+
+use crate::dataset::sample::SampleKind;
+
+/// One node type.
+pub(super) struct NodeType {
+    /// Name as in the base.
+    pub(super) name: &'static str,
+    /// Nodes at scale 1.
+    pub(super) full: u32,
+    /// Fewest nodes at any scale, so that a small base still has colours, fields and institutions.
+    pub(super) floor: u32,
+}
+
+/// How the edges of one tuple are drawn.
+pub(super) struct EdgePlan {
+    /// Type of the stored source.
+    pub(super) source: &'static str,
+    /// Relation name.
+    pub(super) relation: &'static str,
+    /// Type of the stored target.
+    pub(super) target: &'static str,
+    /// Stored edges at scale 1.
+    pub(super) full: u32,
+    /// Share of the drawing nodes, in per cent, that have such an edge at all.
+    pub(super) share: usize,
+    /// How the degree of a drawing node is distributed, and which end draws.
+    pub(super) degree: Degree,
+}
+
+/// Degree of the drawing end of an [`EdgePlan`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Degree {
+    /// Exactly one target per source.
+    One,
+    /// Heavy-tailed; the source draws.
+    Source,
+    /// Heavy-tailed; the target draws, the edge is still stored source to target.
+    Target,
+    /// Heavy-tailed and without orientation: stored once, smaller index first.
+    Symmetric,
+}
+
+const fn node(name: &'static str, full: u32, floor: u32) -> NodeType {
+    NodeType { name, full, floor }
+}
+
+const fn plan(
+    source: &'static str,
+    relation: &'static str,
+    target: &'static str,
+    full: u32,
+    share: usize,
+    degree: Degree,
+) -> EdgePlan {
+    EdgePlan { source, relation, target, full, share, degree }
+}
+
+/// Returns the node types in id order: each type is one block of ids.
+pub(super) fn types(kind: SampleKind) -> &'static [NodeType] {
+    match kind {
+        SampleKind::Amazon => &AMAZON_TYPES,
+        SampleKind::Mag => &MAG_TYPES,
+        SampleKind::Prime => &PRIME_TYPES,
+    }
+}
+
+/// Returns the edge plans in the order in which they are written.
+pub(super) fn plans(kind: SampleKind) -> &'static [EdgePlan] {
+    match kind {
+        SampleKind::Amazon => &AMAZON_PLANS,
+        SampleKind::Mag => &MAG_PLANS,
+        SampleKind::Prime => &PRIME_PLANS,
+    }
+}
+
+/// Returns the types whose nodes may be answers.
+pub(super) fn candidate_types(kind: SampleKind) -> Vec<&'static str> {
+    match kind {
+        SampleKind::Amazon => vec!["product"],
+        SampleKind::Mag => vec!["paper"],
+        SampleKind::Prime => PRIME_TYPES.iter().map(|node| node.name).collect(),
+    }
+}
+
+static AMAZON_TYPES: [NodeType; 4] = [
+    node("product", 957_192, 400),
+    node("brand", 75_250, 40),
+    node("category", 1_400, 60),
+    node("color", 1_700, 40),
+];
+
+static AMAZON_PLANS: [EdgePlan; 5] = [
+    plan("product", "also_buy", "product", 1_220_000, 45, Degree::Source),
+    plan("product", "also_view", "product", 1_050_000, 40, Degree::Source),
+    plan("product", "has_brand", "brand", 910_000, 95, Degree::One),
+    plan("product", "has_category", "category", 930_000, 97, Degree::Source),
+    plan("product", "has_color", "color", 610_000, 40, Degree::Source),
+];
+
+static MAG_TYPES: [NodeType; 4] = [
+    node("author", 1_104_554, 500),
+    node("institution", 8_701, 60),
+    node("field_of_study", 59_469, 60),
+    node("paper", 700_244, 400),
+];
+
+static MAG_PLANS: [EdgePlan; 4] = [
+    plan(
+        "author",
+        "author___affiliated_with___institution",
+        "institution",
+        1_000_000,
+        90,
+        Degree::Source,
+    ),
+    plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Degree::Source),
+    plan(
+        "paper",
+        "paper___has_topic___field_of_study",
+        "field_of_study",
+        7_000_000,
+        99,
+        Degree::Source,
+    ),
+    plan("author", "author___writes___paper", "paper", 7_000_000, 99, Degree::Target),
+];
+
+static PRIME_TYPES: [NodeType; 10] = [
+    node("disease", 17_080, 80),
+    node("gene/protein", 27_671, 150),
+    node("molecular_function", 11_169, 50),
+    node("drug", 7_957, 80),
+    node("pathway", 2_516, 40),
+    node("anatomy", 14_035, 60),
+    node("effect/phenotype", 15_311, 80),
+    node("biological_process", 28_642, 120),
+    node("cellular_component", 4_176, 40),
+    node("exposure", 818, 30),
+];
+
+static PRIME_PLANS: [EdgePlan; 33] = [
+    plan("anatomy", "expression absent", "gene/protein", 19_900, 40, Degree::Source),
+    plan("anatomy", "expression present", "gene/protein", 1_518_000, 60, Degree::Source),
+    plan("anatomy", "parent-child", "anatomy", 14_000, 90, Degree::Symmetric),
+    plan("biological_process", "interacts with", "gene/protein", 144_800, 95, Degree::Target),
+    plan("biological_process", "parent-child", "biological_process", 52_900, 95, Degree::Symmetric),
+    plan("cellular_component", "interacts with", "gene/protein", 83_400, 90, Degree::Target),
+    plan("cellular_component", "parent-child", "cellular_component", 4_850, 90, Degree::Symmetric),
+    plan("disease", "associated with", "gene/protein", 80_400, 60, Degree::Source),
+    plan("disease", "contraindication", "drug", 30_700, 30, Degree::Source),
+    plan("disease", "indication", "drug", 9_390, 30, Degree::Source),
+    plan("disease", "off-label use", "drug", 2_570, 10, Degree::Source),
+    plan("disease", "parent-child", "disease", 32_200, 95, Degree::Symmetric),
+    plan("disease", "phenotype absent", "effect/phenotype", 1_190, 12, Degree::Source),
+    plan("disease", "phenotype present", "effect/phenotype", 150_300, 55, Degree::Source),
+    plan("drug", "carrier", "gene/protein", 860, 20, Degree::Source),
+    plan("drug", "enzyme", "gene/protein", 5_320, 45, Degree::Source),
+    plan("drug", "side effect", "effect/phenotype", 64_800, 35, Degree::Source),
+    plan("drug", "synergistic interaction", "drug", 1_336_300, 75, Degree::Symmetric),
+    plan("drug", "target", "gene/protein", 16_380, 85, Degree::Source),
+    plan("drug", "transporter", "gene/protein", 3_090, 35, Degree::Source),
+    plan("effect/phenotype", "associated with", "gene/protein", 3_330, 40, Degree::Source),
+    plan("effect/phenotype", "parent-child", "effect/phenotype", 18_700, 90, Degree::Symmetric),
+    plan("exposure", "interacts with", "biological_process", 1_630, 60, Degree::Source),
+    plan("exposure", "interacts with", "cellular_component", 10, 30, Degree::Source),
+    plan("exposure", "interacts with", "gene/protein", 1_210, 90, Degree::Source),
+    plan("exposure", "interacts with", "molecular_function", 45, 40, Degree::Source),
+    plan("exposure", "linked to", "disease", 2_300, 80, Degree::Source),
+    plan("exposure", "parent-child", "exposure", 2_070, 90, Degree::Symmetric),
+    plan("gene/protein", "interacts with", "molecular_function", 69_500, 85, Degree::Source),
+    plan("gene/protein", "interacts with", "pathway", 42_600, 50, Degree::Source),
+    plan("gene/protein", "ppi", "gene/protein", 321_000, 80, Degree::Symmetric),
+    plan("molecular_function", "parent-child", "molecular_function", 13_600, 95, Degree::Symmetric),
+    plan("pathway", "parent-child", "pathway", 2_530, 95, Degree::Symmetric),
+];

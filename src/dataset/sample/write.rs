@@ -1,0 +1,213 @@
+//! Writes a generated base in the neutral dataset format, node by node and edge by edge.
+//!
+//! ```text
+//! nodes.jsonl    {"id": 0, "type": "product", "name": "...", "details": {...}}   ids 0..n in order
+//! edges.tsv      src_id TAB relation TAB dst_id, header first
+//! qa.csv         id,query,answer_ids,template          answer_ids as in "[3, 17]"
+//! split/X.index  one question id per line, ascending; X is train, val or test
+//! dataset.toml   title, licence, candidate_types, and a [sample] table with kind, seed and scale
+//! ```
+//!
+//! `dataset.toml` is written last: a folder without it is incomplete. It must not know how anything
+//! is drawn.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::dataset::sample::SampleError;
+use crate::dataset::sample::graph::{Graph, World, draw_edges};
+use crate::dataset::sample::queries::{Question, Source, splits};
+use crate::dataset::sample::random::Stream;
+use crate::dataset::sample::schema;
+use crate::dataset::sample::templates::TEMPLATES;
+use crate::dataset::sample::{amazon_text, mag_text, prime_text};
+
+/// Bytes collected before a write to disk.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Nodes or edges between two progress reports.
+const REPORT_EVERY: u64 = 50_000;
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> SampleError {
+    let path = path.to_owned();
+    move |source| SampleError::Write { path, source }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, SampleError> {
+    let file = File::create(path).map_err(failed(path))?;
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
+}
+
+/// Draws and writes all edges; returns the graph and the number of stored edges.
+pub(super) fn edges(
+    world: &World,
+    out_dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Graph, u64), SampleError> {
+    let path = out_dir.join("edges.tsv");
+    let mut file = create(&path)?;
+    writeln!(file, "src_id\trelation\tdst_id").map_err(failed(&path))?;
+    let plans = schema::plans(world.kind);
+    let mut graph = Graph::default();
+    let mut n_edges = 0u64;
+    for (done, plan) in plans.iter().enumerate() {
+        progress(done as u64, plans.len() as u64);
+        let source = world.type_of(plan.source);
+        let target = world.type_of(plan.target);
+        let pairs = draw_edges(world, plan);
+        n_edges += pairs.len() as u64;
+        for &(from, to) in &pairs {
+            let (from, to) = (world.id(source, from), world.id(target, to));
+            writeln!(file, "{from}\t{}\t{to}", plan.relation).map_err(failed(&path))?;
+        }
+        graph.add(world, plan, pairs);
+    }
+    progress(plans.len() as u64, plans.len() as u64);
+    file.flush().map_err(failed(&path))?;
+    Ok((graph, n_edges))
+}
+
+#[derive(Serialize)]
+struct NodeLine<'a> {
+    id: u32,
+    #[serde(rename = "type")]
+    node_type: &'a str,
+    name: &'a str,
+    details: Map<String, Value>,
+}
+
+/// Composes and writes all nodes in id order.
+pub(super) fn nodes(
+    source: &Source<'_>,
+    out_dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), SampleError> {
+    let path = out_dir.join("nodes.jsonl");
+    let mut file = create(&path)?;
+    let world = source.world;
+    let n_nodes = world.n_nodes();
+    for (node_type, schema_type) in schema::types(world.kind).iter().enumerate() {
+        let purpose = ["text ", schema_type.name].concat();
+        for index in 0..world.counts[node_type] {
+            let id = world.id(node_type, index);
+            if u64::from(id).is_multiple_of(REPORT_EVERY) {
+                progress(u64::from(id), n_nodes);
+            }
+            let name = source.name(node_type, index);
+            let facts = source.facts[node_type].of(index);
+            let mut stream = Stream::new(world.seed, &purpose, u64::from(index));
+            let n_links =
+                |relation: &'static str, to: &str| source.degree(node_type, index, relation, to);
+            let details = match schema_type.name {
+                "product" => amazon_text::details(facts, &mut stream),
+                "paper" => {
+                    let n_cited = n_links("paper___cites___paper", "paper");
+                    mag_text::details(facts, n_cited, &mut stream)
+                }
+                "author" => counted("PaperCount", n_links("author___writes___paper", "paper")),
+                "institution" => counted(
+                    "AuthorCount",
+                    n_links("author___affiliated_with___institution", "author"),
+                ),
+                "field_of_study" => {
+                    counted("PaperCount", n_links("paper___has_topic___field_of_study", "paper"))
+                }
+                "brand" | "category" | "color" => Map::new(),
+                other => prime_text::details(other, &name.name, &name.aliases, facts, &mut stream),
+            };
+            let line = NodeLine { id, node_type: schema_type.name, name: &name.name, details };
+            serde_json::to_writer(&mut file, &line)
+                .map_err(|error| failed(&path)(io::Error::from(error)))?;
+            file.write_all(b"\n").map_err(failed(&path))?;
+        }
+    }
+    progress(n_nodes, n_nodes);
+    file.flush().map_err(failed(&path))
+}
+
+fn counted(key: &str, count: usize) -> Map<String, Value> {
+    Map::from_iter([(key.to_owned(), Value::from(count))])
+}
+
+/// Writes questions and splits; returns the number of questions in train, val and test.
+pub(super) fn questions(
+    world: &World,
+    questions: &[Question],
+    out_dir: &Path,
+) -> Result<[usize; 3], SampleError> {
+    let path = out_dir.join("qa.csv");
+    let mut file = csv::Writer::from_writer(create(&path)?);
+    let wrong = |error: csv::Error| failed(&path)(io::Error::from(error));
+    file.write_record(["id", "query", "answer_ids", "template"]).map_err(wrong)?;
+    for (id, question) in questions.iter().enumerate() {
+        let template = &TEMPLATES[question.template];
+        let target = world.type_of(template.target);
+        let ids: Vec<String> =
+            question.answers.iter().map(|&index| world.id(target, index).to_string()).collect();
+        let answers = format!("[{}]", ids.join(", "));
+        file.write_record([&id.to_string(), &question.text, &answers, template.id])
+            .map_err(|error| failed(&path)(io::Error::from(error)))?;
+    }
+    file.flush().map_err(failed(&path))?;
+    let folder = out_dir.join("split");
+    fs::create_dir_all(&folder).map_err(failed(&folder))?;
+    let assigned = splits(questions);
+    let mut counts = [0; 3];
+    for (split, name) in ["train", "val", "test"].iter().enumerate() {
+        let path = folder.join(format!("{name}.index"));
+        let ids: Vec<String> = (assigned.iter().enumerate())
+            .filter(|(_, assigned)| **assigned == split)
+            .map(|(id, _)| id.to_string())
+            .collect();
+        counts[split] = ids.len();
+        fs::write(&path, ids.join("\n")).map_err(failed(&path))?;
+    }
+    Ok(counts)
+}
+
+#[derive(Serialize)]
+struct Description<'a> {
+    title: String,
+    licence: &'a str,
+    candidate_types: Vec<&'static str>,
+    sample: Provenance<'a>,
+}
+
+#[derive(Serialize)]
+struct Provenance<'a> {
+    kind: &'a str,
+    seed: String,
+    scale: f64,
+}
+
+/// Writes `dataset.toml`, which marks the folder as complete.
+pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleError> {
+    let path = out_dir.join("dataset.toml");
+    let description = Description {
+        title: format!("{} sample", world.kind.name()),
+        licence: "MIT OR Apache-2.0",
+        candidate_types: schema::candidate_types(world.kind),
+        // A string: TOML integers end at 2^63 - 1, seeds do not.
+        sample: Provenance {
+            kind: world.kind.name(),
+            seed: world.seed.to_string(),
+            scale: world.scale,
+        },
+    };
+    let text = toml::to_string(&description)
+        .map_err(|error| failed(&path)(io::Error::other(error.to_string())))?;
+    fs::write(&path, text).map_err(failed(&path))
+}
+
+/// Makes the folder and checks that it is empty.
+pub(super) fn prepare(out_dir: &Path) -> Result<(), SampleError> {
+    fs::create_dir_all(out_dir).map_err(failed(out_dir))?;
+    let mut entries = fs::read_dir(out_dir).map_err(failed(out_dir))?;
+    if entries.next().is_some() {
+        return Err(SampleError::NotEmpty { path: PathBuf::from(out_dir) });
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Makes program functions and operators of tool specs.
+//!
+//! Functions take any types, and the host judges them; operators are registered for exact types
+//! that include a handle, so that `1 + 1` stays the language's own.
+
+use std::{
+    any::TypeId,
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use rhai::{Array, Dynamic, Engine, EvalAltResult, INT, NativeCallContext};
+
+use crate::{
+    sandbox::{
+        FailureKind, Position,
+        rhai::{
+            meter,
+            values::{NodesHandle, ScoresHandle, VectorHandle, to_dynamic, to_value},
+        },
+    },
+    tools::{Kind, ToolError, ToolSpec},
+};
+
+/// Registers every tool. Where two operators would take the same types, the first one counts.
+pub(super) fn register(engine: &mut Engine, specs: &'static [ToolSpec]) {
+    let mut taken = HashSet::new();
+    for (tool, spec) in specs.iter().enumerate() {
+        let overloads = if spec.is_operator() {
+            operand_types(spec)
+        } else {
+            (spec.min_args()..=spec.args.len()).map(|n| vec![TypeId::of::<Dynamic>(); n]).collect()
+        };
+        for types in overloads {
+            if taken.insert((spec.name, types.clone())) {
+                engine.register_raw_fn(spec.name, types, move |ctx, args| {
+                    call(&ctx, tool, spec.name, args)
+                });
+            }
+        }
+    }
+}
+
+/// All combinations of operand types that include a handle.
+fn operand_types(spec: &ToolSpec) -> Vec<Vec<TypeId>> {
+    let nodes = TypeId::of::<NodesHandle>();
+    let scores = TypeId::of::<ScoresHandle>();
+    let vector = TypeId::of::<VectorHandle>();
+    let mut overloads = vec![Vec::new()];
+    for arg in spec.args {
+        let choices = match arg.kind {
+            Kind::Nodes => vec![nodes, TypeId::of::<Array>()],
+            Kind::Scores => vec![scores],
+            Kind::Vector => vec![vector],
+            Kind::Int | Kind::Node => vec![TypeId::of::<INT>()],
+            Kind::Number => vec![TypeId::of::<INT>(), TypeId::of::<f64>()],
+            Kind::Bool => vec![TypeId::of::<bool>()],
+            Kind::Text => vec![TypeId::of::<rhai::ImmutableString>()],
+            Kind::Map => vec![TypeId::of::<rhai::Map>()],
+            Kind::Unit => vec![TypeId::of::<()>()],
+            Kind::Texts | Kind::Numbers | Kind::Vectors | Kind::Bools => {
+                vec![TypeId::of::<Array>()]
+            }
+            Kind::Any => vec![nodes, scores, vector],
+        };
+        overloads = overloads
+            .iter()
+            .flat_map(|types: &Vec<TypeId>| {
+                choices.iter().map(move |choice| {
+                    let mut longer = types.clone();
+                    longer.push(*choice);
+                    longer
+                })
+            })
+            .collect();
+    }
+    overloads.retain(|types| types.iter().any(|t| [nodes, scores, vector].contains(t)));
+    overloads
+}
+
+/// Calls a tool. Any failure ends the program, whatever it does with the error.
+fn call(
+    ctx: &NativeCallContext<'_>,
+    tool: usize,
+    name: &str,
+    args: &mut [&mut Dynamic],
+) -> Result<Dynamic, Box<EvalAltResult>> {
+    let at = ctx.call_position();
+    let place = at.line().map(|line| Position { line, column: at.position().unwrap_or(0) });
+    let ended = || Err(EvalAltResult::ErrorTerminated(Dynamic::UNIT, at).into());
+    if !meter::may_call_tool() || meter::over_budget() {
+        return ended();
+    }
+    // A panic is caught here, before it can unwind through the frames of the engine.
+    let answer = meter::as_host(|| {
+        catch_unwind(AssertUnwindSafe(|| {
+            let values: Result<Vec<_>, String> = args.iter().map(|arg| to_value(arg)).collect();
+            let values = values.map_err(ToolError::BadArgs)?;
+            meter::with_host(|host| host.call(tool, values)).unwrap_or_else(|| {
+                Err(ToolError::BadArgs("tools cannot be called in params()".to_owned()))
+            })
+        }))
+    });
+    match answer {
+        Ok(Ok(value)) => {
+            let given = to_dynamic(&value);
+            meter::as_host(|| drop(value));
+            if meter::over_budget() { ended() } else { Ok(given) }
+        }
+        Ok(Err(error)) => {
+            let kind = match error {
+                ToolError::Budget(_) => FailureKind::ToolBudget,
+                _ => FailureKind::Tool,
+            };
+            meter::stop(kind, format!("{name}: {error}"), place);
+            ended()
+        }
+        Err(panic) => {
+            meter::stop(FailureKind::Panic, format!("{name}: {}", panic_text(&panic)), place);
+            ended()
+        }
+    }
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
+    let said = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("internal panic: {}", said.unwrap_or("no message"))
+}

@@ -1,0 +1,266 @@
+//! What the running call has used, and why it must stop.
+//!
+//! One meter per thread: an engine is used by one thread at a time, and a call never leaves its
+//! thread. A stop is remembered until the call ends, so that a program (or a native such as a sort
+//! that swallows errors of its comparator) cannot go on after it.
+//!
+//! Heap is charged to the program as: what the thread holds more than at the start, less what was
+//! taken and kept while the host worked (its caches and records), plus the size of the tool
+//! results the program still holds. So the charge does not depend on what the host has cached.
+
+use std::{
+    cell::{Cell, RefCell},
+    time::Instant,
+};
+
+use crate::{
+    sandbox::{FailureKind, Limits, Position, Usage, alloc::live_bytes, push_clean},
+    tools::ToolHost,
+};
+
+/// Why a call stopped.
+pub(super) struct Stop {
+    pub(super) kind: FailureKind,
+    pub(super) message: String,
+    pub(super) position: Option<Position>,
+}
+
+struct Meter {
+    operations: Cell<u64>,
+    max_operations: Cell<u64>,
+    tool_calls: Cell<u64>,
+    max_tool_calls: Cell<u64>,
+    started: Cell<Option<Instant>>,
+    deadline: Cell<Option<Instant>>,
+    heap_at_start: Cell<i64>,
+    host_bytes: Cell<i64>,
+    held_bytes: Cell<i64>,
+    peak_bytes: Cell<i64>,
+    memory_bytes: Cell<i64>,
+    output_bytes: Cell<usize>,
+    tokens: Cell<u64>,
+    max_tokens: Cell<u64>,
+    stopped: Cell<bool>,
+}
+
+thread_local! {
+    static METER: Meter = const {
+        Meter {
+            operations: Cell::new(0),
+            max_operations: Cell::new(0),
+            tool_calls: Cell::new(0),
+            max_tool_calls: Cell::new(0),
+            started: Cell::new(None),
+            deadline: Cell::new(None),
+            heap_at_start: Cell::new(0),
+            host_bytes: Cell::new(0),
+            held_bytes: Cell::new(0),
+            peak_bytes: Cell::new(0),
+            memory_bytes: Cell::new(0),
+            output_bytes: Cell::new(0),
+            tokens: Cell::new(0),
+            max_tokens: Cell::new(0),
+            stopped: Cell::new(false),
+        }
+    };
+    static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };
+    static OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
+    static HOST: RefCell<Option<Box<dyn ToolHost>>> = const { RefCell::new(None) };
+}
+
+/// Sets all counters to zero for a call under `limits`; a host is given to calls that may use
+/// tools.
+pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
+    HOST.with(|slot| *slot.borrow_mut() = host);
+    STOP.with(|stop| *stop.borrow_mut() = None);
+    OUTPUT.with(|output| *output.borrow_mut() = String::new());
+    METER.with(|meter| {
+        meter.operations.set(0);
+        meter.max_operations.set(limits.operations);
+        meter.tool_calls.set(0);
+        meter.max_tool_calls.set(limits.tool_calls);
+        let now = Instant::now();
+        meter.started.set(Some(now));
+        meter.deadline.set(now.checked_add(limits.deadline));
+        meter.heap_at_start.set(live_bytes());
+        meter.host_bytes.set(0);
+        meter.held_bytes.set(0);
+        meter.peak_bytes.set(0);
+        meter.memory_bytes.set(i64::try_from(limits.memory_bytes).unwrap_or(i64::MAX));
+        meter.output_bytes.set(limits.output_bytes);
+        meter.tokens.set(0);
+        meter.stopped.set(false);
+    });
+}
+
+/// Bounds parsing, after [`begin`].
+pub(super) fn begin_parsing(limits: &Limits) {
+    METER.with(|meter| {
+        meter.max_tokens.set(limits.source_tokens);
+        meter.deadline.set(Instant::now().checked_add(limits.parse_deadline));
+    });
+}
+
+/// Takes back what [`begin`] gave and what was recorded since.
+pub(super) struct Ended {
+    pub(super) stop: Option<Stop>,
+    pub(super) output: String,
+    pub(super) host: Option<Box<dyn ToolHost>>,
+    pub(super) usage: Usage,
+}
+
+/// Ends the call. `kept` is the heap, bytes, of results that the program is not charged for;
+/// `leak_bytes` is what may remain.
+pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
+    let output = OUTPUT.with(|output| std::mem::take(&mut *output.borrow_mut()));
+    METER.with(|meter| {
+        let kept = i64::try_from(kept + output.capacity()).unwrap_or(i64::MAX);
+        let left = u64::try_from(program_bytes(meter) - kept).unwrap_or(0);
+        Ended {
+            stop: STOP.with(|stop| stop.borrow_mut().take()),
+            host: HOST.with(|host| host.borrow_mut().take()),
+            output,
+            usage: Usage {
+                operations: meter.operations.get(),
+                tool_calls: meter.tool_calls.get(),
+                ms: meter.started.get().map_or(0.0, |start| start.elapsed().as_secs_f64() * 1e3),
+                peak_bytes: u64::try_from(meter.peak_bytes.get()).unwrap_or(0),
+                leaked_bytes: if left > leak_bytes { left } else { 0 },
+            },
+        }
+    })
+}
+
+fn program_bytes(meter: &Meter) -> i64 {
+    live_bytes() - meter.heap_at_start.get() - meter.host_bytes.get() + meter.held_bytes.get()
+}
+
+/// Ends the call as soon as the engine looks; the first reason counts.
+pub(super) fn stop(kind: FailureKind, message: String, position: Option<Position>) {
+    METER.with(|meter| meter.stopped.set(true));
+    STOP.with(|stop| {
+        stop.borrow_mut().get_or_insert(Stop { kind, message, position });
+    });
+}
+
+/// Whether the call must end.
+pub(super) fn stopped() -> bool {
+    METER.with(|meter| meter.stopped.get())
+}
+
+/// Counts one step; whether the call must end.
+pub(super) fn step() -> bool {
+    METER.with(|meter| {
+        if meter.stopped.get() {
+            return true;
+        }
+        let operations = meter.operations.get() + 1;
+        meter.operations.set(operations);
+        if operations > meter.max_operations.get() {
+            let most = meter.max_operations.get();
+            let message = format!("more than {most} steps; use tools instead of loops");
+            stop(FailureKind::Operations, message, None);
+            return true;
+        }
+        check(meter)
+    })
+}
+
+/// Checks time and heap without counting a step; whether the call must end.
+pub(super) fn over_budget() -> bool {
+    METER.with(|meter| meter.stopped.get() || check(meter))
+}
+
+fn check(meter: &Meter) -> bool {
+    let bytes = program_bytes(meter);
+    if bytes > meter.peak_bytes.get() {
+        meter.peak_bytes.set(bytes);
+    }
+    if bytes > meter.memory_bytes.get() {
+        let most = meter.memory_bytes.get() >> 20;
+        stop(FailureKind::Memory, format!("more than {most} MiB of values"), None);
+        return true;
+    }
+    if meter.deadline.get().is_some_and(|deadline| Instant::now() > deadline) {
+        let ms = meter.started.get().map_or(0, |start| start.elapsed().as_millis());
+        stop(FailureKind::Deadline, format!("stopped after {ms} ms"), None);
+        return true;
+    }
+    false
+}
+
+/// Bytes the program may still take.
+pub(super) fn free_bytes() -> usize {
+    METER.with(|meter| {
+        usize::try_from(meter.memory_bytes.get().saturating_sub(program_bytes(meter))).unwrap_or(0)
+    })
+}
+
+/// Counts one token of source; what to tell the author when parsing must end.
+pub(super) fn token() -> Option<String> {
+    METER.with(|meter| {
+        let tokens = meter.tokens.get() + 1;
+        meter.tokens.set(tokens);
+        if meter.stopped.get() {
+            return Some("parsing was stopped".to_owned());
+        }
+        if tokens > meter.max_tokens.get() {
+            let most = meter.max_tokens.get();
+            return Some(format!("the program has more than {most} tokens; shorten it"));
+        }
+        if check(meter) {
+            return Some("the program takes too long to parse; shorten its lists".to_owned());
+        }
+        None
+    })
+}
+
+/// Appends what a program prints, cleaned.
+pub(super) fn print(text: &str) {
+    if stopped() {
+        return;
+    }
+    let most = METER.with(|meter| meter.output_bytes.get());
+    let whole = OUTPUT.with(|output| {
+        let mut output = output.borrow_mut();
+        push_clean(&mut output, text, most) && push_clean(&mut output, "\n", most)
+    });
+    if !whole {
+        stop(FailureKind::Output, format!("more than {most} bytes printed"), None);
+    }
+}
+
+/// Counts one tool call; whether it may be made.
+pub(super) fn may_call_tool() -> bool {
+    METER.with(|meter| {
+        let calls = meter.tool_calls.get() + 1;
+        meter.tool_calls.set(calls);
+        let most = meter.max_tool_calls.get();
+        if calls > most {
+            let message = format!("more than {most} tool calls; give tools sets, not single nodes");
+            stop(FailureKind::ToolBudget, message, None);
+        }
+        !meter.stopped.get()
+    })
+}
+
+/// Does work whose heap is the host's, not the program's.
+pub(super) fn as_host<T>(work: impl FnOnce() -> T) -> T {
+    let before = live_bytes();
+    let done = work();
+    METER.with(|meter| meter.host_bytes.set(meter.host_bytes.get() + live_bytes() - before));
+    done
+}
+
+/// Charges (or, when negative, gives back) bytes of a tool result that the program holds.
+pub(super) fn hold(bytes: i64) {
+    METER.with(|meter| meter.held_bytes.set(meter.held_bytes.get() + bytes));
+}
+
+/// Calls the host; `None` when this call has none.
+pub(super) fn with_host<T>(work: impl FnOnce(&mut dyn ToolHost) -> T) -> Option<T> {
+    HOST.with(|host| match host.try_borrow_mut() {
+        Ok(mut host) => host.as_mut().map(|host| work(&mut **host)),
+        Err(_) => None,
+    })
+}

@@ -1,0 +1,223 @@
+//! Natives of the standard package that are replaced, because they read the clock, allocate by an
+//! argument without asking, never end, or swallow errors.
+//!
+//! A function registered on the engine wins over one of the same name and types in a package, also
+//! when it is called through a function pointer.
+
+use std::cmp::Ordering;
+
+use rhai::{
+    Array, Dynamic, Engine, EvalAltResult, FnPtr, INT, ImmutableString, NativeCallContext, Position,
+};
+
+use crate::sandbox::rhai::meter;
+
+type Answer<T> = Result<T, Box<EvalAltResult>>;
+
+/// Bytes that one element of a list takes at least.
+const ITEM_BYTES: usize = size_of::<Dynamic>();
+
+fn too_large(what: &str) -> Box<EvalAltResult> {
+    EvalAltResult::ErrorDataTooLarge(what.to_owned(), Position::NONE).into()
+}
+
+/// Replaces the natives on an engine.
+pub(super) fn register(engine: &mut Engine) {
+    const NO_CLOCK: &str = "programs have no clock: remove this call";
+    engine.register_fn("sleep", |_: INT| -> Answer<()> { Err(NO_CLOCK.into()) });
+    engine.register_fn("sleep", |_: f64| -> Answer<()> { Err(NO_CLOCK.into()) });
+    engine.register_fn("timestamp", || -> Answer<()> { Err(NO_CLOCK.into()) });
+    engine.register_fn("eval", |_: &str| -> Answer<()> {
+        Err("programs cannot run text as code: write a function".into())
+    });
+
+    engine.register_fn(
+        "replace",
+        |ctx: NativeCallContext, text: &mut ImmutableString, find: &str, put: &str| {
+            replace(&ctx, text, find, put)
+        },
+    );
+    engine.register_fn(
+        "replace",
+        |ctx: NativeCallContext, text: &mut ImmutableString, find: &str, put: char| {
+            replace(&ctx, text, find, put.encode_utf8(&mut [0; 4]))
+        },
+    );
+    engine.register_fn(
+        "replace",
+        |ctx: NativeCallContext, text: &mut ImmutableString, find: char, put: &str| {
+            replace(&ctx, text, find.encode_utf8(&mut [0; 4]), put)
+        },
+    );
+    engine.register_fn(
+        "replace",
+        |ctx: NativeCallContext, text: &mut ImmutableString, find: char, put: char| {
+            replace(&ctx, text, find.encode_utf8(&mut [0; 4]), put.encode_utf8(&mut [0; 4]))
+        },
+    );
+    engine.register_fn("pad", pad_text);
+    engine.register_fn("pad", pad_list);
+    engine.register_fn("parse_json", parse_json);
+    for name in ["sort", "sort_by"] {
+        engine.register_fn(name, sort);
+    }
+    for name in ["order", "order_by"] {
+        engine.register_fn(name, order);
+    }
+    engine.register_fn("dedup", dedup);
+}
+
+/// Replaces all occurrences after checking how long the result will be.
+fn replace(
+    ctx: &NativeCallContext<'_>,
+    text: &mut ImmutableString,
+    find: &str,
+    put: &str,
+) -> Answer<()> {
+    let count = text.matches(find).count();
+    if count == 0 {
+        return Ok(());
+    }
+    let grown = count
+        .checked_mul(put.len())
+        .and_then(|put| put.checked_add(text.len()))
+        .map(|length| length.saturating_sub(count * find.len()));
+    if grown.is_none_or(|length| length > ctx.engine().max_string_size()) {
+        return Err(too_large("length of string"));
+    }
+    *text = text.replace(find, put).into();
+    Ok(())
+}
+
+/// Pads text with text; the original never ends when the padding is empty.
+fn pad_text(
+    ctx: NativeCallContext<'_>,
+    text: &mut ImmutableString,
+    length: INT,
+    padding: &str,
+) -> Answer<()> {
+    let most = ctx.engine().max_string_size();
+    let Ok(length) = usize::try_from(length) else { return Ok(()) };
+    let missing = length.saturating_sub(text.chars().count());
+    if missing == 0 || padding.is_empty() {
+        return Ok(());
+    }
+    if length > most {
+        return Err(too_large("length of string"));
+    }
+    let mut padded = text.to_string();
+    for character in padding.chars().cycle().take(missing) {
+        padded.push(character);
+        if padded.len() > most {
+            return Err(too_large("length of string"));
+        }
+    }
+    *text = padded.into();
+    Ok(())
+}
+
+/// Pads a list with copies of an item, looking at the heap after each copy: what a function
+/// pointer carries is not seen by the engine's size checks.
+fn pad_list(
+    ctx: NativeCallContext<'_>,
+    list: &mut Array,
+    length: INT,
+    item: Dynamic,
+) -> Answer<()> {
+    let Ok(length) = usize::try_from(length) else { return Ok(()) };
+    let missing = length.saturating_sub(list.len());
+    if missing == 0 {
+        return Ok(());
+    }
+    if length > ctx.engine().max_array_size() || missing * ITEM_BYTES > meter::free_bytes() {
+        return Err(too_large("size of list"));
+    }
+    list.reserve_exact(missing);
+    for _ in 0..missing {
+        list.push(item.clone());
+        if meter::over_budget() {
+            return Err(too_large("size of list"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads JSON; the original takes time quadratic in the fields of an object. Numbers without a
+/// fraction are integers; `null` is `()`.
+fn parse_json(text: &str) -> Answer<Dynamic> {
+    serde_json::from_str::<Dynamic>(text)
+        .map_err(|error| format!("text is not JSON: {error}").into())
+}
+
+/// Sorts a list by a comparator that gives a number (negative: first argument first) or whether
+/// the first argument comes first. Stable. The first error of the comparator is the error of the
+/// sort; an order that contradicts itself gives some order.
+fn sort(ctx: NativeCallContext<'_>, list: &mut Array, comparator: FnPtr) -> Answer<()> {
+    let sorted = merge_sort(&ctx, std::mem::take(list), &comparator)?;
+    *list = sorted;
+    Ok(())
+}
+
+fn order(ctx: NativeCallContext<'_>, list: &mut Array, comparator: FnPtr) -> Answer<Array> {
+    merge_sort(&ctx, list.clone(), &comparator)
+}
+
+fn compare(
+    ctx: &NativeCallContext<'_>,
+    comparator: &FnPtr,
+    a: &Dynamic,
+    b: &Dynamic,
+) -> Answer<Ordering> {
+    let answer = comparator.call_raw(ctx, None, [a.clone(), b.clone()])?;
+    if let Ok(number) = answer.as_int() {
+        return Ok(number.cmp(&0));
+    }
+    if let Ok(number) = answer.as_float() {
+        return Ok(number.partial_cmp(&0.0).unwrap_or(Ordering::Equal));
+    }
+    match answer.as_bool() {
+        Ok(true) => Ok(Ordering::Less),
+        Ok(false) => Ok(Ordering::Greater),
+        Err(kind) => Err(format!("a comparator must give a number or a bool, not {kind}").into()),
+    }
+}
+
+fn merge_sort(ctx: &NativeCallContext<'_>, mut list: Array, by: &FnPtr) -> Answer<Array> {
+    if list.len() <= 1 {
+        return Ok(list);
+    }
+    let right = list.split_off(list.len() / 2);
+    let left = merge_sort(ctx, list, by)?;
+    let right = merge_sort(ctx, right, by)?;
+    let mut merged = Array::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = match compare(ctx, by, a, b)? {
+            Ordering::Greater => right.next(),
+            _ => left.next(),
+        };
+        merged.extend(next);
+    }
+    merged.extend(left);
+    merged.extend(right);
+    Ok(merged)
+}
+
+/// Drops items for which the comparator says that they equal the one before.
+fn dedup(ctx: NativeCallContext<'_>, list: &mut Array, comparator: FnPtr) -> Answer<()> {
+    let mut kept = Array::new();
+    for item in std::mem::take(list) {
+        let same = match kept.last() {
+            Some(last) => {
+                let answer = comparator.call_raw(&ctx, None, [last.clone(), item.clone()])?;
+                answer.as_bool().unwrap_or(false)
+            }
+            None => false,
+        };
+        if !same {
+            kept.push(item);
+        }
+    }
+    *list = kept;
+    Ok(())
+}
