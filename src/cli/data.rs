@@ -1,21 +1,21 @@
 //! `agent data`: imports, lists, shows, generates and removes datasets.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
-use clap::{Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 use serde::Serialize;
 
 use crate::{
     cli::{
         Context, Exit, dataset,
-        failure::{Explain, Result},
+        failure::{CommandError, Explain, Result},
         printer::{count, plain, table},
     },
-    dataset::{Base, ImportOptions},
+    dataset::{
+        Base, ImportOptions, ImportReport,
+        sample::{SampleKind, SampleOptions},
+    },
     index::IndexError,
     kb::Kb,
 };
@@ -31,6 +31,11 @@ pub(super) enum Command {
     ///
     /// A dataset of that name is replaced, with its indexes, when the import is complete.
     Import(ImportArgs),
+    /// Generate a small made-up dataset and import it
+    ///
+    /// It has the schema of a STaRK knowledge base and questions with answers, but invented
+    /// content. A dataset of that name is replaced.
+    Sample(SampleArgs),
     /// Show counts, types, relations and splits of a dataset
     Show(ShowArgs),
     /// Remove a dataset with its indexes
@@ -72,6 +77,26 @@ enum Format {
 }
 
 #[derive(Debug, clap::Args)]
+pub(super) struct SampleArgs {
+    /// Schema: amazon, mag or prime
+    #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
+        SampleKind::ALL.map(SampleKind::name)))]
+    kind: String,
+    /// Size relative to the benchmark, above 0 and at most 1 [default: about 5,000 nodes]
+    #[arg(long, value_name = "X")]
+    scale: Option<f64>,
+    /// Seed of all random draws
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Install it under this name [default: the kind]
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// Print what was imported as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// Installed dataset
     #[arg(value_name = "N")]
@@ -92,6 +117,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
         Command::Import(args) => import(&args, ctx),
+        Command::Sample(args) => sample(&args, ctx),
         Command::Show(args) => show(&args, ctx),
         Command::Remove(args) => remove(&args, ctx),
     }
@@ -158,7 +184,26 @@ fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("the format stark is not built into this version"))
             .hint("convert the files to the neutral format and use --format neutral");
     }
-    install(&args.from, &args.name, args.lenient, args.json, ctx)
+    tell_of_replacement(&args.name, ctx);
+    let options = ImportOptions { lenient: args.lenient };
+    let report = dataset::import(&args.from, &args.name, &options, ctx)?;
+    tell_of_import(&report, args.json, ctx)
+}
+
+fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
+    let kind = SampleKind::from_name(&args.kind)
+        .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+    let name = args.name.as_deref().unwrap_or(kind.name());
+    tell_of_replacement(name, ctx);
+    let options = SampleOptions { seed: args.seed, scale: args.scale };
+    let report = dataset::sample(kind, name, options, ctx)?;
+    tell_of_import(&report, args.json, ctx)
+}
+
+fn tell_of_replacement(name: &str, ctx: &Context) {
+    if ctx.home.get(name).is_ok() {
+        ctx.printer.notice(&format!("replacing the installed \"{name}\" and its indexes"));
+    }
 }
 
 /// What `import` prints as JSON.
@@ -175,11 +220,8 @@ struct Imported<'a> {
     left_out: BTreeMap<&'static str, u64>,
 }
 
-fn install(from: &Path, name: &str, lenient: bool, json: bool, ctx: &Context) -> Result<Exit> {
-    if ctx.home.get(name).is_ok() {
-        ctx.printer.notice(&format!("replacing the installed \"{name}\" and its indexes"));
-    }
-    let report = dataset::import(from, name, &ImportOptions { lenient }, ctx)?;
+fn tell_of_import(report: &ImportReport, json: bool, ctx: &Context) -> Result<Exit> {
+    let name = &report.base.name;
     let record = &report.base.record;
     if json {
         ctx.printer.json(&Imported {

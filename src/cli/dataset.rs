@@ -2,9 +2,9 @@
 //! a built-in sample. Imports, generates and indexes what the last two need, with a notice.
 //! Must not know what the dataset is used for.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{fs, path::Path, sync::Arc, time::Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 
 use crate::{
     cli::{
@@ -13,11 +13,15 @@ use crate::{
         printer::count,
     },
     dataset::{
-        Base, DatasetError, Home, ImportOptions, ImportReport, Phase, Resolved, import_neutral,
+        Base, DatasetError, ImportOptions, ImportReport, Phase, Resolved, import_neutral,
+        sample::{SampleKind, SampleOptions, generate},
     },
     index::{self, IndexError, IndexedBase},
     kb::Kb,
 };
+
+/// Samples are imported from a directory of this name and their kind; so they are recognized.
+const SAMPLE_PREFIX: &str = "agent-sample-";
 
 /// A dataset argument resolved to an installed base.
 pub(super) struct Dataset {
@@ -33,12 +37,24 @@ pub(super) struct Dataset {
 /// That it means nothing, or that the import failed.
 pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
     match ctx.home.resolve(dataset) {
-        Ok(Resolved::Installed(base)) => Ok(Dataset { base, automatic: false }),
+        Ok(Resolved::Installed(base)) => {
+            let kind = sample_kind(&base);
+            if let Some(kind) = kind {
+                tell_of_sample(dataset, kind, ctx);
+            }
+            Ok(Dataset { base, automatic: kind.is_some() })
+        }
         Ok(Resolved::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
         Ok(Resolved::NewDirectory { source, name }) => {
             let place = source.display();
             ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
             let report = import(&source, &name, &ImportOptions::default(), ctx)?;
+            Ok(Dataset { base: report.base, automatic: true })
+        }
+        Err(error @ DatasetError::UnknownName { .. }) => {
+            let kind = SampleKind::from_name(dataset).ok_or(error)?;
+            tell_of_sample(dataset, kind, ctx);
+            let report = sample(kind, dataset, SampleOptions::default(), ctx)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
         Err(error @ DatasetError::BadName { .. }) if dataset.contains(['/', '\\', '.']) => {
@@ -47,6 +63,43 @@ pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The kind of sample a base is, if it is one.
+fn sample_kind(base: &Base) -> Option<SampleKind> {
+    let source = Path::new(&base.record.source).file_name()?.to_str()?;
+    SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
+}
+
+fn tell_of_sample(name: &str, kind: SampleKind, ctx: &Context) {
+    ctx.printer.notice(&format!(
+        "\"{name}\" is a small generated sample; for the full data run \
+         `agent data import --name {kind} --from DIR --format stark`"
+    ));
+}
+
+/// Generates a sample and imports it under a name.
+///
+/// # Errors
+/// That the scale is wrong, the disk full, or that it was stopped.
+pub(super) fn sample(
+    kind: SampleKind,
+    name: &str,
+    options: SampleOptions,
+    ctx: &Context,
+) -> Result<ImportReport> {
+    // A wrong name must not cost a generation.
+    ctx.home.path_of(name)?;
+    let home = ctx.home.path();
+    let cannot = || format!("cannot make a temporary directory in {}", home.display());
+    fs::create_dir_all(home).with_context(cannot)?;
+    let temporary =
+        tempfile::Builder::new().prefix(".sample-").tempdir_in(home).with_context(cannot)?;
+    let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
+    let progress = ctx.printer.progress();
+    generate(kind, options, &files, &mut |at| progress.at(at.stage, at.done, at.total))?;
+    drop(progress);
+    import(&files, name, &ImportOptions::default(), ctx)
 }
 
 /// Opens the base with its index.
@@ -106,11 +159,10 @@ pub(super) fn import(
     ctx: &Context,
 ) -> Result<ImportReport> {
     let began = Instant::now();
-    let home: &Home = &ctx.home;
     let progress = ctx.printer.progress();
     let report = import_neutral(
         source,
-        home,
+        &ctx.home,
         name,
         options,
         &mut |at| {

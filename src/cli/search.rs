@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(value_name = "TEXT")]
     text: String,
     /// Rank with bm25, bm25+names, dense or hybrid
-    #[arg(long, value_name = "SYSTEM", default_value = "hybrid")]
+    #[arg(long, value_name = "SYSTEM", default_value = "bm25+names")]
     system: String,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
