@@ -12,7 +12,9 @@ use crate::{
     kb::NodeId,
     program::Program,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
-    sandbox::{Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers},
+    sandbox::{
+        Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
+    },
     tools::{Session, ToolCache, Trace},
 };
 
@@ -35,7 +37,11 @@ pub struct Runtime {
 
 impl Runtime {
     /// A runtime on a pool of workers. With a cache, equal tool calls are answered once.
-    pub fn new(base: Arc<IndexedBase>, workers: Arc<Workers>, cache: Option<Arc<ToolCache>>) -> Self {
+    pub fn new(
+        base: Arc<IndexedBase>,
+        workers: Arc<Workers>,
+        cache: Option<Arc<ToolCache>>,
+    ) -> Self {
         let sandbox = RhaiSandbox::new(workers);
         Self { base, sandbox, limits: Limits::default(), cache, shortlists: Mutex::default() }
     }
@@ -117,7 +123,11 @@ impl ProgramRetriever {
     ///
     /// # Errors
     /// When it does not compile.
-    pub fn new(runtime: Arc<Runtime>, program: &Program, params: ParamValues) -> Result<Self, Failure> {
+    pub fn new(
+        runtime: Arc<Runtime>,
+        program: &Program,
+        params: ParamValues,
+    ) -> Result<Self, Failure> {
         let compiled = runtime.compile(program)?;
         Ok(Self { runtime, name: format!("program {}", program.short_id()), compiled, params })
     }

@@ -1,7 +1,7 @@
 //! The built-in embedder: latent semantic analysis trained on the base's own documents.
 //!
 //! Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6), 1990; the decomposition is that
-//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf`, scaled to length 1. The
+//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf^1.5`, scaled to length 1. The
 //! leading right singular vectors place every stem in `dim` dimensions; a text, document or query alike, is
 //! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
 //!
@@ -12,6 +12,9 @@
 //! [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown; so exact names are better left to text search.
 //!
 //! # Cost
+//! Training takes `O((entries + n_terms * l) * l)` time with `l = dim + 24`, and about 16 bytes an entry plus
+//! `4 (documents + 3 n_terms) l` bytes of memory, whatever the size of the base:
+//!
 //! | limit | value | reason |
 //! | --- | --- | --- |
 //! | [`MAX_TRAINING_DOCUMENTS`] | 100 000 | rows of the matrix; a stratified sample stands for more |
@@ -52,8 +55,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
 pub const MAX_TERMS: usize = 50_000;
 /// Sampled documents in which a stem must occur to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Dimensions unless asked otherwise.
-pub const DEFAULT_DIM: usize = 128;
+/// Dimensions unless asked otherwise; on real bases 256 rank clearly better than 128.
+pub const DEFAULT_DIM: usize = 256;
 /// Most dimensions that can be asked for.
 pub const MAX_DIM: usize = 1024;
 
@@ -65,6 +68,11 @@ const CHUNK_DOCUMENTS: usize = 1024;
 const CHUNKS_PER_STEP: usize = 16;
 /// Exponent of the singular values by which dimensions are divided: 0 favours broad topics, 1 none.
 const SCALING: f32 = 0.5;
+/// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook, more favours rare
+/// stems and thereby exact words over topics.
+const RARITY: f32 = 1.5;
+/// Further exponent of a stem's weight when a text is folded in; on real bases it helps as [`RARITY`] does.
+const FOLDING: f32 = 1.5;
 
 /// The documents to learn from, by position.
 #[derive(Clone, Copy)]
@@ -429,7 +437,7 @@ fn check_range(name: &'static str, got: usize, most: usize) -> Result<(), EmbedE
 /// The stems of the matrix, ascending, and their weights.
 struct Vocabulary {
     stems: Vec<Box<str>>,
-    /// `ln((n + 1) / (df + 1/2))`, inverse document frequency, positive.
+    /// `ln((n + 1) / (df + 1/2))`, inverse document frequency, to the power of [`RARITY`]; positive.
     weights: Vec<f32>,
     ids: HashMap<Box<str>, u32>,
 }
@@ -443,7 +451,7 @@ impl Vocabulary {
         stems.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         stems.truncate(MAX_TERMS);
         stems.sort_unstable();
-        let weight = |df: u32| ((n_documents as f32 + 1.0) / (df as f32 + 0.5)).ln();
+        let weight = |df: u32| ((n_documents as f32 + 1.0) / (df as f32 + 0.5)).ln().powf(RARITY);
         Vocabulary {
             weights: stems.iter().map(|(_, frequency)| weight(*frequency)).collect(),
             ids: stems.iter().zip(0..).map(|((stem, _), id)| (stem.clone(), id)).collect(),
@@ -477,7 +485,7 @@ fn encode(
         terms.extend(
             row.iter()
                 .zip(&scales)
-                .flat_map(|(value, scale)| (value * scale * weight).to_le_bytes()),
+                .flat_map(|(value, scale)| (value * scale * weight.powf(FOLDING)).to_le_bytes()),
         );
     }
     let n_terms = names.len();
@@ -707,9 +715,8 @@ mod tests {
             std::fs::write(&path, &good[..end]).unwrap();
             assert!(matches!(LsaEmbedder::open(&path), Err(EmbedError::Damaged { .. })), "{end}");
         }
-        // Every flipped byte is noticed, save those of the seed and the number of documents.
-        let ignored = |i: usize| good[i].is_ascii_digit() || good[i] == b' ';
-        for i in (0..good.len()).filter(|i| !ignored(*i)) {
+        // A flipped byte is either noticed or without consequence.
+        for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] ^= 0x41;
             std::fs::write(&path, &bad).unwrap();

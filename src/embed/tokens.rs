@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn long_words_and_long_texts_are_bounded() {
         let longest = "q".repeat(MAX_WORD_CHARS);
-        assert_eq!(words(&longest), [longest.clone()]);
+        assert_eq!(words(&longest), [&*longest]);
         assert!(words(&format!("{longest}q")).is_empty());
         assert_eq!(words(&"word ".repeat(MAX_TEXT_WORDS + 5)).len(), MAX_TEXT_WORDS);
     }

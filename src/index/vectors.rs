@@ -29,10 +29,10 @@ use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors};
 use tempfile::NamedTempFile;
 
-use crate::embed::matrix::{Matrix, dot, dot_le};
-
-/// A node, `0..n`; the row of its vector.
-pub type NodeId = u32;
+use crate::{
+    embed::matrix::{Matrix, dot, dot_le},
+    kb::NodeId,
+};
 
 /// Length of the part of the file before the rows, in bytes; a multiple of 64 keeps rows aligned.
 pub const HEADER_BYTES: usize = 1024;
@@ -130,12 +130,14 @@ pub enum VectorError {
         next: NodeId,
     },
     /// A parameter of the writer, or the number of rows, is out of range.
-    #[error("{name} is {got}, at most {most} are possible")]
-    TooLarge {
-        /// What is too large.
+    #[error("{name} is {got}, possible are {least} to {most}")]
+    OutOfRange {
+        /// What is out of range.
         name: &'static str,
         /// Its value.
         got: u64,
+        /// Smallest value.
+        least: u64,
         /// Largest value.
         most: u64,
     },
@@ -161,7 +163,7 @@ impl VectorWriter {
     /// `embedder` is the fingerprint of the model the vectors come from.
     ///
     /// # Errors
-    /// [`VectorError::TooLarge`] if `dim` is above [`MAX_DIM`] (or 0) or the fingerprint too long,
+    /// [`VectorError::OutOfRange`] unless `dim` is in `1..=`[`MAX_DIM`] and the fingerprint short enough,
     /// [`VectorError::Io`].
     pub fn create(
         path: &Path,
@@ -169,14 +171,9 @@ impl VectorWriter {
         precision: Precision,
         embedder: &str,
     ) -> Result<VectorWriter, VectorError> {
-        if dim == 0 || dim > MAX_DIM {
-            return Err(VectorError::Dimension { expected: MAX_DIM, got: dim });
-        }
-        check_most(
-            "length of the fingerprint",
-            embedder.len() as u64,
-            MAX_FINGERPRINT_BYTES as u64,
-        )?;
+        check_range("length of a vector", dim as u64, 1, MAX_DIM as u64)?;
+        let most = MAX_FINGERPRINT_BYTES as u64;
+        check_range("length of the fingerprint", embedder.len() as u64, 0, most)?;
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
@@ -197,12 +194,13 @@ impl VectorWriter {
     ///
     /// # Errors
     /// [`VectorError::Dimension`], [`VectorError::NotFinite`] (nothing is appended then),
-    /// [`VectorError::TooLarge`] when rows outnumber node ids, [`VectorError::Io`].
+    /// [`VectorError::OutOfRange`] when rows outnumber node ids, [`VectorError::Io`].
     pub fn append(&mut self, rows: &Matrix) -> Result<(), VectorError> {
         if rows.dim() != self.dim {
             return Err(VectorError::Dimension { expected: self.dim, got: rows.dim() });
         }
-        check_most("number of vectors", self.n_rows + rows.rows() as u64, u64::from(NodeId::MAX))?;
+        let n_rows = self.n_rows + rows.rows() as u64;
+        check_range("number of vectors", n_rows, 0, u64::from(NodeId::MAX))?;
         let finite = |value: f32| match self.precision {
             Precision::F32 => value.is_finite(),
             Precision::F16 => f16::from_f32(value).is_finite(),
@@ -217,7 +215,7 @@ impl VectorWriter {
             }
         };
         self.hasher.update(&bytes);
-        self.n_rows += rows.rows() as u64;
+        self.n_rows = n_rows;
         let path = &self.path;
         self.file.write_all(&bytes).map_err(|source| VectorError::Io { path: path.clone(), source })
     }
@@ -243,7 +241,7 @@ impl VectorWriter {
             },
         });
         let mut header = header.to_string().into_bytes();
-        check_most("length of the header", header.len() as u64, HEADER_BYTES as u64 - 8)?;
+        check_range("length of the header", header.len() as u64, 0, HEADER_BYTES as u64 - 8)?;
         header.resize(HEADER_BYTES - 8, b' ');
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
@@ -533,8 +531,11 @@ impl PartialEq for Hit {
 
 impl Eq for Hit {}
 
-fn check_most(name: &'static str, got: u64, most: u64) -> Result<(), VectorError> {
-    if got > most { Err(VectorError::TooLarge { name, got, most }) } else { Ok(()) }
+fn check_range(name: &'static str, got: u64, least: u64, most: u64) -> Result<(), VectorError> {
+    if (least..=most).contains(&got) {
+        return Ok(());
+    }
+    Err(VectorError::OutOfRange { name, got, least, most })
 }
 
 #[cfg(test)]
@@ -652,7 +653,8 @@ mod tests {
         drop(writer);
         assert!(!path.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no leftovers");
-        assert!(VectorWriter::create(&path, 0, Precision::F32, "").is_err());
+        let error = VectorWriter::create(&path, 0, Precision::F32, "").err().unwrap();
+        assert_eq!(error.to_string(), "length of a vector is 0, possible are 1 to 16384");
         let long = "x".repeat(MAX_FINGERPRINT_BYTES + 1);
         assert!(VectorWriter::create(&path, 2, Precision::F32, &long).is_err());
     }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     dataset::LabelledQuery,
-    index::{IndexedBase, TextPart},
+    index::{IndexError, IndexedBase, TextPart},
     kb::{Direction, NodeId, RelationId, TypeId},
 };
 
@@ -71,6 +71,9 @@ pub struct Mined {
     /// Share of answers reached by query (position in the input), ascending, for queries where
     /// it reaches any; weighted by the strength of the anchor.
     pub coverage: Vec<(usize, f32)>,
+    /// Information in being reached at all: log2 of nodes of the target type over nodes reached,
+    /// mean over queries.
+    pub bits: f64,
     /// Information gained about the answers, bits summed over queries.
     pub gain: f64,
 }
@@ -90,7 +93,7 @@ pub struct Anchor {
 ///
 /// # Errors
 /// Those of the text index.
-pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, crate::index::IndexError> {
+pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexError> {
     let linked = base.names.link(&base.kb, query, &[], LINKED_ANCHORS);
     let named = linked
         .as_slice()
@@ -137,7 +140,7 @@ fn reversed(step: Step) -> Step {
 fn mine_query(
     base: &IndexedBase,
     query: &LabelledQuery,
-) -> Result<BTreeMap<Pattern, f32>, crate::index::IndexError> {
+) -> Result<BTreeMap<Pattern, f32>, IndexError> {
     let anchors = anchors(base, &query.text)?;
     let answers = &query.answers[..query.answers.len().min(MAX_ANSWERS)];
     let outward: Vec<Vec<(Step, NodeId)>> =
@@ -186,7 +189,8 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
     let is_anchor = |anchor: &&Anchor| {
         anchor.source == pattern.source && base.kb.node_type(anchor.node) == pattern.anchor
     };
-    let mut nodes: Vec<NodeId> = anchors.iter().filter(is_anchor).map(|anchor| anchor.node).collect();
+    let mut nodes: Vec<NodeId> =
+        anchors.iter().filter(is_anchor).map(|anchor| anchor.node).collect();
     for step in &pattern.steps {
         nodes = nodes
             .iter()
@@ -207,7 +211,7 @@ pub fn mine(
     base: &IndexedBase,
     queries: &[LabelledQuery],
     min_support: usize,
-) -> Result<Vec<Mined>, crate::index::IndexError> {
+) -> Result<Vec<Mined>, IndexError> {
     let per_query: Result<Vec<_>, _> =
         queries.par_iter().map(|query| mine_query(base, query)).collect();
     let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
@@ -226,11 +230,13 @@ pub fn mine(
             let all = base.kb.nodes_of_type(pattern.target).len() as f64;
             let sampled = coverage.iter().step_by(coverage.len().div_ceil(REACH_SAMPLE));
             let bits: Vec<f64> = sampled
-                .map(|&(at, _)| (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2())
+                .map(|&(at, _)| {
+                    (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2()
+                })
                 .collect();
-            let mean_bits = bits.iter().sum::<f64>() / bits.len().max(1) as f64;
+            let bits = (bits.iter().sum::<f64>() / bits.len().max(1) as f64).max(0.0);
             let covered: f64 = coverage.iter().map(|&(_, share)| f64::from(share)).sum();
-            Mined { pattern, coverage, gain: covered * mean_bits.max(0.0) }
+            Mined { pattern, coverage, bits, gain: covered * bits }
         })
         .collect();
     mined.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.pattern.cmp(&b.pattern)));

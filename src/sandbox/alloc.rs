@@ -11,8 +11,15 @@ use std::{
     cell::Cell,
 };
 
+/// Charged for each block besides its size, bytes: the allocator's own overhead, and the stack it
+/// may take to drop the block. A chain of nested lists holds two blocks of 40 bytes a link, but its
+/// drop takes over 90 bytes of stack a link, so without this a heap budget would allow chains
+/// that no stack can drop.
+const BLOCK_BYTES: i64 = 64;
+
 thread_local! {
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+    static MOST_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system allocator with a counter per thread.
@@ -21,15 +28,25 @@ struct CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Bytes this thread took minus bytes it gave back since it began; negative where it gave back
+/// Bytes, with [`BLOCK_BYTES`] for each block, that this thread took minus bytes it gave back since it began; negative where it gave back
 /// what other threads took.
 pub(super) fn live_bytes() -> i64 {
     LIVE_BYTES.try_with(Cell::get).unwrap_or(0)
 }
 
+/// The most [`live_bytes`] there were since this was last asked.
+pub(super) fn take_most_bytes() -> i64 {
+    let live = live_bytes();
+    MOST_BYTES.try_with(|most| most.replace(live).max(live)).unwrap_or(live)
+}
+
 fn count(change: i64) {
     // Fails only while the thread ends, when nothing is measured any more.
-    let _ = LIVE_BYTES.try_with(|live| live.set(live.get().wrapping_add(change)));
+    let _ = LIVE_BYTES.try_with(|live| {
+        let now = live.get().wrapping_add(change);
+        live.set(now);
+        let _ = MOST_BYTES.try_with(|most| most.set(most.get().max(now)));
+    });
 }
 
 // SAFETY: every call is handed on unchanged to the system allocator, which upholds the contract;
@@ -39,7 +56,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: the caller upholds the contract of `alloc`.
         let block = unsafe { System.alloc(layout) };
         if !block.is_null() {
-            count(layout.size() as i64);
+            count(layout.size() as i64 + BLOCK_BYTES);
         }
         block
     }
@@ -48,13 +65,13 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         let block = unsafe { System.alloc_zeroed(layout) };
         if !block.is_null() {
-            count(layout.size() as i64);
+            count(layout.size() as i64 + BLOCK_BYTES);
         }
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
+        count(-(layout.size() as i64 + BLOCK_BYTES));
         // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
@@ -71,18 +88,20 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
 #[cfg(test)]
 mod tests {
-    use super::live_bytes;
+    use super::{BLOCK_BYTES, live_bytes, take_most_bytes};
 
     #[test]
     fn growing_zeroing_and_freeing_are_counted() {
         let start = live_bytes();
         let mut bytes = vec![0u8; 1 << 20];
-        assert_eq!(live_bytes() - start, 1 << 20);
-        bytes.reserve_exact(1 << 21);
-        assert_eq!(live_bytes() - start, (1 << 21) + (1 << 20));
+        assert_eq!(live_bytes() - start, (1 << 20) + BLOCK_BYTES);
+        bytes.reserve_exact(1 << 20);
+        assert_eq!(live_bytes() - start, (1 << 21) + BLOCK_BYTES);
         bytes.shrink_to(1 << 20);
         drop(bytes);
         assert_eq!(live_bytes(), start);
+        assert!(take_most_bytes() - start >= (1 << 21));
+        assert_eq!(take_most_bytes(), start);
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub struct Limits {
     pub operations: u64,
     /// Wall time of one call, checked at every step and after every tool call.
     pub deadline: Duration,
-    /// Heap a call may hold, bytes: its own values and the tool results it keeps.
+    /// Heap a call may take, bytes: its own values and the tool results it keeps. One step may
+    /// copy all of its own values, so these may fill half of it.
     pub memory_bytes: u64,
     /// Heap that may remain after a call, bytes, before it counts as leaked.
     pub leak_bytes: u64,
@@ -202,7 +203,7 @@ pub struct Usage {
     pub tool_calls: u64,
     /// Wall time, ms.
     pub ms: f64,
-    /// The most heap seen at any step, bytes.
+    /// The most heap taken at any moment, bytes.
     pub peak_bytes: u64,
     /// Heap that the call left behind beyond [`Limits::leak_bytes`]: cycles of captured variables.
     /// A program that leaks should not be run again.

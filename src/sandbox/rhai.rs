@@ -126,6 +126,9 @@ impl ToolHost for LostHost {
     }
 }
 
+/// The host of a call that may use tools.
+type Host = Option<Box<dyn ToolHost>>;
+
 /// A parsed program. Its syntax tree is dropped on a big stack.
 struct Tree {
     ast: Option<AST>,
@@ -155,10 +158,11 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work with this thread's engine; after a panic the engine is built anew.
+/// Runs work with this thread's engine and a fresh meter; after a panic the engine is built anew.
 fn with_engine<T>(
     specs: &'static [ToolSpec],
     limits: &Limits,
+    host: Host,
     work: impl FnOnce(&Engine) -> T,
 ) -> Result<T, Failure> {
     static QUIET: Once = Once::new();
@@ -178,9 +182,10 @@ fn with_engine<T>(
             .map(|at| engines.swap_remove(at).1)
     });
     GUARDED.set(true);
+    let mut engine = found.unwrap_or_else(|| build_engine(specs));
+    apply(&mut engine, limits);
+    meter::begin(limits, host);
     let done = catch_unwind(AssertUnwindSafe(|| {
-        let mut engine = found.unwrap_or_else(|| build_engine(specs));
-        apply(&mut engine, limits);
         let done = work(&engine);
         (engine, done)
     }));
@@ -219,8 +224,8 @@ fn build_engine(specs: &'static [ToolSpec]) -> Engine {
 }
 
 fn apply(engine: &mut Engine, limits: &Limits) {
-    // Steps are counted by the meter: the engine's count loses those inside callbacks.
-    engine.set_max_operations(limits.operations);
+    // Steps are counted by the meter, which stops first: the engine loses those inside callbacks.
+    engine.set_max_operations(limits.operations.saturating_add(1));
     engine.set_max_call_levels(limits.call_levels);
     engine.set_max_expr_depths(limits.expression_depth, limits.expression_depth / 2);
     engine.set_max_string_size(limits.text_bytes);
@@ -236,9 +241,10 @@ fn place(at: rhai::Position) -> Option<Position> {
 }
 
 fn compile(specs: &'static [ToolSpec], source: &str, limits: &Limits) -> Result<Compiled, Failure> {
-    meter::begin(limits, None);
-    meter::begin_parsing(limits);
-    let parsed = with_engine(specs, limits, |engine| engine.compile(source))?;
+    let parsed = with_engine(specs, limits, None, |engine| {
+        meter::begin_parsing(limits);
+        engine.compile(source)
+    })?;
     let ast = parsed.map_err(|error| {
         let mut message = error.err_type().to_string();
         if matches!(error.err_type(), ParseErrorType::ExprTooDeep) {
@@ -294,13 +300,12 @@ impl Tree {
     fn call<T>(
         &self,
         function: &str,
-        host: Option<Box<dyn ToolHost>>,
+        host: Host,
         limits: &Limits,
         args: impl FnOnce() -> Vec<Dynamic>,
         read: impl FnOnce(Dynamic) -> Result<(T, usize), Failure>,
-    ) -> (Result<(T, meter::Ended), Failure>, Option<Box<dyn ToolHost>>) {
-        meter::begin(limits, host);
-        let done = with_engine(self.specs, limits, |engine| {
+    ) -> (Result<(T, meter::Ended), Failure>, Host) {
+        let done = with_engine(self.specs, limits, host, |engine| {
             let Some(ast) = &self.ast else {
                 return Err(Failure::new(FailureKind::Panic, "the program is gone", limits));
             };

@@ -190,7 +190,8 @@ fn describe(kb: &Kb, value: &Value) -> String {
             named(nodes.len(), first, "nodes")
         }
         Value::Scores(scores) => {
-            let best = scores.top(DESCRIBED_NODES).ranking().into_iter().map(|pair| pair.0).collect();
+            let best =
+                scores.top(DESCRIBED_NODES).ranking().into_iter().map(|pair| pair.0).collect();
             named(scores.len(), best, "scores")
         }
         Value::Vector(vector) => format!("vector of {}", vector.len()),

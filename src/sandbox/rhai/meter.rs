@@ -14,7 +14,11 @@ use std::{
 };
 
 use crate::{
-    sandbox::{FailureKind, Limits, Position, Usage, alloc::live_bytes, push_clean},
+    sandbox::{
+        FailureKind, Limits, Position, Usage,
+        alloc::{live_bytes, take_most_bytes},
+        push_clean,
+    },
     tools::ToolHost,
 };
 
@@ -82,6 +86,7 @@ pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
         let now = Instant::now();
         meter.started.set(Some(now));
         meter.deadline.set(now.checked_add(limits.deadline));
+        take_most_bytes();
         meter.heap_at_start.set(live_bytes());
         meter.host_bytes.set(0);
         meter.held_bytes.set(0);
@@ -114,6 +119,7 @@ pub(super) struct Ended {
 pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
     let output = OUTPUT.with(|output| std::mem::take(&mut *output.borrow_mut()));
     METER.with(|meter| {
+        note_peak(meter);
         let kept = i64::try_from(kept + output.capacity()).unwrap_or(i64::MAX);
         let left = u64::try_from(program_bytes(meter) - kept).unwrap_or(0);
         Ended {
@@ -131,8 +137,9 @@ pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
     })
 }
 
+/// What the program is charged for.
 fn program_bytes(meter: &Meter) -> i64 {
-    live_bytes() - meter.heap_at_start.get() - meter.host_bytes.get() + meter.held_bytes.get()
+    own_bytes(meter) + meter.held_bytes.get()
 }
 
 /// Ends the call as soon as the engine looks; the first reason counts.
@@ -171,14 +178,29 @@ pub(super) fn over_budget() -> bool {
     METER.with(|meter| meter.stopped.get() || check(meter))
 }
 
+/// The program's own values, without the tool results it holds.
+fn own_bytes(meter: &Meter) -> i64 {
+    live_bytes() - meter.heap_at_start.get() - meter.host_bytes.get()
+}
+
+/// Keeps the largest heap since the last look.
+fn note_peak(meter: &Meter) {
+    let other = meter.held_bytes.get() - meter.heap_at_start.get() - meter.host_bytes.get();
+    let peak = take_most_bytes() + other;
+    meter.peak_bytes.set(meter.peak_bytes.get().max(peak));
+}
+
 fn check(meter: &Meter) -> bool {
-    let bytes = program_bytes(meter);
-    if bytes > meter.peak_bytes.get() {
-        meter.peak_bytes.set(bytes);
-    }
-    if bytes > meter.memory_bytes.get() {
-        let most = meter.memory_bytes.get() >> 20;
-        stop(FailureKind::Memory, format!("more than {most} MiB of values"), None);
+    note_peak(meter);
+    let most = meter.memory_bytes.get();
+    // One step may copy all of the program's own values, so they may fill half of the budget.
+    if own_bytes(meter) > most / 2 || program_bytes(meter) > most {
+        let most = most >> 20;
+        let message = format!(
+            "the values of the program, doubled, and the tool results it holds are more than \
+             {most} MiB; hold less at once"
+        );
+        stop(FailureKind::Memory, message, None);
         return true;
     }
     if meter.deadline.get().is_some_and(|deadline| Instant::now() > deadline) {
@@ -192,7 +214,8 @@ fn check(meter: &Meter) -> bool {
 /// Bytes the program may still take.
 pub(super) fn free_bytes() -> usize {
     METER.with(|meter| {
-        usize::try_from(meter.memory_bytes.get().saturating_sub(program_bytes(meter))).unwrap_or(0)
+        usize::try_from((meter.memory_bytes.get() / 2).saturating_sub(own_bytes(meter)))
+            .unwrap_or(0)
     })
 }
 
@@ -246,9 +269,13 @@ pub(super) fn may_call_tool() -> bool {
 
 /// Does work whose heap is the host's, not the program's.
 pub(super) fn as_host<T>(work: impl FnOnce() -> T) -> T {
+    METER.with(note_peak);
     let before = live_bytes();
     let done = work();
-    METER.with(|meter| meter.host_bytes.set(meter.host_bytes.get() + live_bytes() - before));
+    METER.with(|meter| {
+        take_most_bytes();
+        meter.host_bytes.set(meter.host_bytes.get() + live_bytes() - before);
+    });
     done
 }
 

@@ -4,18 +4,24 @@
 //! A function registered on the engine wins over one of the same name and types in a package, also
 //! when it is called through a function pointer.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt::Write as _};
 
 use rhai::{
-    Array, Dynamic, Engine, EvalAltResult, FnPtr, INT, ImmutableString, NativeCallContext, Position,
+    Array, Dynamic, Engine, EvalAltResult, FnPtr, INT, ImmutableString, Map, NativeCallContext,
+    Position,
 };
 
-use crate::sandbox::rhai::meter;
+use crate::sandbox::rhai::{meter, values::describe};
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
 /// Bytes that one element of a list takes at least.
 const ITEM_BYTES: usize = size_of::<Dynamic>();
+
+/// Lists in lists that are written as JSON.
+const MAX_JSON_DEPTH: usize = 64;
+/// Lists in lists that are printed; deeper ones become dots.
+const MAX_SHOWN_DEPTH: usize = 64;
 
 fn too_large(what: &str) -> Box<EvalAltResult> {
     EvalAltResult::ErrorDataTooLarge(what.to_owned(), Position::NONE).into()
@@ -58,6 +64,11 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("pad", pad_text);
     engine.register_fn("pad", pad_list);
     engine.register_fn("parse_json", parse_json);
+    engine.register_fn("to_json", to_json);
+    for name in ["print", "debug", "to_string", "to_debug"] {
+        engine.register_fn(name, show_list);
+        engine.register_fn(name, show_map);
+    }
     for name in ["sort", "sort_by"] {
         engine.register_fn(name, sort);
     }
@@ -147,6 +158,113 @@ fn pad_list(
 fn parse_json(text: &str) -> Answer<Dynamic> {
     serde_json::from_str::<Dynamic>(text)
         .map_err(|error| format!("text is not JSON: {error}").into())
+}
+
+/// A list as text; the original takes time quadratic in the nesting, within one step.
+fn show_list(ctx: NativeCallContext<'_>, list: &mut Array) -> Answer<String> {
+    let mut text = String::new();
+    push_list(&mut text, list, MAX_SHOWN_DEPTH, ctx.engine().max_string_size())?;
+    Ok(text)
+}
+
+fn show_map(ctx: NativeCallContext<'_>, map: &mut Map) -> Answer<String> {
+    let mut text = String::new();
+    push_entries(&mut text, map, MAX_SHOWN_DEPTH, ctx.engine().max_string_size())?;
+    Ok(text)
+}
+
+fn push_list(text: &mut String, list: &Array, depth: usize, most: usize) -> Answer<()> {
+    text.push('[');
+    for (at, item) in list.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        push_shown(text, item, depth, most)?;
+    }
+    text.push(']');
+    Ok(())
+}
+
+fn push_entries(text: &mut String, map: &Map, depth: usize, most: usize) -> Answer<()> {
+    text.push_str("#{");
+    for (at, (name, value)) in map.iter().enumerate() {
+        let _ = write!(text, "{}{:?}: ", if at == 0 { "" } else { ", " }, name.as_str());
+        push_shown(text, value, depth, most)?;
+    }
+    text.push('}');
+    Ok(())
+}
+
+fn push_shown(text: &mut String, value: &Dynamic, depth: usize, most: usize) -> Answer<()> {
+    if text.len() > most {
+        return Err(too_large("length of string"));
+    }
+    let Some(deeper) = depth.checked_sub(1) else {
+        text.push_str("...");
+        return Ok(());
+    };
+    if let Ok(items) = value.as_array_ref() {
+        return push_list(text, &items, deeper, most);
+    }
+    if let Ok(entries) = value.as_map_ref() {
+        return push_entries(text, &entries, deeper, most);
+    }
+    if let Ok(words) = value.as_immutable_string_ref() {
+        let _ = write!(text, "{:?}", words.as_str());
+    } else if value.is_unit() {
+        text.push_str("()");
+    } else if value.is_int() || value.is_float() || value.is_bool() || value.is_char() {
+        let _ = write!(text, "{value}");
+    } else {
+        text.push_str(&describe(value));
+    }
+    Ok(())
+}
+
+/// Writes a map as JSON; the original recurses without end into a function that captures itself.
+fn to_json(ctx: NativeCallContext<'_>, map: &mut Map) -> Answer<String> {
+    let mut text = String::new();
+    push_map(&mut text, map, MAX_JSON_DEPTH, ctx.engine().max_string_size())?;
+    Ok(text)
+}
+
+fn push_map(text: &mut String, map: &Map, depth: usize, most: usize) -> Answer<()> {
+    text.push('{');
+    for (at, (name, value)) in map.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{}:", serde_json::Value::from(name.as_str()));
+        push_json(text, value, depth, most)?;
+    }
+    text.push('}');
+    Ok(())
+}
+
+fn push_json(text: &mut String, value: &Dynamic, depth: usize, most: usize) -> Answer<()> {
+    let Some(deeper) = depth.checked_sub(1) else { return Err("value is nested too deep".into()) };
+    if text.len() > most {
+        return Err(too_large("length of string"));
+    }
+    if value.is_unit() {
+        text.push_str("null");
+    } else if let Ok(number) = value.as_float() {
+        let _ = write!(text, "{}", serde_json::Value::from(number));
+    } else if value.is_int() || value.is_bool() {
+        let _ = write!(text, "{value}");
+    } else if let Ok(words) = value.as_immutable_string_ref() {
+        let _ = write!(text, "{}", serde_json::Value::from(words.as_str()));
+    } else if let Ok(character) = value.as_char() {
+        let _ = write!(text, "{}", serde_json::Value::from(character.to_string()));
+    } else if let Ok(items) = value.as_array_ref() {
+        text.push('[');
+        for (at, item) in items.iter().enumerate() {
+            text.push_str(if at == 0 { "" } else { "," });
+            push_json(text, item, deeper, most)?;
+        }
+        text.push(']');
+    } else if let Ok(map) = value.as_map_ref() {
+        push_map(text, &map, deeper, most)?;
+    } else {
+        return Err("only numbers, text, lists and maps can be written as JSON".into());
+    }
+    Ok(())
 }
 
 /// Sorts a list by a comparator that gives a number (negative: first argument first) or whether

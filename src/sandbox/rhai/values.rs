@@ -337,6 +337,10 @@ pub(super) fn describe(value: &Dynamic) -> String {
         let _ = write!(text, "a map of {}", entries.len());
     } else if let Some(nodes) = value.read_lock::<NodesHandle>() {
         let _ = write!(text, "nodes({})", nodes.ids().len());
+    } else if let Some(scores) = value.read_lock::<ScoresHandle>() {
+        let _ = write!(text, "scores({})", scores.len());
+    } else if let Some(vector) = value.read_lock::<VectorHandle>() {
+        let _ = write!(text, "vector({})", vector.numbers().len());
     } else if value.is::<FnPtr>() {
         text.push_str("a function");
     } else {

@@ -1,0 +1,3 @@
+//! Frozen bundles.
+
+pub mod router;

@@ -1,0 +1,166 @@
+//! Category discovery: from mined patterns to the few plans that together answer the training
+//! queries best.
+//!
+//! Both choices are facility location: a set of plans is worth the sum over queries of what its
+//! best plan is worth there; plans are added greedily, which is within 1 - 1/e of the best set
+//! (Nemhauser, Wolsey & Fisher 1978). First by information alone, to find plans worth running;
+//! then by reciprocal ranks, to find plans worth keeping.
+//!
+//! Must not know: answers, how programs run.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    kb::TypeId,
+    optimize::{
+        mine::{AnchorSource, Mined, Step},
+        plan::{Anchors, Branch, Plan},
+    },
+};
+
+/// Share of a query's answers that both walks of a pair must reach.
+const MIN_PAIR_SHARE: f32 = 0.1;
+/// Walks whose pairs are considered, most informative first.
+const MAX_PAIRED_WALKS: usize = 400;
+/// Gain of one source of anchors over the other from which it is taken alone.
+const CLEAR_SOURCE: f64 = 2.0;
+
+/// A mined walk whatever the source of its anchors.
+struct Walk {
+    anchor: TypeId,
+    steps: Vec<Step>,
+    target: TypeId,
+    bits: f64,
+    /// Share of answers reached by query.
+    shares: HashMap<usize, f32>,
+    named_gain: f64,
+    described_gain: f64,
+}
+
+impl Walk {
+    fn branch(&self) -> Branch {
+        let anchors = if self.named_gain > self.described_gain * CLEAR_SOURCE {
+            Anchors::Named
+        } else if self.described_gain > self.named_gain * CLEAR_SOURCE {
+            Anchors::Described
+        } else {
+            Anchors::Either
+        };
+        let (anchor, steps) = (self.anchor, self.steps.clone());
+        Branch { anchors, anchor, sums: steps.len() == 1, steps }
+    }
+}
+
+/// Joins patterns that differ in the source of anchors alone; most informative first.
+fn walks(mined: &[Mined]) -> Vec<Walk> {
+    let mut walks: BTreeMap<(TypeId, TypeId, &[Step]), Walk> = BTreeMap::new();
+    for Mined { pattern, coverage, bits, gain } in mined {
+        let walk = walks
+            .entry((pattern.target, pattern.anchor, pattern.steps.as_slice()))
+            .or_insert_with(|| Walk {
+                anchor: pattern.anchor,
+                steps: pattern.steps.clone(),
+                target: pattern.target,
+                bits: 0.0,
+                shares: HashMap::new(),
+                named_gain: 0.0,
+                described_gain: 0.0,
+            });
+        walk.bits = walk.bits.max(*bits);
+        match pattern.source {
+            AnchorSource::Named => walk.named_gain = *gain,
+            AnchorSource::Described => walk.described_gain = *gain,
+        }
+        for &(query, share) in coverage {
+            let best = walk.shares.entry(query).or_default();
+            *best = best.max(share);
+        }
+    }
+    let mut walks: Vec<Walk> = walks.into_values().collect();
+    let gain = |walk: &Walk| walk.named_gain.max(walk.described_gain);
+    walks.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    walks
+}
+
+/// What a plan may be worth on the queries it can answer, by position, ascending.
+pub type Worth = Vec<(usize, f64)>;
+
+/// Plans worth running with what they may be worth, at most `most`: walks alone and in pairs that
+/// lead to the same type, chosen by the information they give together.
+pub fn shortlist(mined: &[Mined], n_queries: usize, min_support: usize, most: usize) -> Vec<(Plan, Worth)> {
+    let walks = walks(mined);
+    let mut plans: Vec<(Plan, Worth)> = Vec::new();
+    for (at, first) in walks.iter().enumerate() {
+        let plan = Plan { target: Some(first.target), branches: vec![first.branch()] };
+        let mut worth: Worth =
+            first.shares.iter().map(|(&query, &share)| (query, f64::from(share) * first.bits)).collect();
+        worth.sort_unstable_by_key(|pair| pair.0);
+        plans.push((plan, worth));
+        for second in walks.iter().take(at.min(MAX_PAIRED_WALKS)) {
+            if second.target != first.target || at >= MAX_PAIRED_WALKS {
+                continue;
+            }
+            let mut worth: Worth = Vec::new();
+            for (&query, &share) in &first.shares {
+                let both = second.shares.get(&query).map_or(0.0, |other| other.min(share));
+                if both > MIN_PAIR_SHARE {
+                    worth.push((query, f64::from(both) * (first.bits + second.bits)));
+                }
+            }
+            if worth.len() >= min_support {
+                worth.sort_unstable_by_key(|pair| pair.0);
+                let branches = vec![second.branch(), first.branch()];
+                plans.push((Plan { target: Some(first.target), branches }, worth));
+            }
+        }
+    }
+    let worths: Vec<&[(usize, f64)]> = plans.iter().map(|(_, worth)| worth.as_slice()).collect();
+    let chosen = cover(&worths, n_queries, most, 0.0);
+    chosen.into_iter().map(|at| plans[at].clone()).collect()
+}
+
+/// Greedy facility location: positions of the options that add most to the sum over queries of
+/// the best option's worth; stops at `most` options or when the next adds no more than
+/// `min_gain`. Ties go to the earlier option.
+pub fn cover(
+    options: &[&[(usize, f64)]],
+    n_queries: usize,
+    most: usize,
+    min_gain: f64,
+) -> Vec<usize> {
+    let mut best = vec![0.0f64; n_queries];
+    let mut chosen = Vec::new();
+    while chosen.len() < most {
+        let gains = options.iter().map(|option| {
+            option.iter().map(|&(query, worth)| (worth - best[query]).max(0.0)).sum::<f64>()
+        });
+        let next = gains.enumerate().fold(None, |top: Option<(usize, f64)>, (at, gain)| match top {
+            Some((_, most)) if gain <= most => top,
+            _ => Some((at, gain)),
+        });
+        let Some((at, gain)) = next else { break };
+        if gain <= min_gain {
+            break;
+        }
+        for &(query, worth) in options[at] {
+            best[query] = best[query].max(worth);
+        }
+        chosen.push(at);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cover;
+
+    #[test]
+    fn options_are_taken_by_what_they_add() {
+        let options: [&[(usize, f64)]; 4] =
+            [&[(0, 1.0), (1, 1.0)], &[(1, 1.0), (2, 0.9)], &[(2, 1.0)], &[(0, 0.5)]];
+        assert_eq!(cover(&options, 3, 9, 0.0), [0, 2]);
+        assert_eq!(cover(&options, 3, 1, 0.0), [0]);
+        assert_eq!(cover(&options, 3, 9, 1.0), [0]);
+        assert_eq!(cover(&[], 0, 9, 0.0), [0usize; 0]);
+    }
+}

@@ -1,0 +1,334 @@
+//! What the search actor composes and mutates: a plan, rendered as a readable program.
+//!
+//! A plan is a small syntax tree: branches (anchors and the walk from them), how each walk adds
+//! up, and which evidence ranks what was reached. Rendering is a pure function of the plan and the
+//! base's names; the program it gives is ordinary source that people may edit.
+//!
+//! Must not know: queries, answers, scores of programs.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Direction, RelationId, TypeId},
+    optimize::mine::{AnchorSource, Pattern, Step},
+    program::Program,
+};
+
+/// Nodes that a program ranks by text.
+const POOL: usize = 1_000;
+/// Nodes that a program returns.
+const RETURNED: usize = 200;
+/// Nodes found by words that join the pool.
+const SEARCHED: usize = 200;
+
+/// How anchors of a branch are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Anchors {
+    /// By name.
+    Named,
+    /// By documents that match.
+    Described,
+    /// Both ways.
+    Either,
+}
+
+/// Anchors and the walk that leads from them to the target type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Branch {
+    /// How anchors are found.
+    pub anchors: Anchors,
+    /// Type of the anchors.
+    pub anchor: TypeId,
+    /// One or two steps.
+    pub steps: Vec<Step>,
+    /// Whether a node reached from several anchors gets the sum of their scores, or the largest.
+    pub sums: bool,
+}
+
+/// A kind of program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Plan {
+    /// Type of the answers; none ranks all candidates.
+    pub target: Option<TypeId>,
+    /// At most three; none leaves search alone.
+    pub branches: Vec<Branch>,
+}
+
+impl Branch {
+    /// The branch of a mined pattern.
+    pub fn of(pattern: &Pattern) -> Self {
+        Self {
+            anchors: match pattern.source {
+                AnchorSource::Named => Anchors::Named,
+                AnchorSource::Described => Anchors::Described,
+            },
+            anchor: pattern.anchor,
+            steps: pattern.steps.clone(),
+            sums: pattern.steps.len() == 1,
+        }
+    }
+}
+
+/// Lower-case letters, digits and underscores that can begin a variable's name.
+fn identifier(name: &str) -> String {
+    let mut word: String = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    if word.starts_with(|c: char| !c.is_ascii_alphabetic()) {
+        word.insert_str(0, "n_");
+    }
+    word
+}
+
+fn plural(word: &str) -> String {
+    match word.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if word.ends_with(['s', 'x']) || word.ends_with("ch") => format!("{word}es"),
+        _ => format!("{word}s"),
+    }
+}
+
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "out",
+        Direction::In => "in",
+        Direction::Any => "any",
+    }
+}
+
+/// Whether a step can end at other types than this one.
+fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
+    let ends = |relation: RelationId| {
+        base.kb.tuples().iter().filter(move |tuple| tuple.relation == relation).map(|tuple| {
+            match step.direction {
+                Direction::In => tuple.source,
+                _ => tuple.target,
+            }
+        })
+    };
+    ends(step.relation).any(|end| end != target)
+}
+
+/// A branch with the names its program gives to anchors and to what they reach.
+struct Named<'a> {
+    branch: &'a Branch,
+    kind: String,
+    anchors: String,
+    reached: String,
+    weight: String,
+}
+
+fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
+    let mut taken = BTreeSet::new();
+    plan.branches
+        .iter()
+        .map(|branch| {
+            let kind = base.kb.type_name(branch.anchor).to_owned();
+            let word = identifier(&kind);
+            let prefix = match branch.anchors {
+                Anchors::Named => "",
+                Anchors::Described => "described_",
+                Anchors::Either => "likely_",
+            };
+            let mut suffix = word.clone();
+            if !taken.insert(suffix.clone()) {
+                let relation =
+                    branch.steps.last().map_or("", |step| base.kb.relation_name(step.relation));
+                suffix = format!("{word}_{}", identifier(relation));
+                while !taken.insert(suffix.clone()) {
+                    suffix.push('2');
+                }
+            }
+            Named {
+                branch,
+                kind,
+                anchors: format!("{prefix}{}", plural(&word)),
+                reached: format!("by_{suffix}"),
+                weight: format!("w_{suffix}"),
+            }
+        })
+        .collect()
+}
+
+/// The walk of a branch in words, such as `author -author_writes_paper-> paper`.
+fn walk_in_words(base: &IndexedBase, branch: &Branch) -> String {
+    let mut text = base.kb.type_name(branch.anchor).to_owned();
+    for step in &branch.steps {
+        let relation = base.kb.relation_name(step.relation);
+        text += &match step.direction {
+            Direction::In => format!(" <-{relation}-"),
+            _ => format!(" -{relation}->"),
+        };
+    }
+    text
+}
+
+/// A short name for the queries that a plan answers.
+pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
+    let target = plan.target.map_or("any node", |target| base.kb.type_name(target));
+    if plan.branches.is_empty() {
+        return format!("{target} by words");
+    }
+    let ways: Vec<String> = plan
+        .branches
+        .iter()
+        .map(|branch| {
+            let relations: Vec<&str> =
+                branch.steps.iter().map(|step| base.kb.relation_name(step.relation)).collect();
+            let how = match branch.anchors {
+                Anchors::Named => "named",
+                Anchors::Described => "described",
+                Anchors::Either => "likely",
+            };
+            format!("{how} {} ({})", base.kb.type_name(branch.anchor), relations.join(", "))
+        })
+        .collect();
+    format!("{target} by {}", ways.join(" and "))
+}
+
+/// The program of a plan.
+pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
+    let branches = named_branches(base, plan);
+    let mut out = String::new();
+    let _ = writeln!(out, "//! category: {}", category_name(base, plan));
+    for named in &branches {
+        let how = match named.branch.anchors {
+            Anchors::Named => "named by the query",
+            Anchors::Described => "described by the query",
+            Anchors::Either => "named or described by the query",
+        };
+        let target = plan.target.map_or("", |target| base.kb.type_name(target));
+        let _ = writeln!(
+            out,
+            "//! Walk from what is {how}: {} {target}",
+            walk_in_words(base, named.branch)
+        );
+    }
+    out += "//! What is reached is ranked by what else the query says.\n\n";
+    render_params(&mut out, plan, &branches);
+    out += "\nfn retrieve(query, candidates, params) {\n";
+    render_anchors(&mut out, &branches);
+    render_walks(&mut out, base, plan, &branches);
+    render_ranking(&mut out, base, plan, &branches);
+    out += "}\n";
+    Program::new(&out)
+}
+
+fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
+    out.push_str("fn params() {\n    #{\n");
+    let mut line = |name: &str, bounds: &str, what: &str| {
+        let _ = writeln!(out, "        {name}: #{{ {bounds} }}, // {what}");
+    };
+    for named in branches {
+        line(&named.weight, "value: 1.0, min: 0.0, max: 4.0", "reached by this walk");
+    }
+    if branches.len() > 1 {
+        line("w_both", "value: 1.0, min: 0.0, max: 4.0", "reached by more than one walk");
+    }
+    if !branches.is_empty() {
+        line("n_anchors", "value: 5, min: 1, max: 30", "anchors of each type");
+        line("sharpness", "value: 1.5, min: 0.5, max: 4.0", "how much surer anchors count");
+    }
+    line("w_search", "value: 0.3, min: 0.0, max: 4.0", "found by words anywhere");
+    line("w_text", "value: 0.8, min: 0.0, max: 4.0", "words of the document");
+    line("w_cover", "value: 0.8, min: 0.0, max: 4.0", "share of the query's words");
+    line("w_names", "value: 0.3, min: 0.0, max: 4.0", "names of neighbours");
+    line("w_meaning", "value: 0.2, min: 0.0, max: 4.0", "embeddings");
+    if branches.iter().any(|named| Some(named.branch.anchor) == plan.target) {
+        line("w_itself", "value: 1.0, min: 0.0, max: 4.0", "taken from anchors themselves");
+    }
+    out.push_str("    }\n}\n");
+}
+
+fn render_anchors(out: &mut String, branches: &[Named<'_>]) {
+    let mut done = BTreeSet::new();
+    if !branches.is_empty() {
+        out.push_str("    // Anchors: what the query is about.\n");
+    }
+    for Named { branch, kind, anchors, .. } in branches {
+        if !done.insert(anchors) {
+            continue;
+        }
+        let named = format!("link(query, {kind:?}, params.n_anchors)");
+        let described = format!("normalize(search(query, {kind:?}, params.n_anchors))");
+        let found = match branch.anchors {
+            Anchors::Named => named,
+            Anchors::Described => described,
+            Anchors::Either => format!("largest({named}, {described})"),
+        };
+        let _ = writeln!(out, "    let {anchors} = power({found}, params.sharpness);");
+    }
+}
+
+fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+    if !branches.is_empty() {
+        out.push_str("\n    // Where walks from them lead.\n");
+    }
+    for Named { branch, anchors, reached, .. } in branches {
+        let how = if branch.sums { "sum" } else { "max" };
+        let mut walk = anchors.clone();
+        for step in &branch.steps {
+            let relation = base.kb.relation_name(step.relation);
+            walk = format!("hop({walk}, {relation:?}, {:?}, {how:?})", direction(step.direction));
+        }
+        if let (Some(target), Some(&last)) = (plan.target, branch.steps.last())
+            && leads_elsewhere(base, last, target)
+        {
+            walk = format!("of_type({walk}, {:?})", base.kb.type_name(target));
+        }
+        let _ = writeln!(out, "    let {reached} = {walk};");
+    }
+}
+
+fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+    let types = match plan.target {
+        Some(target) => format!("{:?}", base.kb.type_name(target)),
+        None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
+        None => {
+            let names: Vec<&str> =
+                base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind)).collect();
+            format!("{names:?}")
+        }
+    };
+    let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
+    let _ = writeln!(out, "    let found = normalize(search(query, {types}, {SEARCHED}));");
+    let mut sum: Vec<String> = branches
+        .iter()
+        .map(|named| format!("{} * params.{}", named.reached, named.weight))
+        .collect();
+    for (at, first) in branches.iter().enumerate() {
+        for second in &branches[at + 1..] {
+            sum.push(format!("{} * {} * params.w_both", first.reached, second.reached));
+        }
+    }
+    sum.push("found * params.w_search".to_owned());
+    let _ = writeln!(out, "    let pool = top({}, {POOL});", sum.join("\n        + "));
+    let _ = writeln!(out, "\n    // Its order: what the query says beside the names of anchors.");
+    let named: BTreeSet<&str> = branches
+        .iter()
+        .filter(|named| named.branch.anchors != Anchors::Described)
+        .map(|named| named.anchors.as_str())
+        .collect();
+    let mut rest = "query".to_owned();
+    for anchors in named {
+        rest = format!("without_names({rest}, at_least({anchors}, 0.4))");
+    }
+    let _ = writeln!(out, "    let rest = {rest};");
+    let mut order = vec![
+        "pool".to_owned(),
+        "normalize(match_text(rest, pool)) * params.w_text".to_owned(),
+        "cover(rest, pool) * params.w_cover".to_owned(),
+        "normalize(match_names(query, pool)) * params.w_names".to_owned(),
+        "similarity(rest, pool) * params.w_meaning".to_owned(),
+    ];
+    let itself: BTreeSet<&str> = branches
+        .iter()
+        .filter(|named| Some(named.branch.anchor) == plan.target)
+        .map(|named| named.anchors.as_str())
+        .collect();
+    order.extend(itself.iter().map(|anchors| format!("{anchors} * -params.w_itself")));
+    let _ = writeln!(out, "    top({}, {RETURNED})", order.join("\n        + "));
+}

@@ -1,0 +1,96 @@
+//! Trains the router: gradient ascent on the expected worth of the routed answer.
+//!
+//! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank that the program of
+//! category `c` reaches on training query `q`, the objective is the mean over queries of
+//! `ln(sum_c p(c | q) * (worth + floor))` less an L2 penalty: smooth, and equal to the log
+//! likelihood when one program is right and all others are wrong. Full-batch Adam (Kingma & Ba
+//! 2015) from zero: deterministic.
+
+use std::collections::BTreeMap;
+
+use crate::bundle::router::{Features, Router};
+
+/// Added to every worth, so that a query no program answers does not rule.
+const FLOOR: f64 = 0.02;
+/// Steps of ascent.
+const STEPS: usize = 300;
+/// Step size of Adam.
+const RATE: f64 = 0.05;
+/// Queries that must have a feature for it to be learnt.
+const MIN_QUERIES: usize = 2;
+
+/// A router for `n_categories` from features and worths of training queries, with L2 penalty
+/// `ridge` on every weight.
+pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, ridge: f64) -> Router {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, _) in features.iter().flatten() {
+        *counts.entry(name).or_default() += 1;
+    }
+    counts.retain(|_, n| *n >= MIN_QUERIES);
+    let ids: BTreeMap<&str, usize> = counts.keys().enumerate().map(|(at, &name)| (name, at)).collect();
+    let rows: Vec<Vec<(usize, f64)>> = features
+        .iter()
+        .map(|query| {
+            let known = query.iter().filter_map(|(name, value)| {
+                ids.get(name.as_str()).map(|&id| (id, f64::from(*value)))
+            });
+            known.collect()
+        })
+        .collect();
+    let n = n_categories;
+    let mut weights = vec![0.0f64; ids.len() * n];
+    let (mut mean, mut square) = (weights.clone(), weights.clone());
+    for step in 1..=STEPS {
+        let mut gradient: Vec<f64> = weights.iter().map(|weight| -ridge * weight).collect();
+        for (row, worth) in rows.iter().zip(worth) {
+            let mut powers = vec![0.0f64; n];
+            for &(id, value) in row {
+                for (power, weight) in powers.iter_mut().zip(&weights[id * n..]) {
+                    *power += weight * value;
+                }
+            }
+            let largest = powers.iter().copied().fold(f64::MIN, f64::max);
+            powers.iter_mut().for_each(|power| *power = (*power - largest).exp());
+            let sum: f64 = powers.iter().sum();
+            let value = |c: usize| f64::from(worth[c]) + FLOOR;
+            let expected: f64 = (0..n).map(|c| powers[c] / sum * value(c)).sum();
+            for c in 0..n {
+                let p = powers[c] / sum;
+                let slope = p * (value(c) - expected) / expected / rows.len() as f64;
+                for &(id, feature) in row {
+                    gradient[id * n + c] += slope * feature;
+                }
+            }
+        }
+        for (at, slope) in gradient.into_iter().enumerate() {
+            mean[at] = 0.9 * mean[at] + 0.1 * slope;
+            square[at] = 0.999 * square[at] + 0.001 * slope * slope;
+            let first = mean[at] / (1.0 - 0.9f64.powi(step as i32));
+            let second = square[at] / (1.0 - 0.999f64.powi(step as i32));
+            weights[at] += RATE * first / (second.sqrt() + 1e-9);
+        }
+    }
+    let weights = ids
+        .into_iter()
+        .map(|(name, id)| {
+            (name.to_owned(), weights[id * n..(id + 1) * n].iter().map(|&weight| weight as f32).collect())
+        })
+        .collect();
+    Router { n_categories, weights }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::train;
+
+    #[test]
+    fn the_router_learns_which_word_tells_the_better_program() {
+        let say = |word: &str| vec![("always".to_owned(), 1.0), (format!("says {word}"), 0.5)];
+        let queries: Vec<_> = ["brand", "cites", "brand", "cites"].map(say).to_vec();
+        let worth = vec![vec![1.0, 0.1], vec![0.0, 1.0], vec![0.8, 0.2], vec![0.1, 0.9]];
+        let router = train(&queries, &worth, 2, 1e-3);
+        assert!(router.probabilities(&say("brand"))[0] > 0.8);
+        assert!(router.probabilities(&say("cites"))[1] > 0.8);
+        assert_eq!(router, train(&queries, &worth, 2, 1e-3));
+    }
+}
