@@ -23,15 +23,13 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `config error` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `words` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
 pub mod cli;
-pub mod config;
 pub mod dataset;
 pub mod embed;
-pub mod error;
 pub mod eval;
 pub mod index;
 pub mod infer;

@@ -1,3 +1,7 @@
 //! The `agent` binary: hands the command line to [`agent::cli`].
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agent::cli::main()
+}

@@ -1,1 +1,225 @@
-//! To be written.
+//! The command line: one file per command, and what all commands share. Only this module prints,
+//! reads the environment or decides an exit status; nothing uses it.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `failure` | given an error: what is printed, which exit status |
+//! | `printer` | what may be written where, and how progress is shown |
+//! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
+//! | `systems` | given `--system S`: which retriever |
+//! | the others | one command each |
+//!
+//! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
+//! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
+
+mod data;
+mod dataset;
+mod doctor;
+mod eval;
+mod failure;
+mod index;
+mod printer;
+mod search;
+mod systems;
+
+use std::{
+    panic,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::anyhow;
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    cli::{
+        failure::{CommandError, Explain, Result},
+        printer::{Level, Printer},
+    },
+    dataset::Home,
+};
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything asked for was done; a closed pipe on stdout counts as done.
+    Done = 0,
+    /// It failed, or finished with failed items.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The program is wrong.
+    Internal = 3,
+    /// Stopped by Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Answer questions over a semi-structured knowledge base
+///
+/// Data go to stdout, everything else to stderr.
+/// Exit status: 0 done, 1 failed or finished with failures, 2 bad usage, 3 internal error, 130
+/// interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "agent", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct GlobalArgs {
+    /// Keep datasets and indexes in this directory [default: the platform's data directory]
+    #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
+    home: Option<PathBuf>,
+    /// Write errors only to stderr: no notices, no progress
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Write details and timings to stderr; twice for the log of the program's parts
+    ///
+    /// AGENT_LOG takes filter directives for that log, such as agent=debug.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Import, list, show, generate and remove datasets
+    #[command(subcommand)]
+    Data(data::Command),
+    /// Build the indexes of a dataset
+    Index(index::Args),
+    /// Rank the nodes of a dataset for a text
+    Search(search::Args),
+    /// Measure systems on labelled queries
+    Eval(eval::Args),
+    /// Check the home directory and everything installed in it
+    Doctor(doctor::Args),
+}
+
+/// What every command gets.
+struct Context {
+    home: Home,
+    printer: Arc<Printer>,
+    /// Set by Ctrl-C and SIGTERM; every long operation polls it.
+    stop: Arc<AtomicBool>,
+}
+
+fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
+    match command {
+        Command::Data(command) => data::run(command, ctx),
+        Command::Index(args) => index::run(&args, ctx),
+        Command::Search(args) => search::run(&args, ctx),
+        Command::Eval(args) => eval::run(&args, ctx),
+        Command::Doctor(args) => doctor::run(&args, ctx),
+    }
+}
+
+/// Runs the program on the arguments of the process and returns its exit status.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe while help is printed is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.exit_code() == 0 { Exit::Done } else { Exit::Usage });
+        }
+    };
+    let level = match (cli.global.quiet, cli.global.verbose) {
+        (true, _) => Level::Quiet,
+        (false, 0) => Level::Normal,
+        (false, _) => Level::Verbose,
+    };
+    let printer = Arc::new(Printer::new(level));
+    start_log(cli.global.verbose);
+    let last_panic = keep_panics();
+    match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
+        Ok(exit) => exit.into(),
+        Err(_) => {
+            let message = last_panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            printer.error(&format!("internal error: {}", message.unwrap_or_default()));
+            printer.hint("this is a fault of the program; please report it with this message");
+            Exit::Internal.into()
+        }
+    }
+}
+
+fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
+    let stop = Arc::new(AtomicBool::new(false));
+    let outcome =
+        watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
+            let ctx = Context { home, printer: printer.clone(), stop: stop.clone() };
+            dispatch(cli.command, &ctx)
+        });
+    match outcome {
+        Ok(exit) => exit,
+        Err(error) => error.report(printer, stop.load(Ordering::Relaxed)),
+    }
+}
+
+fn home(given: Option<PathBuf>) -> Result<Home> {
+    match given {
+        Some(path) if path.as_os_str().is_empty() => {
+            Err(CommandError::usage(anyhow!("the home directory is empty")))
+                .hint("give --home DIR or unset AGENT_HOME")
+        }
+        Some(path) => Ok(Home::new(path)),
+        None => Home::platform_default()
+            .map(Home::new)
+            .ok_or_else(|| anyhow!("this platform has no data directory for the user"))
+            .hint("give --home DIR or set AGENT_HOME"),
+    }
+}
+
+/// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process at the second.
+fn watch_signals(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
+    let (stop, printer) = (stop.clone(), printer.clone());
+    ctrlc::set_handler(move || {
+        if stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        printer.notice("stopping; press Ctrl-C again to stop at once");
+    })?;
+    Ok(())
+}
+
+/// Keeps the message of the latest panic instead of printing it: some panics are caught and
+/// become failures of one program, and only one that reaches [`main`] is worth a line.
+fn keep_panics() -> Arc<Mutex<Option<String>>> {
+    let last = Arc::new(Mutex::new(None));
+    let kept = last.clone();
+    panic::set_hook(Box::new(move |info| {
+        let what = info.payload_as_str().unwrap_or("panic without a message");
+        let place = info.location().map(|at| format!(" at {at}")).unwrap_or_default();
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{what}{place}"));
+    }));
+    last
+}
+
+/// The log of the program's parts; `AGENT_LOG` takes filter directives such as `agent=debug`.
+fn start_log(verbose: u8) {
+    let default = match verbose {
+        0 => "error",
+        1 => "agent=info",
+        _ => "agent=debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("AGENT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    // It fails only if there is a log already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .try_init();
+}

@@ -164,6 +164,9 @@ struct DatasetToml {
     licence: String,
     candidate_types: Vec<String>,
     templates: BTreeMap<String, String>,
+    /// Where a generated base comes from; for people.
+    #[serde(rename = "sample")]
+    _sample: IgnoredAny,
 }
 
 /// Documents by node type.

@@ -1,0 +1,335 @@
+//! `agent data`: imports, lists, shows, generates and removes datasets.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::anyhow;
+use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        failure::{CommandError, Explain, Result},
+        printer::{count, plain, table},
+    },
+    dataset::{
+        Base, ImportOptions, ImportReport,
+        sample::{SampleKind, SampleOptions},
+    },
+    index::IndexError,
+    kb::Kb,
+};
+
+/// Characters of a title, licence, type or relation that are shown.
+const MAX_SHOWN: usize = 100;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the installed datasets
+    List(ListArgs),
+    /// Import a directory as a dataset
+    ///
+    /// A dataset of that name is replaced, with its indexes, when the import is complete.
+    Import(ImportArgs),
+    /// Generate a small made-up dataset and import it
+    ///
+    /// It has the schema of a STaRK knowledge base and questions with answers, but invented
+    /// content. A dataset of that name is replaced.
+    Sample(SampleArgs),
+    /// Show counts, types, relations and splits of a dataset
+    Show(ShowArgs),
+    /// Remove a dataset with its indexes
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ImportArgs {
+    /// Install it under this name: a-z, 0-9, - and _
+    #[arg(long, value_name = "N")]
+    name: String,
+    /// Read this directory
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// Read files of this format
+    #[arg(long, value_enum, default_value_t = Format::Neutral)]
+    format: Format,
+    /// Leave wrong lines out and count them, instead of ending at the first
+    #[arg(long)]
+    lenient: bool,
+    /// Print what was imported as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
+    Neutral,
+    /// The files of the STaRK benchmark
+    Stark,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SampleArgs {
+    /// Schema: amazon, mag or prime
+    #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
+        SampleKind::ALL.map(SampleKind::name)))]
+    kind: String,
+    /// Size relative to the benchmark, above 0 and at most 1 [default: about 5,000 nodes]
+    #[arg(long, value_name = "X")]
+    scale: Option<f64>,
+    /// Seed of all random draws
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Install it under this name [default: the kind]
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// Print what was imported as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Installed dataset
+    #[arg(value_name = "N")]
+    name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RemoveArgs {
+    /// Installed dataset
+    #[arg(value_name = "N")]
+    name: String,
+}
+
+pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
+    match command {
+        Command::List(args) => list(&args, ctx),
+        Command::Import(args) => import(&args, ctx),
+        Command::Sample(args) => sample(&args, ctx),
+        Command::Show(args) => show(&args, ctx),
+        Command::Remove(args) => remove(&args, ctx),
+    }
+}
+
+/// A line of `list`.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    title: &'a str,
+    nodes: u32,
+    edges: u64,
+    queries: u64,
+    index: &'static str,
+}
+
+fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
+    let bases = ctx.home.list()?;
+    let listed = bases.iter().map(|base| Listed {
+        name: &base.name,
+        title: &base.record.title,
+        nodes: base.record.n_nodes,
+        edges: base.record.n_edges,
+        queries: base.record.n_queries,
+        index: index_state(base),
+    });
+    if args.json {
+        for line in listed {
+            ctx.printer.json(&line)?;
+        }
+    } else if bases.is_empty() {
+        let home = ctx.home.path().display();
+        ctx.printer.notice(&format!("no dataset is installed in {home}"));
+        ctx.printer.notice("import one with `agent data import --name N --from DIR`");
+    } else {
+        let mut rows = table(["name", "nodes", "edges", "queries", "index", "title"], &[1, 2, 3]);
+        for line in listed {
+            rows.add_row([
+                line.name.to_owned(),
+                count(line.nodes.into()),
+                count(line.edges),
+                count(line.queries),
+                line.index.to_owned(),
+                plain(line.title, MAX_SHOWN),
+            ]);
+        }
+        ctx.printer.table(&rows)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// In a word, whether the base can be searched.
+fn index_state(base: &Base) -> &'static str {
+    match dataset::open_index(base) {
+        Ok(_) => "ready",
+        Err(IndexError::Missing { .. }) => "none",
+        Err(IndexError::OtherBase { .. }) => "outdated",
+        Err(_) => "damaged",
+    }
+}
+
+fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
+    if args.format == Format::Stark {
+        return Err(anyhow!("the format stark is not built into this version"))
+            .hint("convert the files to the neutral format and use --format neutral");
+    }
+    tell_of_replacement(&args.name, ctx);
+    let options = ImportOptions { lenient: args.lenient };
+    let report = dataset::import(&args.from, &args.name, &options, ctx)?;
+    tell_of_import(&report, args.json, ctx)
+}
+
+fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
+    let kind = SampleKind::from_name(&args.kind)
+        .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+    let name = args.name.as_deref().unwrap_or(kind.name());
+    tell_of_replacement(name, ctx);
+    let options = SampleOptions { seed: args.seed, scale: args.scale };
+    let report = dataset::sample(kind, name, options, ctx)?;
+    tell_of_import(&report, args.json, ctx)
+}
+
+fn tell_of_replacement(name: &str, ctx: &Context) {
+    if ctx.home.get(name).is_ok() {
+        ctx.printer.notice(&format!("replacing the installed \"{name}\" and its indexes"));
+    }
+}
+
+/// What `import` prints as JSON.
+#[derive(Serialize)]
+struct Imported<'a> {
+    name: &'a str,
+    nodes: u32,
+    edges: u64,
+    queries: u64,
+    splits: &'a BTreeMap<String, u64>,
+    fingerprint: &'a str,
+    duplicate_edges: u64,
+    filler_nodes: u32,
+    left_out: BTreeMap<&'static str, u64>,
+}
+
+fn tell_of_import(report: &ImportReport, json: bool, ctx: &Context) -> Result<Exit> {
+    let name = &report.base.name;
+    let record = &report.base.record;
+    if json {
+        ctx.printer.json(&Imported {
+            name,
+            nodes: record.n_nodes,
+            edges: record.n_edges,
+            queries: record.n_queries,
+            splits: &record.splits,
+            fingerprint: &record.fingerprint,
+            duplicate_edges: report.duplicate_edges,
+            filler_nodes: report.filler_nodes,
+            left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
+        })?;
+    } else {
+        ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
+    }
+    Ok(Exit::Done)
+}
+
+/// What `show` prints as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    title: &'a str,
+    licence: &'a str,
+    source: &'a str,
+    path: String,
+    fingerprint: &'a str,
+    nodes: u32,
+    edges: u64,
+    queries: u64,
+    splits: &'a BTreeMap<String, u64>,
+    types: BTreeMap<&'a str, u64>,
+    candidate_types: Vec<&'a str>,
+    candidates: usize,
+    relations: BTreeMap<&'a str, u64>,
+    fields: &'a [String],
+    index: &'static str,
+}
+
+fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
+    let base = ctx.home.get(&args.name)?;
+    let kb = Kb::open(&base.kb_dir())?;
+    let manifest = kb.manifest();
+    let mut relations: BTreeMap<&str, u64> = BTreeMap::new();
+    for &(_, relation, _, edges) in &manifest.tuples {
+        if let Some(name) = manifest.relations.get(usize::from(relation)) {
+            *relations.entry(name).or_default() += edges;
+        }
+    }
+    let counts = manifest.type_counts.iter().map(|&n| u64::from(n));
+    let shown = Shown {
+        name: &base.name,
+        title: &base.record.title,
+        licence: &base.record.licence,
+        source: &base.record.source,
+        path: base.path.display().to_string(),
+        fingerprint: &base.record.fingerprint,
+        nodes: base.record.n_nodes,
+        edges: base.record.n_edges,
+        queries: base.record.n_queries,
+        splits: &base.record.splits,
+        types: manifest.types.iter().map(String::as_str).zip(counts).collect(),
+        candidate_types: kb.candidate_types().iter().map(|&id| kb.type_name(id)).collect(),
+        candidates: kb.candidates().len(),
+        relations,
+        fields: kb.field_names(),
+        index: index_state(&base),
+    };
+    if args.json {
+        ctx.printer.json(&shown)?;
+    } else {
+        ctx.printer.data(&describe(&shown))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn describe(shown: &Shown<'_>) -> String {
+    let counted = |counts: &BTreeMap<&str, u64>| {
+        let lines = counts
+            .iter()
+            .map(|(name, n)| format!("  {:>12}  {}\n", count(*n), plain(name, MAX_SHOWN)));
+        lines.collect::<String>()
+    };
+    let splits = shown.splits.iter().map(|(name, n)| format!("{name} {}", count(*n)));
+    let splits = splits.collect::<Vec<_>>().join(", ");
+    let candidate_types = plain(shown.candidate_types.join(", "), MAX_SHOWN);
+    [
+        format!("name        {}", shown.name),
+        format!("title       {}", plain(shown.title, MAX_SHOWN)),
+        format!("licence     {}", plain(shown.licence, MAX_SHOWN)),
+        format!("source      {}", shown.source),
+        format!("place       {}", shown.path),
+        format!("fingerprint {}", shown.fingerprint),
+        format!("index       {}", shown.index),
+        format!("queries     {} ({splits})", count(shown.queries)),
+        format!("candidates  {} ({candidate_types})", count(shown.candidates as u64)),
+        format!("nodes       {}", count(shown.nodes.into())),
+        counted(&shown.types),
+        format!("edges       {}", count(shown.edges)),
+        counted(&shown.relations),
+    ]
+    .map(|line| if line.ends_with('\n') { line } else { line + "\n" })
+    .concat()
+}
+
+fn remove(args: &RemoveArgs, ctx: &Context) -> Result<Exit> {
+    ctx.home.remove(&args.name)?;
+    ctx.printer.notice(&format!("removed \"{}\" and its indexes", args.name));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,201 @@
+//! Resolves a dataset argument: an installed name, a directory in neutral format, or the name of
+//! a built-in sample. Imports, generates and indexes what the last two need, with a notice.
+//! Must not know what the dataset is used for.
+
+use std::{fs, path::Path, sync::Arc, time::Instant};
+
+use anyhow::Context as _;
+
+use crate::{
+    cli::{
+        Context,
+        failure::{Explain, Result},
+        printer::count,
+    },
+    dataset::{
+        Base, DatasetError, ImportOptions, ImportReport, Phase, Resolved, import_neutral,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::{self, IndexError, IndexedBase},
+    kb::Kb,
+};
+
+/// Samples are imported from a directory of this name and their kind; so they are recognized.
+const SAMPLE_PREFIX: &str = "agent-sample-";
+
+/// A dataset argument resolved to an installed base.
+pub(super) struct Dataset {
+    /// The base.
+    pub(super) base: Base,
+    /// Whether a missing index is built without being asked for: samples and directories.
+    automatic: bool,
+}
+
+/// Finds the base that `dataset` means; a directory is imported first, a sample generated.
+///
+/// # Errors
+/// That it means nothing, or that the import failed.
+pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
+    match ctx.home.resolve(dataset) {
+        Ok(Resolved::Installed(base)) => {
+            let kind = sample_kind(&base);
+            if let Some(kind) = kind {
+                tell_of_sample(dataset, kind, ctx);
+            }
+            Ok(Dataset { base, automatic: kind.is_some() })
+        }
+        Ok(Resolved::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
+        Ok(Resolved::NewDirectory { source, name }) => {
+            let place = source.display();
+            ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
+            let report = import(&source, &name, &ImportOptions::default(), ctx)?;
+            Ok(Dataset { base: report.base, automatic: true })
+        }
+        Err(error @ DatasetError::UnknownName { .. }) => {
+            let kind = SampleKind::from_name(dataset).ok_or(error)?;
+            tell_of_sample(dataset, kind, ctx);
+            let report = sample(kind, dataset, SampleOptions::default(), ctx)?;
+            Ok(Dataset { base: report.base, automatic: true })
+        }
+        Err(error @ DatasetError::NotFound { .. }) => Err(error)
+            .hint("give an installed name (see `agent data list`) or an existing directory"),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The kind of sample a base is, if it is one.
+fn sample_kind(base: &Base) -> Option<SampleKind> {
+    let source = Path::new(&base.record.source).file_name()?.to_str()?;
+    SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
+}
+
+fn tell_of_sample(name: &str, kind: SampleKind, ctx: &Context) {
+    ctx.printer.notice(&format!(
+        "\"{name}\" is a small generated sample; for the full data run \
+         `agent data import --name {kind} --from DIR --format stark`"
+    ));
+}
+
+/// Generates a sample and imports it under a name.
+///
+/// # Errors
+/// That the scale is wrong, the disk full, or that it was stopped.
+pub(super) fn sample(
+    kind: SampleKind,
+    name: &str,
+    options: SampleOptions,
+    ctx: &Context,
+) -> Result<ImportReport> {
+    // A wrong name must not cost a generation.
+    ctx.home.path_of(name)?;
+    let home = ctx.home.path();
+    let cannot = || format!("cannot make a temporary directory in {}", home.display());
+    fs::create_dir_all(home).with_context(cannot)?;
+    let temporary =
+        tempfile::Builder::new().prefix(".sample-").tempdir_in(home).with_context(cannot)?;
+    let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
+    let progress = ctx.printer.progress();
+    generate(kind, options, &files, &mut |at| progress.at(at.stage, at.done, at.total))?;
+    drop(progress);
+    import(&files, name, &ImportOptions::default(), ctx)
+}
+
+/// Opens the base with its index.
+///
+/// # Errors
+/// That there is no index, unless it may be built unasked; that one is damaged or of another base.
+pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>> {
+    let base = &dataset.base;
+    let began = Instant::now();
+    let opened = match open_index(base) {
+        Err(IndexError::Missing { .. }) if dataset.automatic => {
+            let notice = format!("building the index of \"{}\"; this is done once", base.name);
+            ctx.printer.notice(&notice);
+            build_index(base, ctx)?;
+            open_index(base)?
+        }
+        opened => opened?,
+    };
+    let ms = began.elapsed().as_secs_f64() * 1e3;
+    ctx.printer.detail(&format!("opened \"{}\" in {ms:.1} ms", base.name));
+    Ok(Arc::new(opened))
+}
+
+/// Opens the base with its index, as it is.
+pub(super) fn open_index(base: &Base) -> std::result::Result<IndexedBase, IndexError> {
+    IndexedBase::open(&base.kb_dir(), &index::index_dir(&base.index_dir()), &base.name)
+}
+
+/// Builds the index of a base, replacing an older one.
+///
+/// # Errors
+/// What failed, or that it was stopped; the older index stays.
+pub(super) fn build_index(base: &Base, ctx: &Context) -> Result<()> {
+    let began = Instant::now();
+    let kb = Kb::open(&base.kb_dir())?;
+    let progress = ctx.printer.progress();
+    index::build(
+        &kb,
+        &index::index_dir(&base.index_dir()),
+        &|at| progress.at(at.stage, at.done, at.total),
+        &ctx.stop,
+    )?;
+    drop(progress);
+    let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
+    ctx.printer.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
+    Ok(())
+}
+
+/// Imports a directory in neutral format under a name, with progress and a summary.
+///
+/// # Errors
+/// What is wrong with the directory, or that the import was stopped.
+pub(super) fn import(
+    source: &Path,
+    name: &str,
+    options: &ImportOptions,
+    ctx: &Context,
+) -> Result<ImportReport> {
+    let began = Instant::now();
+    let progress = ctx.printer.progress();
+    let report = import_neutral(
+        source,
+        &ctx.home,
+        name,
+        options,
+        &mut |at| {
+            let stage = match at.phase {
+                Phase::Nodes => "nodes",
+                Phase::Edges => "edges",
+                Phase::Graph => "graph",
+                Phase::Queries => "queries",
+            };
+            progress.at(stage, at.done, at.total);
+        },
+        &ctx.stop,
+    )?;
+    drop(progress);
+    let record = &report.base.record;
+    let seconds = began.elapsed().as_secs_f64();
+    ctx.printer.notice(&format!(
+        "imported \"{name}\": {} nodes, {} edges, {} queries in {seconds:.1} s",
+        count(record.n_nodes.into()),
+        count(record.n_edges),
+        count(record.n_queries),
+    ));
+    if report.duplicate_edges > 0 {
+        let dropped = count(report.duplicate_edges);
+        ctx.printer.notice(&format!("{dropped} duplicate edges were dropped"));
+    }
+    if report.filler_nodes > 0 {
+        let filled = count(report.filler_nodes.into());
+        ctx.printer.warning(&format!("{filled} missing node ids were filled with empty nodes"));
+    }
+    for problem in &report.problems {
+        let (label, times) = (problem.kind.label(), count(problem.count));
+        let example = problem.examples.first().map(|example| format!(", first {example}"));
+        let example = example.unwrap_or_default();
+        ctx.printer.warning(&format!("left out, {label}: {times} lines{example}"));
+    }
+    Ok(report)
+}

@@ -1,0 +1,183 @@
+//! `agent doctor`: checks the home directory and everything installed in it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, Exit, dataset, failure::Result, printer::table},
+    dataset::DatasetError,
+    index::IndexError,
+    kb::Kb,
+};
+
+/// Check the home directory and everything installed in it
+///
+/// Exits with 1 if something is broken, and says what to do about it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print JSON lines with check, status, detail and remedy
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Note,
+    Broken,
+}
+
+#[derive(Serialize)]
+struct Check {
+    check: String,
+    status: Status,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn new(check: impl Into<String>, status: Status, detail: impl Into<String>) -> Check {
+        Check { check: check.into(), status, detail: detail.into(), remedy: None }
+    }
+
+    fn remedy(self, remedy: impl Into<String>) -> Check {
+        Check { remedy: Some(remedy.into()), ..self }
+    }
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let mut checks = vec![
+        Check::new("version", Status::Ok, env!("CARGO_PKG_VERSION")),
+        Check::new("threads", Status::Ok, rayon::current_num_threads().to_string()),
+        home(ctx.home.path()),
+    ];
+    let names = names(ctx);
+    for name in &names {
+        checks.extend(base(name, ctx));
+    }
+    checks.extend(unfinished(&names, ctx));
+    if names.is_empty() {
+        let none = Check::new("datasets", Status::Note, "none is installed");
+        checks.push(none.remedy("import one with `agent data import --name N --from DIR`"));
+    }
+    if args.json {
+        for check in &checks {
+            ctx.printer.json(check)?;
+        }
+    } else {
+        let mut rows = table(["check", "status", "detail"], &[]);
+        for check in &checks {
+            let status = match check.status {
+                Status::Ok => "ok",
+                Status::Note => "note",
+                Status::Broken => "BROKEN",
+            };
+            rows.add_row([check.check.as_str(), status, check.detail.as_str()]);
+            if let Some(remedy) = &check.remedy {
+                rows.add_row(["", "", &format!("-> {remedy}")]);
+            }
+        }
+        ctx.printer.table(&rows)?;
+    }
+    let broken = checks.iter().any(|check| check.status == Status::Broken);
+    Ok(if broken { Exit::Failed } else { Exit::Done })
+}
+
+/// Whether a file can be made in the home, or where the home would be made.
+fn home(path: &Path) -> Check {
+    let existing = path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+    let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+    match tempfile::NamedTempFile::new_in(existing) {
+        Ok(_) => Check::new("home", Status::Ok, format!("{} is writable", path.display())),
+        Err(error) => Check::new(
+            "home",
+            Status::Broken,
+            format!("{} is not writable: {error}", path.display()),
+        )
+        .remedy("give a writable directory with --home DIR or AGENT_HOME"),
+    }
+}
+
+/// Hidden directories: work under way, or what a killed process left.
+fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
+    let bases = names.iter().filter_map(|name| ctx.home.get(name).ok());
+    let places = bases.map(|base| base.index_dir()).chain(bases_dir(ctx));
+    let entries = places
+        .chain([ctx.home.path().to_path_buf()])
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()));
+    let hidden = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+            && path.is_dir()
+    };
+    let mut hidden: Vec<PathBuf> = entries.filter(hidden).collect();
+    hidden.sort_unstable();
+    let check = |path: PathBuf| {
+        Check::new("unfinished", Status::Note, path.display().to_string())
+            .remedy("remove it if no other agent is at work")
+    };
+    hidden.into_iter().map(check).collect()
+}
+
+/// Where the bases are.
+fn bases_dir(ctx: &Context) -> Option<PathBuf> {
+    Some(ctx.home.path_of("x").ok()?.parent()?.to_path_buf())
+}
+
+/// All installed names, those of damaged bases too.
+fn names(ctx: &Context) -> Vec<String> {
+    let entries =
+        bases_dir(ctx).and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| ctx.home.path_of(name).is_ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn base(name: &str, ctx: &Context) -> Vec<Check> {
+    let again = format!("import it again with `agent data import --name {name} --from DIR`");
+    let check = format!("dataset {name}");
+    let base = match ctx.home.get(name) {
+        Ok(base) => base,
+        // Removed since it was listed, or a plain file.
+        Err(DatasetError::UnknownName { .. }) => return Vec::new(),
+        Err(error) => {
+            return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];
+        }
+    };
+    let began = Instant::now();
+    let opened = match Kb::open(&base.kb_dir()) {
+        Ok(kb) => Check::new(
+            check,
+            Status::Ok,
+            format!("{} nodes, opened in {}", kb.n_nodes(), ms(began)),
+        ),
+        Err(error) => {
+            return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];
+        }
+    };
+    let check = format!("index of {name}");
+    let began = Instant::now();
+    let index = match dataset::open_index(&base) {
+        Ok(index) => {
+            let (time, embedder) = (ms(began), index.embedder().describe());
+            Check::new(check, Status::Ok, format!("opened in {time}; embedder: {embedder}"))
+        }
+        Err(IndexError::Missing { .. }) => Check::new(check, Status::Note, "none")
+            .remedy(format!("build it with `agent index {name}`")),
+        Err(error) => Check::new(check, Status::Broken, error.to_string())
+            .remedy(format!("build it again with `agent index {name} --force`")),
+    };
+    vec![opened, index]
+}
+
+fn ms(began: Instant) -> String {
+    format!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3)
+}

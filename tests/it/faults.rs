@@ -1,0 +1,61 @@
+//! Wrong command lines and missing things: status, empty stdout, and a message that helps.
+
+use crate::support::World;
+
+#[test]
+fn wrong_command_lines_end_in_status_2() {
+    let world = World::new();
+    for args in [
+        &["frobnicate"][..],
+        &["data"],
+        &["search", "tiny"],
+        &["search", "tiny", "dart", "-k", "0"],
+        &["data", "import", "--name", "tiny"],
+        &["index", "tiny", "--embedder", "magic"],
+        &["eval", "--dataset", "tiny", "--split", "val"],
+        &["--quiet", "--verbose", "doctor"],
+        &["data", "sample", "imdb"],
+    ] {
+        world.run(args.iter().copied()).fails(2, &["--help"]);
+    }
+    let world = World::indexed();
+    world.run(["search", "tiny", "dart", "--system", "bm52"]).fails(2, &["bm25+names"]);
+}
+
+#[test]
+fn an_unknown_dataset_is_answered_with_the_installed_ones() {
+    let world = World::indexed();
+    let suggestion = ["no dataset \"tinny\"", "hint: did you mean \"tiny\"?", "installed: tiny"];
+    world.run(["data", "show", "tinny"]).fails(1, &suggestion);
+    world.run(["search", "tinny", "dart"]).fails(1, &suggestion);
+    let eval = ["eval", "--dataset", "tinny", "--split", "val", "--system", "bm25"];
+    world.run(eval).fails(1, &suggestion);
+    world.run(["search", "./nowhere", "dart"]).fails(1, &["./nowhere", "agent data list"]);
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy() {
+    let world = World::new();
+    world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
+    world.run(["search", "tiny", "dart"]).fails(1, &["no index", "agent index tiny"]);
+    world.run(["search", "tiny", "  "]).fails(1, &["the query is empty"]);
+    let human = ["eval", "--dataset", "tiny", "--split", "human", "--system", "bm25"];
+    world.run(human).fails(1, &["no human split", "test, train, val"]);
+    world.run(["index", "tiny", "--embedder", "candle:x"]).fails(1, &["not built into"]);
+    let bundle = ["eval", "--dataset", "tiny", "--split", "val", "--system", "bundle:x"];
+    world.run(bundle).fails(1, &["no index"]);
+}
+
+#[test]
+fn an_index_of_another_base_is_refused() {
+    let world = World::indexed();
+    let nodes = world.path("tiny/nodes.jsonl");
+    let text = std::fs::read_to_string(&nodes).unwrap().replace("steel", "brass");
+    std::fs::write(&nodes, text).unwrap();
+    world.run(["data", "import", "--name", "other", "--from", &world.source()]).done();
+    let bases = world.path("home/bases");
+    std::fs::rename(bases.join("tiny/index"), bases.join("other/index")).unwrap();
+    world.run(["search", "other", "dart"]).fails(1, &["another knowledge base", "--force"]);
+    world.run(["index", "other"]).done();
+    world.run(["search", "other", "dart"]).done();
+}

@@ -1,0 +1,28 @@
+//! `--help` of every command.
+
+use crate::support::World;
+
+#[test]
+fn help_names_every_flag_of_every_command() {
+    let world = World::new();
+    for (command, flags) in [
+        ("", "data index search eval doctor --home --quiet --verbose AGENT_HOME 130"),
+        ("data", "list import sample show remove"),
+        ("data list", "--json"),
+        ("data import", "--name --from --format neutral stark --lenient --json"),
+        ("data sample", "amazon mag prime --scale --seed --name --json"),
+        ("data show", "--json"),
+        ("data remove", "--home"),
+        ("index", "--embedder builtin candle:DIR openai:MODEL --force"),
+        ("search", "--system -k --explain --json bm25+names 20"),
+        ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
+        ("doctor", "--json"),
+    ] {
+        let text = world.run(command.split_whitespace().chain(["--help"])).done();
+        for flag in flags.split(' ') {
+            assert!(text.contains(flag), "agent {command} --help lacks {flag}:\n{text}");
+        }
+        let first = text.lines().next().unwrap();
+        assert!(!first.ends_with('.'), "{first}");
+    }
+}

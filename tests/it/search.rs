@@ -1,0 +1,63 @@
+//! `agent search`, and the ways to name a dataset.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use crate::support::World;
+
+#[test]
+fn the_best_node_comes_first_with_all_keys() {
+    let world = World::indexed();
+    for system in ["bm25", "bm25+names", "dense", "hybrid"] {
+        let search = ["search", "tiny", "steel dart", "--system", system, "-k", "2", "--json"];
+        let hits = world.run(search).json_lines();
+        let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["rank", "id", "type", "name", "score"], "{system}");
+        assert!(hits.len() <= 2 && hits[0]["rank"] == 1, "{system}");
+        // Embeddings learned from six texts do not tell the darts apart.
+        let best = hits.iter().find(|hit| hit["id"] == 0).unwrap();
+        assert!(system == "dense" || system == "hybrid" || best["rank"] == 1, "{system}");
+        assert_eq!((&best["type"], &best["name"]), (&"product".into(), &"steel dart".into()));
+    }
+    assert!(world.run(["search", "tiny", "steel dart"]).done().contains("steel dart"));
+    let explained = world.run(["search", "tiny", "steel dart", "--explain"]).done();
+    assert!(explained.contains("steel x"), "{explained}");
+}
+
+#[test]
+fn a_directory_is_imported_and_indexed_once() {
+    let world = World::new();
+    let first = world.run(["search", "tiny", "durable kite", "--json"]);
+    assert!(first.stderr.contains("importing") && first.stderr.contains("building the index"));
+    let again = world.run(["search", "tiny", "durable kite", "--json"]);
+    assert_eq!((again.stderr.as_str(), &again.stdout), ("", &first.stdout));
+    assert_eq!(first.json_lines()[0]["id"], 2);
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let world = World::indexed();
+    // More than a pipe holds, so that the writer meets the closed end.
+    let long = "kite ".repeat(20_000);
+    let nodes: String = (0..6)
+        .map(|id| format!("{{\"id\":{id},\"type\":\"t\",\"name\":\"kite {long}\"}}\n"))
+        .collect();
+    std::fs::write(world.path("tiny/nodes.jsonl"), nodes).unwrap();
+    std::fs::remove_file(world.path("tiny/dataset.toml")).unwrap();
+    world.run(["data", "import", "--name", "long", "--from", &world.source()]).done();
+    world.run(["index", "long"]).done();
+    let mut child = world
+        .command(["search", "long", "kite", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::with_capacity(16, child.stdout.take().unwrap());
+    assert!(!reader.fill_buf().unwrap().is_empty());
+    drop(reader);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
+}

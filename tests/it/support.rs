@@ -1,0 +1,132 @@
+//! Runs the binary in a home of its own, on a tiny base that the test writes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// A home directory and a dataset directory that vanish with it.
+pub(crate) struct World {
+    dir: TempDir,
+}
+
+/// What a run of the binary left.
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl World {
+    /// An empty home beside the tiny base of [`write_base`].
+    pub(crate) fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        write_base(&dir.path().join("tiny"));
+        World { dir }
+    }
+
+    /// A home with the tiny base imported as `tiny` and indexed.
+    pub(crate) fn indexed() -> World {
+        let world = World::new();
+        world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
+        world.run(["index", "tiny"]).done();
+        world
+    }
+
+    /// A path in the world.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The directory of the tiny base.
+    pub(crate) fn source(&self) -> String {
+        self.path("tiny").display().to_string()
+    }
+
+    /// The binary, to be run in this world with nothing else from the environment that it reads.
+    #[allow(clippy::disallowed_methods, reason = "the test runs the binary it is about")]
+    pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent"));
+        command
+            .args(args)
+            .env("AGENT_HOME", self.path("home"))
+            .env_remove("AGENT_LOG")
+            .env("NO_COLOR", "1")
+            .env("RAYON_NUM_THREADS", "2")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ran {
+        Ran::of(self.command(args).output().unwrap())
+    }
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        Ran {
+            status: output.status.code().expect("the process was killed"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Stdout of a run that ended well.
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert_eq!(self.status, 0, "stderr: {}", self.stderr);
+        self.stdout
+    }
+
+    /// The JSON lines of a run that ended well.
+    #[track_caller]
+    pub(crate) fn json_lines(self) -> Vec<serde_json::Value> {
+        let stdout = self.done();
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Checks that it ended with this status, nothing on stdout, and these words on stderr.
+    #[track_caller]
+    pub(crate) fn fails(self, status: i32, words: &[&str]) {
+        assert_eq!((self.status, self.stdout.as_str()), (status, ""), "stderr: {}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
+        }
+    }
+}
+
+/// Writes a base of six nodes: four products, of which 0 and 1 are made by brand 4 and 2 and 3
+/// by brand 5; one query in train, two in val, one in test.
+fn write_base(dir: &Path) {
+    fs::create_dir_all(dir.join("split")).unwrap();
+    let nodes = r#"{"id":0,"type":"product","name":"steel dart","details":{"feature":"durable steel barrel"}}
+{"id":1,"type":"product","name":"soft dart","details":{"feature":"soft tip for electronic boards"}}
+{"id":2,"type":"product","name":"red kite","details":{"feature":"durable nylon sail"}}
+{"id":3,"type":"product","name":"blue kite","details":{"feature":"light sail for beginners"}}
+{"id":4,"type":"brand","name":"Dart World","details":{}}
+{"id":5,"type":"brand","name":"Sky Toys","details":{}}
+"#;
+    let edges = "src_id\trelation\tdst_id\n0\thas_brand\t4\n1\thas_brand\t4\n2\thas_brand\t5\n3\thas_brand\t5\n";
+    let queries = "id,query,answer_ids,kind\n\
+        0,a steel dart,[0],template\n\
+        1,a light kite,[3],llm\n\
+        2,a durable kite by Sky Toys,[2],template\n\
+        3,a soft dart by Dart World,[1],llm\n";
+    let toml = "title = \"Tiny\"\nlicence = \"CC0\"\ncandidate_types = [\"product\"]\n";
+    for (file, text) in [
+        ("nodes.jsonl", nodes),
+        ("edges.tsv", edges),
+        ("qa.csv", queries),
+        ("dataset.toml", toml),
+        ("split/train.index", "0\n"),
+        ("split/val.index", "1\n2\n"),
+        ("split/test.index", "3\n"),
+    ] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+}
