@@ -26,19 +26,24 @@ const MAX_PAIRED_WALKS: usize = 400;
 const CLEAR_SOURCE: f64 = 2.0;
 
 /// A mined walk whatever the source of its anchors.
-struct Walk {
-    anchor: TypeId,
-    steps: Vec<Step>,
-    target: TypeId,
-    bits: f64,
+pub struct Walk {
+    /// Type of the anchors.
+    pub anchor: TypeId,
+    /// One or two steps.
+    pub steps: Vec<Step>,
+    /// Type of the answers.
+    pub target: TypeId,
+    /// Information in being reached at all; see [`Mined::bits`].
+    pub bits: f64,
     /// Share of answers reached by query.
-    shares: HashMap<usize, f32>,
+    pub shares: HashMap<usize, f32>,
     named_gain: f64,
     described_gain: f64,
 }
 
 impl Walk {
-    fn branch(&self) -> Branch {
+    /// The branch of a plan that goes this way, with the source of anchors that tells most.
+    pub fn branch(&self) -> Branch {
         let anchors = if self.named_gain > self.described_gain * CLEAR_SOURCE {
             Anchors::Named
         } else if self.described_gain > self.named_gain * CLEAR_SOURCE {
@@ -52,7 +57,7 @@ impl Walk {
 }
 
 /// Joins patterns that differ in the source of anchors alone; most informative first.
-fn walks(mined: &[Mined]) -> Vec<Walk> {
+pub fn walks(mined: &[Mined]) -> Vec<Walk> {
     let mut walks: BTreeMap<(TypeId, TypeId, &[Step]), Walk> = BTreeMap::new();
     for Mined { pattern, coverage, bits, gain } in mined {
         let walk = walks
@@ -87,8 +92,12 @@ pub type Worth = Vec<(usize, f64)>;
 
 /// Plans worth running with what they may be worth, at most `most`: walks alone and in pairs that
 /// lead to the same type, chosen by the information they give together.
-pub fn shortlist(mined: &[Mined], n_queries: usize, min_support: usize, most: usize) -> Vec<(Plan, Worth)> {
-    let walks = walks(mined);
+pub fn shortlist(
+    walks: &[Walk],
+    n_queries: usize,
+    min_support: usize,
+    most: usize,
+) -> Vec<(Plan, Worth)> {
     let mut plans: Vec<(Plan, Worth)> = Vec::new();
     for (at, first) in walks.iter().enumerate() {
         let plan = Plan { target: Some(first.target), branches: vec![first.branch()] };

@@ -1,0 +1,222 @@
+//! From programs by category to a bundle: trains the router, chooses how categories are joined,
+//! measures the whole on validation.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use crate::{
+    bundle::{
+        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, Provenance, Validation,
+        router::{Features, Router, features},
+    },
+    eval::statistics::bootstrap_interval,
+    infer::{chosen_categories, fuse},
+    optimize::{
+        Member, OptimizeError, Run, route,
+        trial::{Pool, mean, reciprocal_rank},
+    },
+    retrieve::{Baseline, Ranking, Retriever, System},
+};
+
+/// L2 penalties that are tried, by cross-validation on training queries.
+const RIDGES: [f64; 3] = [3e-4, 1e-3, 3e-3];
+/// Folds of the cross-validation.
+const FOLDS: usize = 5;
+/// Nodes a baseline ranks.
+const BASELINE_DEPTH: usize = 1_000;
+
+/// Where queries go.
+pub(super) struct Routing {
+    router: Router,
+    train_features: Vec<Features>,
+    validation_features: Vec<Features>,
+    /// Validation queries by their most probable category.
+    pub(super) validation: Vec<Vec<usize>>,
+}
+
+fn pool_features(run: &Run<'_>, pool: &Pool) -> Result<Vec<Features>, OptimizeError> {
+    let features: Result<Vec<Features>, _> =
+        pool.queries.par_iter().map(|query| features(&run.base, &query.text)).collect();
+    Ok(features?)
+}
+
+impl Routing {
+    /// Trains a router on what each member's program reaches on the training queries.
+    pub(super) fn new(run: &Run<'_>, members: &[Member]) -> Result<Self, OptimizeError> {
+        let train_features = pool_features(run, &run.train)?;
+        let validation_features = pool_features(run, &run.validation)?;
+        let router = train_router(&train_features, members);
+        let mut validation = vec![Vec::new(); members.len()];
+        for (query, features) in validation_features.iter().enumerate() {
+            let top = Fusion { most: 1, normalized: true };
+            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first() {
+                validation[at].push(query);
+            }
+        }
+        Ok(Self { router, train_features, validation_features, validation })
+    }
+}
+
+/// A router with the penalty that is best in cross-validation, ties to the larger.
+fn train_router(features: &[Features], members: &[Member]) -> Router {
+    let worth: Vec<Vec<f32>> = (0..features.len())
+        .map(|query| members.iter().map(|member| member.train[query]).collect())
+        .collect();
+    let expected = |ridge: f64| -> f64 {
+        let folds: Vec<f64> = (0..FOLDS)
+            .into_par_iter()
+            .map(|fold| {
+                let (mut kept, mut kept_worth) = (Vec::new(), Vec::new());
+                for query in (0..features.len()).filter(|query| query % FOLDS != fold) {
+                    kept.push(features[query].clone());
+                    kept_worth.push(worth[query].clone());
+                }
+                let router = route::train(&kept, &kept_worth, members.len(), ridge);
+                (fold..features.len())
+                    .step_by(FOLDS)
+                    .map(|query| {
+                        let probabilities = router.probabilities(&features[query]);
+                        let products = probabilities.iter().zip(&worth[query]);
+                        products.map(|(p, worth)| f64::from(p * worth)).sum::<f64>()
+                    })
+                    .sum()
+            })
+            .collect();
+        folds.iter().sum()
+    };
+    let ridge = RIDGES
+        .into_iter()
+        .map(|ridge| (ridge, expected(ridge)))
+        .fold((RIDGES[0], f64::MIN), |best, next| if next.1 >= best.1 { next } else { best })
+        .0;
+    route::train(features, &worth, members.len(), ridge)
+}
+
+/// The ways of joining categories that are compared on validation; earlier ones win ties.
+fn fusions(n_categories: usize) -> Vec<Fusion> {
+    let mut fusions = Vec::new();
+    for most in [1, 3, n_categories] {
+        for normalized in [true, false] {
+            let fusion = Fusion { most: most.min(n_categories), normalized };
+            if !fusions.contains(&fusion) {
+                fusions.push(fusion);
+            }
+        }
+    }
+    fusions
+}
+
+/// The bundle of the members, measured on validation.
+pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, OptimizeError> {
+    (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
+    let routing = Routing::new(run, members)?;
+    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+    let mut rankings: Vec<Vec<Ranking>> = Vec::new();
+    for member in members {
+        let ranked = run.trials.rankings(&member.program, &member.params, &run.validation, &all)?;
+        rankings.push(ranked.into_iter().map(|pair| pair.0).collect());
+    }
+    let answer = |query: usize, fusion: Fusion| -> f32 {
+        let probabilities = routing.router.probabilities(&routing.validation_features[query]);
+        let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
+            .into_iter()
+            .map(|(at, probability)| (probability, &rankings[at][query]))
+            .collect();
+        let answers = &run.validation.queries[query].answers;
+        reciprocal_rank(&run.trials.runtime, &fuse(&parts, fusion), answers)
+    };
+    let (fusion, ranks, mrr) = fusions(members.len())
+        .into_iter()
+        .map(|fusion| {
+            let ranks: Vec<f32> = all.iter().map(|&query| answer(query, fusion)).collect();
+            let mrr = mean(&ranks);
+            (fusion, ranks, mrr)
+        })
+        .reduce(|best, next| if next.2 > best.2 { next } else { best })
+        .ok_or(OptimizeError::NoQueries("validation", "val"))?;
+    let baselines = baseline_ranks(run)?;
+    let categories: Result<Vec<Category>, OptimizeError> = members
+        .iter()
+        .zip(&routing.validation)
+        .map(|(member, queries)| {
+            Ok(Category {
+                name: member.program.category().unwrap_or_default().to_owned(),
+                program: member.program.clone(),
+                params: member.params.clone(),
+                proposed_by: member.proposed_by.clone(),
+                validation: category_score(queries, &ranks, &baselines, run.options.seed)?,
+            })
+        })
+        .collect();
+    let dataset = Dataset {
+        name: run.options.dataset.clone(),
+        title: run.base.kb.title().to_owned(),
+        kb: run.base.kb.fingerprint().to_owned(),
+        index: run.base.fingerprint().to_owned(),
+        embedder: run.base.embedder().describe(),
+    };
+    let validation = Validation {
+        n: ranks.len(),
+        mrr,
+        baselines: baselines.iter().map(|(name, ranks)| ((*name).to_owned(), mean(ranks))).collect(),
+    };
+    let provenance = Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: run.options.seed,
+        steps: run.options.steps,
+        n_train: routing.train_features.len(),
+        n_validation: ranks.len(),
+    };
+    let (categories, router) = (categories?, routing.router);
+    let (format, digest) = (FORMAT, String::new());
+    Ok(Bundle { format, dataset, categories, router, fusion, validation, provenance, digest }.sealed())
+}
+
+/// Reciprocal ranks of every baseline on the validation queries.
+fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, OptimizeError> {
+    let mut ranks = BTreeMap::new();
+    for system in System::ALL {
+        let baseline = Baseline::new(run.base.clone(), system);
+        let of_queries: Result<Vec<f32>, OptimizeError> = run
+            .validation
+            .queries
+            .par_iter()
+            .map(|query| {
+                let ranking = baseline.retrieve(&query.text, BASELINE_DEPTH)?;
+                Ok(reciprocal_rank(&run.trials.runtime, &ranking, &query.answers))
+            })
+            .collect();
+        ranks.insert(system.name(), of_queries?);
+    }
+    Ok(ranks)
+}
+
+/// The bundle against the best baseline on some validation queries; none without queries.
+fn category_score(
+    queries: &[usize],
+    ranks: &[f32],
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+    seed: u64,
+) -> Result<Option<CategoryScore>, OptimizeError> {
+    let on = |ranks: &[f32]| -> Vec<f32> { queries.iter().map(|&query| ranks[query]).collect() };
+    let best = baselines
+        .iter()
+        .map(|(&name, ranks)| (name, on(ranks)))
+        .map(|(name, ranks)| (name, mean(&ranks), ranks))
+        .reduce(|best, next| if next.1 > best.1 { next } else { best });
+    let Some((baseline, baseline_mrr, baseline_ranks)) = best.filter(|_| !queries.is_empty()) else {
+        return Ok(None);
+    };
+    let ranks = on(ranks);
+    let differences: Vec<f64> =
+        ranks.iter().zip(&baseline_ranks).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+    Ok(Some(CategoryScore {
+        n: queries.len(),
+        baseline: baseline.to_owned(),
+        baseline_mrr,
+        mrr: mean(&ranks),
+        difference: mean(&ranks) - baseline_mrr,
+        ci95: bootstrap_interval(&differences, seed)?,
+    }))
+}

@@ -1,0 +1,200 @@
+//! Trials: one program, with its numbers, on some queries of one pool.
+//!
+//! A trial is a step of the journal, keyed by everything its result depends on, so that no trial is
+//! run twice, in this run or after it was interrupted. Its result is a reciprocal rank per query.
+//! A query on which the program fails counts as answered by the default candidates.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    dataset::LabelledQuery,
+    eval::{AnswerRanks, Candidates, ScoreRule},
+    infer::{ParamValues, Runtime},
+    kb::NodeId,
+    optimize::{OptimizeError, journal::Journal},
+    program::Program,
+    retrieve::Ranking,
+};
+
+/// The kind of the journal's steps.
+pub const TRIAL: &str = "trial";
+
+/// Queries with answers that serve one purpose.
+pub struct Pool {
+    /// `train` or `validation`.
+    pub name: &'static str,
+    /// The queries, in the order of the split.
+    pub queries: Vec<LabelledQuery>,
+    /// Digest of ids, texts and answers.
+    digest: String,
+}
+
+impl Pool {
+    /// A pool of queries.
+    pub fn new(name: &'static str, queries: Vec<LabelledQuery>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for query in &queries {
+            let line = format!("{} {:?} {:?}\n", query.id, query.text, query.answers);
+            hasher.update(line.as_bytes());
+        }
+        Self { name, queries, digest: hasher.finalize().to_hex().to_string() }
+    }
+
+    /// Digest of ids, texts and answers.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+/// Where a program comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Who proposed it.
+    pub proposed_by: String,
+    /// What was done, in words.
+    pub change: String,
+    /// Id of the program it was made from.
+    pub parent: Option<String>,
+}
+
+/// A trial as the journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Id of the program.
+    pub program: String,
+    /// Numbers that differ from the declared ones.
+    pub params: ParamValues,
+    /// Name of the pool.
+    pub pool: String,
+    /// Where the program comes from.
+    pub origin: Origin,
+    /// Queries by position in the pool.
+    pub queries: Vec<usize>,
+    /// Reciprocal rank of the first answer on each of them; 0 without one.
+    pub reciprocal_ranks: Vec<f32>,
+    /// Queries on which the program failed.
+    pub failed: usize,
+    /// The first failure.
+    pub failure: Option<String>,
+}
+
+impl Trial {
+    /// Mean reciprocal rank; 0 without queries.
+    pub fn mrr(&self) -> f64 {
+        mean(&self.reciprocal_ranks)
+    }
+}
+
+/// Mean of reciprocal ranks; 0 without any.
+pub fn mean(ranks: &[f32]) -> f64 {
+    ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() / ranks.len().max(1) as f64
+}
+
+/// Reciprocal rank of the first answer in a ranking.
+pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
+    let candidates = Candidates::sorted(runtime.base().kb.candidates());
+    AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
+}
+
+/// Runs trials and keeps them.
+pub struct Trials<'a> {
+    /// What programs run on.
+    pub runtime: Arc<Runtime>,
+    /// Where trials are kept.
+    pub journal: &'a mut Journal,
+    /// Set to stop soon.
+    pub stop: &'a AtomicBool,
+}
+
+impl Trials<'_> {
+    /// Fails when the run is to stop.
+    ///
+    /// # Errors
+    /// [`OptimizeError::Stopped`].
+    pub fn check_stop(&self) -> Result<(), OptimizeError> {
+        if self.stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
+    }
+
+    /// The rankings of a program on queries of a pool, in their order; a failed query has the
+    /// default candidates and its failure.
+    ///
+    /// # Errors
+    /// When the program does not compile or an index fails.
+    pub fn rankings(
+        &self,
+        program: &Program,
+        params: &ParamValues,
+        pool: &Pool,
+        queries: &[usize],
+    ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
+        let runtime = &self.runtime;
+        let compiled = runtime
+            .compile(program)
+            .map_err(|failure| OptimizeError::Program(program.short_id().to_owned(), failure))?;
+        queries
+            .par_iter()
+            .map(|&at| {
+                let text = &pool.queries[at].text;
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(OptimizeError::Stopped);
+                }
+                match runtime.run(&compiled, params, text, None)? {
+                    Ok(outcome) => Ok((outcome.ranking, None)),
+                    Err(failure) => {
+                        let candidates = runtime.candidates(text)?;
+                        let n = candidates.len() as f32;
+                        let ranking =
+                            candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32));
+                        Ok((ranking.collect(), Some(failure.to_string())))
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// The trial of a program on queries of a pool: from the journal, or run and committed.
+    ///
+    /// # Errors
+    /// As [`Trials::rankings`], and those of the journal.
+    pub fn run(
+        &mut self,
+        program: &Program,
+        params: &ParamValues,
+        pool: &Pool,
+        queries: &[usize],
+        origin: &Origin,
+    ) -> Result<Trial, OptimizeError> {
+        self.check_stop()?;
+        let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
+        let key = blake3::hash(depends_on.as_bytes()).to_hex().to_string();
+        if let Some(trial) = self.journal.find(TRIAL, &key)? {
+            return Ok(trial);
+        }
+        let rankings = self.rankings(program, params, pool, queries)?;
+        let reciprocal_ranks = queries
+            .iter()
+            .zip(&rankings)
+            .map(|(&at, (ranking, _))| reciprocal_rank(&self.runtime, ranking, &pool.queries[at].answers))
+            .collect();
+        let trial = Trial {
+            program: program.id().to_owned(),
+            params: params.clone(),
+            pool: pool.name.to_owned(),
+            origin: origin.clone(),
+            queries: queries.to_vec(),
+            reciprocal_ranks,
+            failed: rankings.iter().filter(|pair| pair.1.is_some()).count(),
+            failure: rankings.into_iter().find_map(|pair| pair.1),
+        };
+        self.journal.commit(TRIAL, &key, &trial, std::slice::from_ref(program))?;
+        Ok(trial)
+    }
+}
