@@ -1,4 +1,5 @@
 //! The loop.
 
+pub mod journal;
 pub mod mine;
 pub mod plan;
