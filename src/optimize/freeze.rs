@@ -36,8 +36,9 @@ pub(super) struct Routing {
 }
 
 fn pool_features(run: &Run<'_>, pool: &Pool) -> Result<Vec<Features>, OptimizeError> {
+    let base = &run.base;
     let features: Result<Vec<Features>, _> =
-        pool.queries.par_iter().map(|query| features(&run.base, &query.text)).collect();
+        pool.queries.par_iter().map(|query| features(base, &query.text)).collect();
     Ok(features?)
 }
 
@@ -175,6 +176,7 @@ pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, Op
 
 /// Reciprocal ranks of every baseline on the validation queries.
 fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, OptimizeError> {
+    let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();
     for system in System::ALL {
         let baseline = Baseline::new(run.base.clone(), system);
@@ -184,7 +186,7 @@ fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, Opt
             .par_iter()
             .map(|query| {
                 let ranking = baseline.retrieve(&query.text, BASELINE_DEPTH)?;
-                Ok(reciprocal_rank(&run.trials.runtime, &ranking, &query.answers))
+                Ok(reciprocal_rank(runtime, &ranking, &query.answers))
             })
             .collect();
         ranks.insert(system.name(), of_queries?);

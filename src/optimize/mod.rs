@@ -15,11 +15,11 @@ pub mod discover;
 mod freeze;
 pub mod journal;
 pub mod mine;
-mod mutate;
+pub mod mutate;
 pub mod plan;
 pub mod route;
 pub mod trial;
-mod tune;
+pub mod tune;
 
 use std::{
     path::Path,

@@ -135,7 +135,7 @@ impl Trials<'_> {
         pool: &Pool,
         queries: &[usize],
     ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
-        let runtime = &self.runtime;
+        let (runtime, stop) = (&self.runtime, self.stop);
         let compiled = runtime
             .compile(program)
             .map_err(|failure| OptimizeError::Program(program.short_id().to_owned(), failure))?;
@@ -143,7 +143,7 @@ impl Trials<'_> {
             .par_iter()
             .map(|&at| {
                 let text = &pool.queries[at].text;
-                if self.stop.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
                     return Err(OptimizeError::Stopped);
                 }
                 match runtime.run(&compiled, params, text, None)? {

@@ -1,0 +1,185 @@
+//! What can go wrong with a journal. Each message names the thing and says what to do.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// Why a journal could not be opened, read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The directory of a new run holds a run.
+    #[error("{} holds a run already: continue it with --resume, or name another --run DIR", .dir.display())]
+    Exists {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The directory of a new run holds other files.
+    #[error("{} is not empty ({found:?} is in it): name another --run DIR", .dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// One name in it.
+        found: String,
+    },
+    /// There is no run to resume or to read.
+    #[error("{} holds no run: {why}", .dir.display())]
+    NotARun {
+        /// The directory.
+        dir: PathBuf,
+        /// What is missing, and the remedy.
+        why: &'static str,
+    },
+    /// Another writer has the run. The process is unknown where the system hides a locked file or
+    /// the holder has only just begun.
+    #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+        /// The process that holds it.
+        pid: Option<u32>,
+    },
+    /// What is stored is not what was written.
+    #[error("{} is damaged: {what}; restore it from a copy, or begin again in another --run DIR", .path.display())]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// The first thing found wrong.
+        what: String,
+    },
+    /// A later version wrote the run.
+    #[error("{} has journal format {found}, this version reads up to {supported}: use a newer version", .path.display())]
+    NewerVersion {
+        /// The database.
+        path: PathBuf,
+        /// The format found.
+        found: i64,
+        /// The newest format that can be read.
+        supported: i64,
+    },
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The database could not read or write its files. Nothing of the step at hand is stored as
+    /// half; whether the whole of it is shows when the run is resumed.
+    #[error("cannot {action} {}: {cause}", .path.display())]
+    Storage {
+        /// What was attempted.
+        action: &'static str,
+        /// The database.
+        path: PathBuf,
+        /// Why it failed.
+        cause: String,
+    },
+    /// A commit failed before, so that nothing more is written.
+    #[error("the journal {} takes no more steps since a commit failed ({cause}): mend the cause and use --resume", .path.display())]
+    Stopped {
+        /// The database.
+        path: PathBuf,
+        /// The message of the commit that failed.
+        cause: String,
+    },
+    /// The files of the run were removed or replaced while it was being written.
+    #[error("{} was removed or replaced during the run: put the run's directory back and use --resume", .path.display())]
+    Moved {
+        /// The file that is gone.
+        path: PathBuf,
+    },
+    /// The journal was opened for reading.
+    #[error("{} was opened for reading: open it with resume to write", .path.display())]
+    ReadOnly {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The same step was committed with another result: the run is not deterministic, or its
+    /// configuration was changed.
+    #[error(
+        "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or begin again in another --run DIR"
+    )]
+    Conflict {
+        /// Number of the step that is stored.
+        n: u64,
+        /// Kind of step.
+        kind: String,
+        /// Key of the step within its kind.
+        key: String,
+    },
+    /// A part of a step is larger than a limit.
+    #[error("{what} is larger than the limit of {limit} {unit}")]
+    TooLarge {
+        /// Which part of which step.
+        what: String,
+        /// The limit.
+        limit: usize,
+        /// Unit of the limit.
+        unit: &'static str,
+    },
+    /// A result cannot be written as JSON.
+    #[error("step {kind} {key:?} cannot be stored: {source}")]
+    Encode {
+        /// Kind of step.
+        kind: String,
+        /// Key of the step within its kind.
+        key: String,
+        /// What serialization says.
+        source: serde_json::Error,
+    },
+    /// A stored or about to be stored result does not read back as the type asked for.
+    #[error(
+        "step {kind} {key:?} does not read back as what was asked for: {source}; resume with the version that began the run"
+    )]
+    Decode {
+        /// Kind of step.
+        kind: String,
+        /// Key of the step within its kind.
+        key: String,
+        /// What deserialization says.
+        source: serde_json::Error,
+    },
+    /// A program would have another identity when read back from its source.
+    #[error("program {id} changes when read back: remove the carriage returns from its source")]
+    UnstableProgram {
+        /// Identity of the program.
+        id: String,
+    },
+    /// The beginning of a program's identity is too short, too long or not hexadecimal.
+    #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its identity")]
+    BadPrefix {
+        /// What was given.
+        prefix: String,
+    },
+    /// Several programs begin so.
+    #[error("{prefix:?} names several programs: {}; give more digits", .ids.join(", "))]
+    Ambiguous {
+        /// What was given.
+        prefix: String,
+        /// The first identities that begin so, ascending; at most ten.
+        ids: Vec<String>,
+    },
+}
+
+impl JournalError {
+    /// Turns the failure of a file operation into an error that names the file.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// The holder of a lock in words.
+fn holder(pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    }
+}

@@ -1,0 +1,439 @@
+//! The journal of a run: what was done, so that a run that was killed goes on where it was and
+//! ends in the same result, and nothing that was paid for is paid twice.
+//!
+//! A run is a directory: `run.sqlite` (with `-wal` and `-shm` beside it while it is open), `lock`,
+//! and what others put there. A step is a kind, a key unique within its kind, a JSON body, and the
+//! programs it proposed; it is committed whole, in one transaction, before its result is used.
+//! [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
+//! committed, and both give the value as read back from its JSON, so that a resumed run sees the
+//! same numbers bit for bit.
+//!
+//! | limit | unit | value |
+//! | --- | --- | --- |
+//! | [`BODY_BYTES`] | bytes of JSON | 64 Mi |
+//! | [`BODY_DEPTH`] | lists and maps within one another | 100 |
+//! | [`KIND_BYTES`], [`KEY_BYTES`] | bytes | 64, 4096 |
+//! | [`PROGRAMS_PER_STEP`] | programs | 10 000 |
+//! | [`PROGRAM_BYTES`] | bytes of one source | 1 Mi |
+//! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
+//!
+//! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] refuses
+//! a value that for this reason does not read back; an `Option` of a number reads back as `None`.
+//!
+//! Must not know: what steps mean, the clock, who computes.
+
+mod encode;
+mod error;
+mod lock;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub use crate::optimize::journal::error::JournalError;
+use crate::{
+    optimize::journal::{
+        encode::{decode, encode},
+        lock::{LOCK_FILE, Lock, Place},
+        store::{Access, Store},
+    },
+    program::Program,
+};
+
+/// Name of the database in a run directory.
+pub const DATABASE_FILE: &str = "run.sqlite";
+/// Name of the database until it is complete.
+const UNFINISHED_FILE: &str = "run.sqlite.new";
+/// Largest body of a step, bytes of JSON. Bounds the memory that reading one step takes.
+pub const BODY_BYTES: usize = 64 << 20;
+/// Deepest nesting of lists and maps in a body; JSON readers stop at 128.
+pub const BODY_DEPTH: usize = 100;
+/// Largest configuration, bytes of JSON.
+pub const CONFIG_BYTES: usize = 1 << 20;
+/// Longest kind of step, bytes.
+pub const KIND_BYTES: usize = 64;
+/// Longest key of a step, bytes.
+pub const KEY_BYTES: usize = 4_096;
+/// Most programs that one step proposes.
+pub const PROGRAMS_PER_STEP: usize = 10_000;
+/// Longest source of a program, bytes.
+pub const PROGRAM_BYTES: usize = 1 << 20;
+/// Fewest digits that name a program.
+pub const PREFIX_DIGITS: usize = 6;
+
+/// A step that was committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepRecord {
+    /// Its number: 1, 2, ... in order of commit.
+    pub n: u64,
+    /// What was done, for instance `score`.
+    pub kind: String,
+    /// Which of its kind.
+    pub key: String,
+    /// Ids of the programs it proposed, new or not, in the order given.
+    pub programs: Vec<String>,
+    /// Its result.
+    pub body: Value,
+}
+
+/// The journal of one run, open. One writer at a time, any number of readers beside it.
+#[derive(Debug)]
+pub struct Journal {
+    // Closed before the lock is released: fields are dropped in this order.
+    store: Store,
+    path: PathBuf,
+    config: Value,
+    /// `None` when opened for reading.
+    writer: Option<Writer>,
+}
+
+/// What a writer holds.
+#[derive(Debug)]
+struct Writer {
+    /// The files that must stay where they are: lock, database, write-ahead log.
+    places: Vec<Place>,
+    /// Why nothing more is written.
+    stopped: Option<String>,
+    /// Held until dropped.
+    _lock: Lock,
+}
+
+impl Journal {
+    /// Begins a run in a directory that is absent or empty, and stores its configuration. A
+    /// beginning that was interrupted leaves a directory in which a run can begin.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`], [`JournalError::NotEmpty`], [`JournalError::Locked`],
+    /// [`JournalError::Io`], [`JournalError::Storage`], and [`JournalError::TooLarge`] for the
+    /// configuration.
+    pub fn create(dir: &Path, config: &Value) -> Result<Self, JournalError> {
+        let text = encode("run", "config", config, CONFIG_BYTES)?;
+        fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
+        check_empty(dir)?;
+        let lock = Lock::take(dir)?;
+        // Another may have begun a run and ended since.
+        check_empty(dir)?;
+        let unfinished = dir.join(UNFINISHED_FILE);
+        for suffix in ["", "-journal", "-wal", "-shm"] {
+            let left = dir.join(format!("{UNFINISHED_FILE}{suffix}"));
+            match fs::remove_file(&left) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(JournalError::Io { action: "remove", path: left, source: error });
+                }
+                _ => {}
+            }
+        }
+        Store::create(&unfinished, &text)?;
+        let path = dir.join(DATABASE_FILE);
+        fs::rename(&unfinished, &path).map_err(JournalError::io("create", &path))?;
+        sync_directory(dir)?;
+        if let Some(parent) = fs::canonicalize(dir).ok().as_deref().and_then(Path::parent) {
+            sync_directory(parent)?;
+        }
+        Self::write(dir, lock)
+    }
+
+    /// Opens a run to go on with it. Checks every row, which takes time linear in its size.
+    ///
+    /// # Errors
+    /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
+    /// [`JournalError::NewerVersion`], [`JournalError::Io`], [`JournalError::Storage`].
+    pub fn resume(dir: &Path) -> Result<Self, JournalError> {
+        check_run(dir)?;
+        let lock = Lock::take(dir)?;
+        Self::write(dir, lock)
+    }
+
+    /// Opens a run to read it, while another process may be writing it. Rows are checked as they
+    /// are read. Takes no lock.
+    ///
+    /// # Errors
+    /// Those of [`Journal::resume`] but [`JournalError::Locked`].
+    pub fn open_read_only(dir: &Path) -> Result<Self, JournalError> {
+        check_run(dir)?;
+        Self::open(dir, None)
+    }
+
+    /// Opens the database for the holder of the lock.
+    fn write(dir: &Path, lock: Lock) -> Result<Self, JournalError> {
+        Self::open(dir, Some(lock))
+    }
+
+    /// Opens the database, to write it if there is a lock.
+    fn open(dir: &Path, lock: Option<Lock>) -> Result<Self, JournalError> {
+        let path = dir.join(DATABASE_FILE);
+        let access = if lock.is_some() { Access::Write } else { Access::Read };
+        let store = Store::open(&path, access)?;
+        let config = serde_json::from_str(&store.config).map_err(|error| {
+            let what = format!("the configuration is not JSON: {error}");
+            JournalError::Damaged { path: path.clone(), what }
+        })?;
+        let writer = match lock {
+            Some(lock) => Some(Writer {
+                places: vec![lock.place.clone(), Place::of(&path)?, Place::of(&store::log(&path))?],
+                stopped: None,
+                _lock: lock,
+            }),
+            None => None,
+        };
+        Ok(Self { store, path, config, writer })
+    }
+
+    /// The configuration that the run was begun with, as read back from its JSON.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// The result of a step, if it was committed.
+    ///
+    /// # Errors
+    /// [`JournalError::Decode`] when it is of another type; [`JournalError::Damaged`],
+    /// [`JournalError::Storage`].
+    pub fn find<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        key: &str,
+    ) -> Result<Option<T>, JournalError> {
+        match self.store.step(kind, key)? {
+            Some(step) => decode(kind, key, &step.body).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Commits a step: its result and the programs it proposed, in one transaction. When this
+    /// returns `Ok`, they are on the disk. Committing an equal step again does nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::Conflict`] when the step was committed with another result;
+    /// [`JournalError::TooLarge`], [`JournalError::Encode`], [`JournalError::UnstableProgram`] for
+    /// what cannot be stored; all these leave the journal as it was. After
+    /// [`JournalError::Storage`], [`JournalError::Moved`] or [`JournalError::Damaged`], further
+    /// commits are refused with [`JournalError::Stopped`]: a write that failed is not tried again,
+    /// as the system may have dropped it. [`JournalError::ReadOnly`] without a lock.
+    pub fn commit<T: Serialize>(
+        &mut self,
+        kind: &str,
+        key: &str,
+        body: &T,
+        programs: &[Program],
+    ) -> Result<(), JournalError> {
+        let body = encode(kind, key, body, BODY_BYTES)?;
+        self.append(kind, key, &body, programs)
+    }
+
+    /// The result of a step: read if it was committed, otherwise computed and committed. Both ways
+    /// give the value as read back from its JSON.
+    ///
+    /// # Errors
+    /// Those of the computation, after which nothing is stored, of [`Journal::find`] and of
+    /// [`Journal::commit`]. A journal that can store nothing is found before computing.
+    pub fn step<T, E>(
+        &mut self,
+        kind: &str,
+        key: &str,
+        compute: impl FnOnce() -> Result<(T, Vec<Program>), E>,
+    ) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<JournalError>,
+    {
+        if let Some(value) = self.find(kind, key)? {
+            return Ok(value);
+        }
+        check_names(kind, key)?;
+        self.check_writable()?;
+        let (value, programs) = compute()?;
+        let body = encode(kind, key, &value, BODY_BYTES)?;
+        // Before the commit, so that nothing is stored that cannot be read.
+        let value = decode(kind, key, &body)?;
+        self.append(kind, key, &body, &programs)?;
+        Ok(value)
+    }
+
+    /// All steps in order of commit. The whole journal must fit into memory.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`], [`JournalError::Storage`].
+    pub fn steps(&self) -> Result<Vec<StepRecord>, JournalError> {
+        let mut steps = Vec::new();
+        self.store.each_step(|step| {
+            let body = decode(&step.kind, &step.key, &step.body)?;
+            let programs = step.programs.split_terminator(' ').map(str::to_owned).collect();
+            steps.push(StepRecord {
+                n: step.n.unsigned_abs(),
+                kind: step.kind,
+                key: step.key,
+                programs,
+                body,
+            });
+            Ok(())
+        })?;
+        Ok(steps)
+    }
+
+    /// The program whose id begins with the digits given, of which there must be at least
+    /// [`PREFIX_DIGITS`]; upper and lower case are alike. `None` when there is none.
+    ///
+    /// # Errors
+    /// [`JournalError::BadPrefix`], [`JournalError::Ambiguous`], [`JournalError::Damaged`],
+    /// [`JournalError::Storage`].
+    pub fn program(&self, id_or_prefix: &str) -> Result<Option<Program>, JournalError> {
+        let prefix = id_or_prefix.to_ascii_lowercase();
+        let digits = prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !digits || !(PREFIX_DIGITS..=blake3::OUT_LEN * 2).contains(&prefix.len()) {
+            // What is shown is cut, so that a whole file given by mistake stays readable.
+            let prefix = id_or_prefix.chars().take(blake3::OUT_LEN * 2 + 1).collect();
+            return Err(JournalError::BadPrefix { prefix });
+        }
+        let mut ids = self.store.ids(&prefix)?;
+        match ids.len() {
+            0 => Ok(None),
+            1 => self.store.program(&ids.remove(0)),
+            _ => Err(JournalError::Ambiguous { prefix, ids }),
+        }
+    }
+
+    /// All programs in the order in which steps first proposed them.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`], [`JournalError::Storage`].
+    pub fn programs(&self) -> Result<Vec<Program>, JournalError> {
+        self.store.programs()
+    }
+
+    /// Stores a step, or stops the journal.
+    fn append(
+        &mut self,
+        kind: &str,
+        key: &str,
+        body: &str,
+        programs: &[Program],
+    ) -> Result<(), JournalError> {
+        check_names(kind, key)?;
+        check_programs(kind, key, programs)?;
+        self.check_writable()?;
+        if let Some(stored) = self.store.step(kind, key)? {
+            let same = stored.programs == store::ids(programs)
+                && (stored.body == body || equal(&stored.body, body));
+            let conflict = || JournalError::Conflict {
+                n: stored.n.unsigned_abs(),
+                kind: kind.to_owned(),
+                key: key.to_owned(),
+            };
+            return if same { Ok(()) } else { Err(conflict()) };
+        }
+        let appended = self
+            .store
+            .append(kind, key, body, programs)
+            // What was written to a file without a name is lost.
+            .and_then(|()| self.check_places());
+        if let (Err(error), Some(writer)) = (&appended, &mut self.writer) {
+            writer.stopped = Some(error.to_string());
+            // Closing must not copy a log whose last write failed.
+            self.store.leave_log(true)?;
+        }
+        appended
+    }
+
+    /// Fails if a commit would.
+    fn check_writable(&self) -> Result<(), JournalError> {
+        let Some(writer) = &self.writer else {
+            return Err(JournalError::ReadOnly { path: self.path.clone() });
+        };
+        if let Some(cause) = &writer.stopped {
+            let cause = cause.clone();
+            return Err(JournalError::Stopped { path: self.path.clone(), cause });
+        }
+        self.check_places()
+    }
+
+    /// Fails if a file of the run was removed or replaced.
+    fn check_places(&self) -> Result<(), JournalError> {
+        self.writer.iter().flat_map(|writer| &writer.places).try_for_each(Place::check)
+    }
+}
+
+/// Whether two JSON texts mean the same; the order of keys does not matter.
+fn equal(a: &str, b: &str) -> bool {
+    let read = |text| serde_json::from_str::<Value>(text);
+    matches!((read(a), read(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Fails if a kind or key is too long.
+fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
+    let too_large = |what: &str, limit| {
+        Err(JournalError::TooLarge { what: format!("the {what} of a step"), limit, unit: "bytes" })
+    };
+    if kind.len() > KIND_BYTES {
+        return too_large("kind", KIND_BYTES);
+    }
+    if key.len() > KEY_BYTES {
+        return too_large("key", KEY_BYTES);
+    }
+    Ok(())
+}
+
+/// Fails if programs are too many, too long, or would not come back as they are.
+fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), JournalError> {
+    if programs.len() > PROGRAMS_PER_STEP {
+        return Err(JournalError::TooLarge {
+            what: format!("the list of programs of step {kind} {key:?}"),
+            limit: PROGRAMS_PER_STEP,
+            unit: "programs",
+        });
+    }
+    for program in programs {
+        if program.source().len() > PROGRAM_BYTES {
+            return Err(JournalError::TooLarge {
+                what: format!("program {}", program.short_id()),
+                limit: PROGRAM_BYTES,
+                unit: "bytes",
+            });
+        }
+        if Program::new(program.source()).id() != program.id() {
+            return Err(JournalError::UnstableProgram { id: program.id().to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless a new run may begin in a directory.
+fn check_empty(dir: &Path) -> Result<(), JournalError> {
+    if dir.join(DATABASE_FILE).exists() {
+        return Err(JournalError::Exists { dir: dir.to_owned() });
+    }
+    for entry in fs::read_dir(dir).map_err(JournalError::io("read", dir))? {
+        let name = entry.map_err(JournalError::io("read", dir))?.file_name();
+        let name = name.to_string_lossy();
+        if name != LOCK_FILE && !name.starts_with(UNFINISHED_FILE) {
+            return Err(JournalError::NotEmpty { dir: dir.to_owned(), found: name.into_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless a directory holds a run.
+fn check_run(dir: &Path) -> Result<(), JournalError> {
+    let why = match (dir.is_dir(), dir.join(DATABASE_FILE).is_file()) {
+        (true, true) => return Ok(()),
+        (true, false) => "it has no run.sqlite; begin one without --resume",
+        (false, _) => "there is no such directory; begin a run without --resume",
+    };
+    Err(JournalError::NotARun { dir: dir.to_owned(), why })
+}
+
+/// Writes the entries of a directory to the disk, where the system has that.
+fn sync_directory(dir: &Path) -> Result<(), JournalError> {
+    if cfg!(unix) {
+        File::open(dir).and_then(|file| file.sync_all()).map_err(JournalError::io("write", dir))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,525 @@
+//! The SQLite database `run.sqlite`: the only file that knows SQLite.
+//!
+//! ```text
+//! application_id "agtJ", user_version = FORMAT
+//! run      id = 1 | config JSON | digest
+//! step     n = 1, 2, ... | kind | key | programs: ids, a space between | body JSON | digest
+//! program  n = 1, 2, ... | id | step that first proposed it | source
+//! ```
+//! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration; that of a step
+//! covers the digest of the run, its number and all its texts with their lengths, so that swapped
+//! rows and rows of other runs do not pass. A program's id is the digest of its source.
+//!
+//! Writing is WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
+//! WAL needs a local file system. Sources: <https://www.sqlite.org/wal.html>,
+//! <https://www.sqlite.org/fileformat2.html>.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use blake3::Hasher;
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior,
+    config::DbConfig, params,
+};
+
+use crate::{optimize::journal::JournalError, program::Program};
+
+/// Format that this version writes and the newest it reads.
+pub(super) const FORMAT: i64 = 1;
+/// Marks the database as a run journal: "agtJ".
+const APPLICATION: i64 = 0x6167_744a;
+/// Longest wait for another connection to the database, milliseconds. Readers never block the
+/// writer; only a foreign tool can.
+const BUSY_MS: u64 = 5_000;
+/// Size to which the write-ahead log is cut after it was copied into the database, bytes.
+const LOG_BYTES: i64 = 64 << 20;
+/// Ids listed when a prefix is ambiguous.
+const LISTED: i64 = 10;
+/// The tables, by name. Compared byte by byte with what is stored.
+const TABLES: [&str; 3] = [
+    "CREATE TABLE program(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, \
+     step INTEGER NOT NULL REFERENCES step(n), source TEXT NOT NULL) STRICT",
+    "CREATE TABLE run(id INTEGER PRIMARY KEY CHECK(id = 1), config TEXT NOT NULL, \
+     digest BLOB NOT NULL) STRICT",
+    "CREATE TABLE step(n INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, \
+     programs TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, UNIQUE(kind, key)) STRICT",
+];
+/// Columns of a step in the order that [`Stored::read`] expects.
+const STEP: &str = "SELECT n, kind, key, programs, body, digest FROM step";
+
+/// A step as stored.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// Number; positive once checked by [`Store::each_step`].
+    pub(super) n: i64,
+    pub(super) kind: String,
+    pub(super) key: String,
+    /// Ids with a space between.
+    pub(super) programs: String,
+    pub(super) body: String,
+    digest: [u8; 32],
+}
+
+/// Whether to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Reads and writes; the caller has the lock.
+    Write,
+    /// Reads while another may write.
+    Read,
+}
+
+/// An open database.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) connection: Connection,
+    path: PathBuf,
+    /// Digest of the run's configuration.
+    run: [u8; 32],
+    /// The configuration as stored.
+    pub(super) config: String,
+}
+
+impl Store {
+    /// Writes a new database with no steps, completely, and closes it.
+    pub(super) fn create(path: &Path, config: &str) -> Result<(), JournalError> {
+        let written = || -> rusqlite::Result<()> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let mut connection = Connection::open_with_flags(path, flags)?;
+            set_up(&connection)?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", FORMAT)?;
+            for table in TABLES {
+                transaction.execute(table, [])?;
+            }
+            transaction.execute(
+                "INSERT INTO run(id, config, digest) VALUES(1, ?1, ?2)",
+                params![config, config_digest(config)],
+            )?;
+            transaction.commit()?;
+            connection.close().map_err(|(_, error)| error)
+        };
+        written().map_err(|error| failed("create", path, &error))
+    }
+
+    /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
+    /// checks all rows too; takes time linear in the size of the database.
+    pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
+        let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
+        if length == 0 {
+            // SQLite would take it for a new database and delete the write-ahead log.
+            return Err(damaged(path, "the file is empty"));
+        }
+        let opened = || match access {
+            Access::Write => Self::open_with(path, access, false),
+            Access::Read => match Self::open_with(path, access, false) {
+                // Without the right to write its shared index, SQLite reads a database only when
+                // told that nobody else writes; so it is when there is no log.
+                Err(JournalError::Storage { .. }) if !has_log(path) => {
+                    Self::open_with(path, access, true)
+                }
+                opened => opened,
+            },
+        };
+        opened()
+    }
+
+    /// Opens a database, as unchangeable if wanted.
+    fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self, JournalError> {
+        let flags = match access {
+            Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
+            Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        } | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match immutable {
+            true => Connection::open_with_flags(address(path), flags | OpenFlags::SQLITE_OPEN_URI),
+            false => Connection::open_with_flags(path, flags),
+        }
+        .map_err(|error| failed("open", path, &error))?;
+        let mut store =
+            Self { connection, path: path.to_owned(), run: [0; 32], config: String::new() };
+        // Nothing is written to the database until all of it has proved sound.
+        store.leave_log(true)?;
+        set_up(&store.connection).map_err(|error| store.failed("open", &error))?;
+        store.check_header()?;
+        if access == Access::Write {
+            store.verify()?;
+            let mode: String = store.value("PRAGMA journal_mode = WAL")?;
+            let read_only = store.connection.is_readonly("main");
+            if mode != "wal" || read_only.map_err(|error| store.failed("open", &error))? {
+                return Err(JournalError::Storage {
+                    action: "write",
+                    path: store.path,
+                    cause: format!("the database cannot be written to (journal mode {mode})"),
+                });
+            }
+            store.leave_log(false)?;
+        }
+        Ok(store)
+    }
+
+    /// Checks what the database says of itself and reads the configuration.
+    fn check_header(&mut self) -> Result<(), JournalError> {
+        if self.value::<i64>("PRAGMA application_id")? != APPLICATION {
+            return Err(self.damaged("it is not a run journal"));
+        }
+        let found = self.value::<i64>("PRAGMA user_version")?;
+        if found > FORMAT {
+            let path = self.path.clone();
+            return Err(JournalError::NewerVersion { path, found, supported: FORMAT });
+        }
+        if found < 1 {
+            return Err(self.damaged(&format!("journal format {found} does not exist")));
+        }
+        let tables: Vec<String> =
+            self.list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
+        let others: i64 = self.value(
+            "SELECT count(*) FROM sqlite_schema WHERE sql IS NULL AND name NOT IN \
+             ('sqlite_autoindex_program_1', 'sqlite_autoindex_step_1')",
+        )?;
+        if tables != TABLES || others != 0 {
+            return Err(self.damaged("its tables are not those of a run journal"));
+        }
+        let (config, digest) = self
+            .connection
+            .query_row("SELECT config, digest FROM run WHERE id = 1", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 32]>(1)?))
+            })
+            .map_err(|error| self.failed("read", &error))?;
+        if config_digest(&config) != digest {
+            return Err(self.damaged("the configuration does not match its digest"));
+        }
+        self.config = config;
+        self.run = digest;
+        Ok(())
+    }
+
+    /// Checks every page, index and row.
+    fn verify(&self) -> Result<(), JournalError> {
+        // Finds what the quick check does, and rows that an index lacks or has in excess.
+        let report: String = self.value("PRAGMA integrity_check(1)")?;
+        if report != "ok" {
+            return Err(self.damaged(&report));
+        }
+        let mut last = 0;
+        self.each_step(|_| {
+            last += 1;
+            Ok(())
+        })?;
+        let mut statement = self.prepare("SELECT n, id, step, source FROM program ORDER BY n")?;
+        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
+        let mut n_programs = 0;
+        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+            n_programs += 1;
+            let program = self.checked_program(row, 1)?;
+            let (n, step): (i64, i64) = row
+                .get(0)
+                .and_then(|n| Ok((n, row.get(2)?)))
+                .map_err(|error| self.failed("read", &error))?;
+            let listed =
+                self.step_numbered(step)?.is_some_and(|step| lists(&step.programs, program.id()));
+            if n != n_programs || !listed {
+                return Err(
+                    self.damaged(&format!("program {} is not of step {step}", program.id()))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls a function with every step in order of commit. Checks that none is missing between,
+    /// that each matches its digest, and that its programs are there, no later than the step.
+    pub(super) fn each_step(
+        &self,
+        mut visit: impl FnMut(Stored) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let mut statement = self.prepare(&format!("{STEP} ORDER BY n"))?;
+        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
+        let mut last = 0;
+        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+            let step = self.checked_step(row)?;
+            last += 1;
+            if step.n != last {
+                return Err(self.damaged(&format!("step {last} is missing")));
+            }
+            for id in step.programs.split_terminator(' ') {
+                let first = self
+                    .prepare("SELECT step FROM program WHERE id = ?1")?
+                    .query_row([id], |row| row.get::<_, i64>(0))
+                    .optional()
+                    .map_err(|error| self.failed("read", &error))?;
+                if first.is_none_or(|first| first > step.n) {
+                    return Err(self.damaged(&format!("program {id} of step {last} is missing")));
+                }
+            }
+            visit(step)?;
+        }
+        Ok(())
+    }
+
+    /// The step of a kind with a key.
+    pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<Stored>, JournalError> {
+        let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
+        let mut rows =
+            statement.query(params![kind, key]).map_err(|error| self.failed("read", &error))?;
+        match rows.next().map_err(|error| self.failed("read", &error))? {
+            Some(row) => self.checked_step(row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The step with a number.
+    fn step_numbered(&self, n: i64) -> Result<Option<Stored>, JournalError> {
+        let mut statement = self.prepare(&format!("{STEP} WHERE n = ?1"))?;
+        let mut rows = statement.query([n]).map_err(|error| self.failed("read", &error))?;
+        match rows.next().map_err(|error| self.failed("read", &error))? {
+            Some(row) => self.checked_step(row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Adds a step and those of its programs that are new, in one transaction. Returns when all
+    /// of it is on the disk; after an error none or all of it is.
+    pub(super) fn append(
+        &mut self,
+        kind: &str,
+        key: &str,
+        body: &str,
+        programs: &[Program],
+    ) -> Result<(), JournalError> {
+        let ids = ids(programs);
+        let run = self.run;
+        let mut written = || -> rusqlite::Result<()> {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let n: i64 = transaction
+                .prepare_cached("SELECT coalesce(max(n), 0) + 1 FROM step")?
+                .query_row([], |row| row.get(0))?;
+            let digest = step_digest(&run, n, [kind, key, &ids, body]);
+            transaction
+                .prepare_cached("INSERT INTO step VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?
+                .execute(params![n, kind, key, ids, body, digest])?;
+            for program in programs {
+                transaction
+                    .prepare_cached(
+                        "INSERT INTO program(n, id, step, source) SELECT coalesce(max(n), 0) + 1, \
+                         ?1, ?2, ?3 FROM program WHERE true ON CONFLICT(id) DO NOTHING",
+                    )?
+                    .execute(params![program.id(), n, program.source()])?;
+            }
+            transaction.commit()
+        };
+        written().map_err(|error| failed("write", &self.path, &error))
+    }
+
+    /// All programs in the order in which they were first proposed.
+    pub(super) fn programs(&self) -> Result<Vec<Program>, JournalError> {
+        let mut statement = self.prepare("SELECT id, n, source FROM program ORDER BY n")?;
+        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
+        let mut programs = Vec::new();
+        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+            programs.push(self.checked_program(row, 0)?);
+        }
+        Ok(programs)
+    }
+
+    /// Ids that begin with lower-case hexadecimal digits, ascending, at most [`LISTED`].
+    pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>, JournalError> {
+        self.prepare(
+            "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
+        )?
+        .query_map(params![prefix, LISTED], |row| row.get(0))
+        .and_then(Iterator::collect)
+        .map_err(|error| self.failed("read", &error))
+    }
+
+    /// The program with an id.
+    pub(super) fn program(&self, id: &str) -> Result<Option<Program>, JournalError> {
+        let mut statement = self.prepare("SELECT id, n, source FROM program WHERE id = ?1")?;
+        let mut rows = statement.query([id]).map_err(|error| self.failed("read", &error))?;
+        match rows.next().map_err(|error| self.failed("read", &error))? {
+            Some(row) => self.checked_program(row, 0).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether closing leaves the write-ahead log alone; otherwise closing copies it into the
+    /// database.
+    pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
+            .map(|_| ())
+            .map_err(|error| self.failed("open", &error))
+    }
+
+    /// A row of [`STEP`], checked.
+    fn checked_step(&self, row: &Row<'_>) -> Result<Stored, JournalError> {
+        let step = Stored::read(row).map_err(|error| self.failed("read", &error))?;
+        let texts = [&*step.kind, &step.key, &step.programs, &step.body];
+        if step_digest(&self.run, step.n, texts) != step.digest {
+            return Err(self.damaged(&format!("step {} does not match its digest", step.n)));
+        }
+        Ok(step)
+    }
+
+    /// A program from a row, whose id is in the given column and its source two further; checked.
+    fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program, JournalError> {
+        let (id, source): (String, String) = row
+            .get(column)
+            .and_then(|id| Ok((id, row.get(column + 2)?)))
+            .map_err(|error| self.failed("read", &error))?;
+        let program = Program::new(&source);
+        if program.id() != id {
+            return Err(self.damaged(&format!("program {id} does not match its digest")));
+        }
+        Ok(program)
+    }
+
+    /// The single value of a statement.
+    fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T, JournalError> {
+        self.connection
+            .query_row(sql, [], |row| row.get(0))
+            .map_err(|error| self.failed("read", &error))
+    }
+
+    /// The texts that a statement gives.
+    fn list(&self, sql: &str) -> Result<Vec<String>, JournalError> {
+        self.prepare(sql)?
+            .query_map([], |row| row.get(0))
+            .and_then(Iterator::collect)
+            .map_err(|error| self.failed("read", &error))
+    }
+
+    /// A statement, compiled once.
+    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, JournalError> {
+        self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
+    }
+
+    fn failed(&self, action: &'static str, error: &rusqlite::Error) -> JournalError {
+        failed(action, &self.path, error)
+    }
+
+    fn damaged(&self, what: &str) -> JournalError {
+        damaged(&self.path, what)
+    }
+}
+
+impl Stored {
+    /// Reads a row of [`STEP`].
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            n: row.get(0)?,
+            kind: row.get(1)?,
+            key: row.get(2)?,
+            programs: row.get(3)?,
+            body: row.get(4)?,
+            digest: row.get(5)?,
+        })
+    }
+}
+
+/// Ids with a space between.
+pub(super) fn ids(programs: &[Program]) -> String {
+    programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a list of ids has one.
+fn lists(programs: &str, id: &str) -> bool {
+    programs.split(' ').any(|listed| listed == id)
+}
+
+/// The write-ahead log of a database.
+pub(super) fn log(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
+}
+
+/// Whether there is something in the write-ahead log.
+fn has_log(path: &Path) -> bool {
+    fs::metadata(log(path)).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// The address of a database that nobody changes.
+fn address(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                address.push(char::from(byte));
+            }
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address + "?immutable=1"
+}
+
+/// Settings of every connection.
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))
+}
+
+/// The digest of a run.
+fn config_digest(config: &str) -> [u8; 32] {
+    let mut hasher = Hasher::new();
+    hasher.update(b"agent run 1\n");
+    hasher.update(config.as_bytes());
+    hasher.finalize().into()
+}
+
+/// The digest of a step.
+fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 4]) -> [u8; 32] {
+    let mut hasher = Hasher::new();
+    hasher.update(b"agent step 1\n");
+    hasher.update(run);
+    hasher.update(&n.to_le_bytes());
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    hasher.finalize().into()
+}
+
+/// An error from what SQLite says. What it can only say of a database that was written by other
+/// hands is damage.
+fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
+    let cause = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full; free some space".to_owned(),
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::ReadOnly
+            | ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory
+            | ErrorCode::NoLargeFileSupport
+            | ErrorCode::TooBig
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::ApiMisuse,
+        ) => error.to_string(),
+        _ => return damaged(path, &error.to_string()),
+    };
+    JournalError::Storage { action, path: path.to_owned(), cause }
+}
+
+/// An error for damage.
+fn damaged(path: &Path, what: &str) -> JournalError {
+    JournalError::Damaged { path: path.to_owned(), what: what.to_owned() }
+}
