@@ -160,6 +160,12 @@ impl Store {
                     cause: format!("the database cannot be written to (journal mode {mode})"),
                 });
             }
+            // A write that changes nothing creates the log and shows at once, before anything was
+            // paid for, whether the disk takes one.
+            store
+                .connection
+                .pragma_update(None, "user_version", FORMAT)
+                .map_err(|error| store.failed("write", &error))?;
             store.leave_log(false)?;
         }
         Ok(store)
