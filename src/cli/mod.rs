@@ -18,6 +18,7 @@ mod doctor;
 mod eval;
 mod failure;
 mod index;
+mod optimize;
 mod printer;
 mod search;
 mod systems;
@@ -102,6 +103,8 @@ enum Command {
     Index(index::Args),
     /// Rank the nodes of a dataset for a text
     Search(search::Args),
+    /// Find, prove and freeze retrieval programs for a dataset
+    Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
     /// Check the home directory and everything installed in it
@@ -121,6 +124,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Data(command) => data::run(command, ctx),
         Command::Index(args) => index::run(&args, ctx),
         Command::Search(args) => search::run(&args, ctx),
+        Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
     }
