@@ -505,7 +505,7 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 4]) -> [u8; 32] {
 /// hands is damage.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full; free some space".to_owned(),
+        Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::ReadOnly
