@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
 use crate::{
     cli::{
@@ -57,10 +57,8 @@ pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
             let report = sample(kind, dataset, SampleOptions::default(), ctx)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
-        Err(error @ DatasetError::BadName { .. }) if dataset.contains(['/', '\\', '.']) => {
-            Err(anyhow!(error).context(format!("{dataset} is neither a directory nor installed")))
-                .hint("give an installed name (see `agent data list`) or an existing directory")
-        }
+        Err(error @ DatasetError::NotFound { .. }) => Err(error)
+            .hint("give an installed name (see `agent data list`) or an existing directory"),
         Err(error) => Err(error.into()),
     }
 }

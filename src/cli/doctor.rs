@@ -1,6 +1,10 @@
 //! `agent doctor`: checks the home directory and everything installed in it.
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use serde::Serialize;
 
@@ -58,6 +62,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     for name in &names {
         checks.extend(base(name, ctx));
     }
+    checks.extend(unfinished(&names, ctx));
     if names.is_empty() {
         let none = Check::new("datasets", Status::Note, "none is installed");
         checks.push(none.remedy("import one with `agent data import --name N --from DIR`"));
@@ -100,10 +105,36 @@ fn home(path: &Path) -> Check {
     }
 }
 
+/// Hidden directories: work under way, or what a killed process left.
+fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
+    let bases = names.iter().filter_map(|name| ctx.home.get(name).ok());
+    let places = bases.map(|base| base.index_dir()).chain(bases_dir(ctx));
+    let entries = places
+        .chain([ctx.home.path().to_path_buf()])
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()));
+    let hidden = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+            && path.is_dir()
+    };
+    let mut hidden: Vec<PathBuf> = entries.filter(hidden).collect();
+    hidden.sort_unstable();
+    let check = |path: PathBuf| {
+        Check::new("unfinished", Status::Note, path.display().to_string())
+            .remedy("remove it if no other agent is at work")
+    };
+    hidden.into_iter().map(check).collect()
+}
+
+/// Where the bases are.
+fn bases_dir(ctx: &Context) -> Option<PathBuf> {
+    Some(ctx.home.path_of("x").ok()?.parent()?.to_path_buf())
+}
+
 /// All installed names, those of damaged bases too.
 fn names(ctx: &Context) -> Vec<String> {
-    let bases = ctx.home.path_of("x").ok().and_then(|path| path.parent().map(Path::to_path_buf));
-    let entries = bases.and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    let entries =
+        bases_dir(ctx).and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| ctx.home.path_of(name).is_ok()).collect();
     names.sort_unstable();

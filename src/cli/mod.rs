@@ -87,6 +87,8 @@ struct GlobalArgs {
     #[arg(short, long, global = true)]
     quiet: bool,
     /// Write details and timings to stderr; twice for the log of the program's parts
+    ///
+    /// AGENT_LOG takes filter directives for that log, such as agent=debug.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
 }
@@ -156,7 +158,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
     let outcome =
-        watch_signals(&stop, printer).and_then(|()| Ok(home(cli.global.home)?)).and_then(|home| {
+        watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
             let ctx = Context { home, printer: printer.clone(), stop: stop.clone() };
             dispatch(cli.command, &ctx)
         });

@@ -187,7 +187,7 @@ impl Drop for Progress<'_> {
 
 fn line(stage: &str, done: u64, total: u64, elapsed: Duration) -> String {
     let share = if total == 0 { 1.0 } else { done.min(total) as f64 / total as f64 };
-    let left = if share > 0.0 {
+    let left = if share > 0.0 && share < 1.0 {
         format!(", about {:.0} s left", elapsed.as_secs_f64() * (1.0 - share) / share)
     } else {
         String::new()
@@ -226,7 +226,7 @@ pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -14,7 +14,8 @@
 //! human.csv               optional, columns as qa.csv, query ids of its own
 //! split/NAME.index        optional, NAME in train, val, test, human: one query id a line
 //! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all),
-//!                         [templates] TYPE = "text with {field}" for documents of that type
+//!                         [templates] TYPE = "text with {field}" for documents of that type;
+//!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
 //! # Home

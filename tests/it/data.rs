@@ -54,6 +54,10 @@ fn the_doctor_finds_what_is_broken() {
     let checks = world.run(["doctor", "--json"]).json_lines();
     assert!(checks.iter().all(|check| check["status"] == "ok"), "{checks:?}");
 
+    fs::create_dir(world.path("home/bases/tiny/index/.building-x")).unwrap();
+    let left = world.run(["doctor"]).done();
+    assert!(left.contains("unfinished") && left.contains(".building-x"), "{left}");
+
     fs::write(world.path("home/bases/tiny/base.json"), "{").unwrap();
     let ran = world.run(["doctor"]);
     assert_eq!(ran.status, 1);

@@ -1,6 +1,8 @@
 //! The one integration binary: what only a process can show, its exit status and its streams.
 //! Libraries are tested beside their sources.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
 mod data;
 mod eval;
 mod faults;
