@@ -24,6 +24,15 @@ const FOREIGN: [(&str, &[&str]); 6] = [
 ];
 /// Who may open the test split: its home, who measures, and who is asked to measure.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/eval/", "src/cli/"];
+/// Pages whose links are followed.
+const PAGES: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "src/README.md",
+    "docs/architecture.md",
+    "docs/tools.md",
+    "sandboxes/rhai/README.md",
+];
 
 struct Source {
     /// Path from the repository's root, with `/`.
@@ -238,6 +247,36 @@ fn no_test_file_is_forgotten() {
         };
         assert!(main.text.contains(&format!("\nmod {module};\n")), "{module} is not in main.rs");
     }
+}
+
+#[test]
+fn every_module_is_introduced() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources_page = fs::read_to_string(root.join("src/README.md")).unwrap();
+    let architecture = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let sources = sources();
+    let modules: BTreeSet<&str> = sources.iter().filter_map(Source::module).collect();
+    for module in modules {
+        let links = [format!("]({module})"), format!("]({module}.rs)")];
+        assert!(links.iter().any(|link| sources_page.contains(link)), "src/README.md: {module}");
+        assert!(architecture.contains(&format!("\n| `{module}` |")), "architecture.md: {module}");
+    }
+}
+
+#[test]
+fn links_between_files_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut violations = Vec::new();
+    for page in PAGES {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let place = root.join(page).parent().unwrap().join(target);
+            if !target.contains("://") && !target.starts_with('#') && !place.exists() {
+                violations.push(format!("{page}: {target} does not exist"));
+            }
+        }
+    }
+    none(&violations);
 }
 
 #[test]
