@@ -6,7 +6,10 @@
 mod data;
 mod eval;
 mod faults;
+mod generated;
 mod help;
 mod samples;
 mod search;
 mod support;
+mod tidy;
+mod toolkit;
