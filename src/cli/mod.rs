@@ -6,7 +6,8 @@
 //! | `failure` | given an error: what is printed, which exit status |
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
-//! | `systems` | given `--system S`: which retriever |
+//! | `systems` | given `--system S`, a bundle or a program: which retriever |
+//! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
@@ -17,11 +18,15 @@ mod dataset;
 mod doctor;
 mod eval;
 mod failure;
+mod hits;
 mod index;
 mod optimize;
 mod printer;
+mod program;
+mod query;
 mod search;
 mod systems;
+mod verify;
 
 use std::{
     panic,
@@ -107,6 +112,13 @@ enum Command {
     Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
+    /// Run a program; list, show and compare the programs of a run or a bundle
+    #[command(subcommand)]
+    Program(program::Command),
+    /// Answer a question with a frozen bundle
+    Query(query::Args),
+    /// Check that a bundle is whole and does what it says
+    Verify(verify::Args),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
 }
@@ -126,6 +138,9 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Search(args) => search::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
+        Command::Program(command) => program::run(command, ctx),
+        Command::Query(args) => query::run(&args, ctx),
+        Command::Verify(args) => verify::run(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
     }
 }

@@ -1,29 +1,142 @@
-//! Opens a system by its name on the command line. The only place that knows which names exist.
+//! Opens a system by its name on the command line: a baseline, a bundle or a program. The only
+//! place that knows which names exist, and where programs get their threads and cache.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 
 use crate::{
+    bundle::{Bundle, BundleError},
     cli::failure::{CommandError, Explain, Result},
     index::IndexedBase,
+    infer::{BundleRetriever, ParamValues, ProgramRetriever, Runtime},
+    program::Program,
     retrieve::{Baseline, Retriever, System},
+    sandbox::{Limits, Workers},
+    tools::ToolCache,
 };
 
 /// The system whose ranking stands in for one that failed.
 pub(super) const STAND_IN: System = System::Hybrid;
+/// Memory for answers of tool calls, bytes.
+const CACHE_BYTES: usize = 256 << 20;
+/// Ends a file that holds a program for the other engine.
+const WASM_SUFFIX: &str = "wasm";
 
 /// Opens a system over a base.
 ///
 /// # Errors
-/// That there is no such system.
+/// That there is no such system, or that its file cannot be used on this base.
 pub(super) fn open_system(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
-    for kind in ["bundle:", "program:"] {
-        if name.starts_with(kind) {
-            return Err(anyhow!("systems of the form {kind}FILE are not built into this version"))
-                .hint(format!("there are {}", System::ALL.map(System::name).join(", ")));
+    if let Some(file) = name.strip_prefix("bundle:") {
+        let bundle = read_bundle(Path::new(file))?;
+        bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
+        return Ok(Box::new(open_bundle(&bundle, base)?));
+    }
+    if let Some(file) = name.strip_prefix("program:") {
+        let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
+        let runtime = open_runtime(base, all_threads())?;
+        let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
+            .with_context(|| format!("{file} cannot be run"))?;
+        return Ok(Box::new(opened));
+    }
+    let system: System = name.parse().map_err(|text: String| {
+        CommandError::usage(anyhow!("{text}, bundle:FILE, program:FILE"))
+    })?;
+    Ok(Box::new(Baseline::new(base.clone(), system)))
+}
+
+/// As many threads as the machine offers.
+pub(super) fn all_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What programs run on, with this many threads and a cache.
+///
+/// # Errors
+/// That the system refuses the threads.
+pub(super) fn open_runtime(base: &Arc<IndexedBase>, threads: usize) -> Result<Arc<Runtime>> {
+    let workers = Workers::new(threads).context("cannot start threads for programs")?;
+    let cache = Arc::new(ToolCache::new(CACHE_BYTES));
+    Ok(Arc::new(Runtime::new(base.clone(), Arc::new(workers), Some(cache))))
+}
+
+/// Reads a bundle and checks its digest.
+///
+/// # Errors
+/// That it cannot be read or was changed.
+pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
+    match Bundle::read(file) {
+        Err(error @ BundleError::Changed { .. }) => {
+            Err(error).hint("take the file from the run's directory again, or optimize again")
+        }
+        read => Ok(read?),
+    }
+}
+
+/// The bundle as a retriever; whether it was made for this base is the caller's to check.
+///
+/// # Errors
+/// That one of its programs does not compile.
+pub(super) fn open_bundle(bundle: &Bundle, base: &Arc<IndexedBase>) -> Result<BundleRetriever> {
+    let runtime = open_runtime(base, all_threads())?;
+    Ok(BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?)
+}
+
+/// Why a file is no program.
+pub(super) enum NoProgram {
+    /// It cannot be read.
+    Unreadable(String, io::Error),
+    /// It is longer than the sandbox takes, bytes.
+    TooLong(String, usize),
+    /// It is no text.
+    NotUtf8(String),
+    /// It holds nothing.
+    Empty(String),
+    /// It is for an engine that is not there.
+    Wasm,
+}
+
+impl fmt::Display for NoProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(file, error) => write!(f, "cannot read {file}: {error}"),
+            Self::TooLong(file, most) => {
+                write!(f, "{file} has more than {most} bytes; shorten the program")
+            }
+            Self::NotUtf8(file) => write!(f, "{file} is not UTF-8 text; save it as UTF-8"),
+            Self::Empty(file) => write!(f, "{file} is empty; define fn retrieve in it"),
+            Self::Wasm => f.write_str("WASM programs are not built into this version"),
         }
     }
-    let system: System = name.parse().map_err(|text: String| CommandError::usage(anyhow!(text)))?;
-    Ok(Box::new(Baseline::new(base.clone(), system)))
+}
+
+/// Reads a program; never more than the sandbox takes.
+///
+/// # Errors
+/// [`NoProgram`].
+pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgram> {
+    let name = || file.display().to_string();
+    let most = Limits::default().source_bytes;
+    if file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX)) {
+        return Err(NoProgram::Wasm);
+    }
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|open| open.take(most as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| NoProgram::Unreadable(name(), error))?;
+    if bytes.len() > most {
+        return Err(NoProgram::TooLong(name(), most));
+    }
+    let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
+    if source.trim().is_empty() {
+        return Err(NoProgram::Empty(name()));
+    }
+    Ok(Program::new(&source))
 }

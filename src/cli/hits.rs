@@ -1,0 +1,91 @@
+//! Ranked nodes as commands print them: a table or JSON lines. Must not know who ranked them.
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        failure::Result,
+        printer::{plain, table},
+    },
+    kb::{Kb, NodeId},
+    retrieve::Ranking,
+};
+
+/// Most nodes that a command prints.
+pub(super) const MAX_K: u64 = 10_000;
+/// Characters of a name or type that a table shows.
+pub(super) const MAX_SHOWN: usize = 80;
+
+/// One node of an answer, as in JSON.
+#[derive(Serialize)]
+pub(super) struct Hit<'a> {
+    /// Its place, from 1.
+    pub(super) rank: usize,
+    /// Its id.
+    pub(super) id: NodeId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub(super) node_type: &'a str,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Its score; comparable within one answer only.
+    pub(super) score: f32,
+    /// Why it has its place, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) explanation: Option<String>,
+}
+
+/// The nodes of a ranking, unexplained.
+pub(super) fn hits<'a>(kb: &'a Kb, ranking: &Ranking) -> Vec<Hit<'a>> {
+    let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| Hit {
+        rank: at + 1,
+        id,
+        node_type: kb.type_name(kb.node_type(id)),
+        name: kb.name(id),
+        score,
+        explanation: None,
+    };
+    ranking.iter().enumerate().map(hit).collect()
+}
+
+/// Prints one JSON object per node.
+///
+/// # Errors
+/// That stdout cannot be written to.
+pub(super) fn print_json(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+    let lines: std::result::Result<Vec<_>, _> = hits.iter().map(serde_json::to_string).collect();
+    ctx.printer.data(&lines?.join("\n"))
+}
+
+/// Prints rank, id, type, name and score in columns.
+///
+/// # Errors
+/// That stdout cannot be written to.
+pub(super) fn print_table(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+    let mut rows = table(["rank", "id", "type", "name", "score"], &[0, 1, 4]);
+    for hit in hits {
+        rows.add_row([
+            hit.rank.to_string(),
+            hit.id.to_string(),
+            plain(hit.node_type, MAX_SHOWN),
+            plain(hit.name, MAX_SHOWN),
+            format!("{:.4}", hit.score),
+        ]);
+    }
+    ctx.printer.table(&rows)
+}
+
+/// Prints each node with its explanation below it; those without one are single lines.
+///
+/// # Errors
+/// That stdout cannot be written to.
+pub(super) fn print_explained(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+    let blocks = hits.iter().map(|hit| {
+        let why = hit.explanation.iter().flat_map(|text| text.lines());
+        let why: String = why.map(|line| format!("    {line}\n")).collect();
+        let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
+        format!("{}. {name} ({node_type} {}), score {:.4}\n{why}", hit.rank, hit.id, hit.score)
+    });
+    ctx.printer.data(&blocks.collect::<String>())
+}

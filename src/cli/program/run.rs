@@ -1,0 +1,242 @@
+//! `agent program run`: one program, one query, in the sandbox.
+//!
+//! The program is hostile until shown otherwise. It runs on a thread of its own; when no answer
+//! comes in [`PATIENCE`] the process says so and ends. With `--json` every end of the program is
+//! one JSON object on stdout, and the process ends by itself at once, without freeing what the
+//! program may have left behind.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        failure::Result,
+        hits::{self, MAX_K},
+        printer::count,
+        systems::{open_runtime, read_program},
+    },
+    infer::{ParamValues, Runtime},
+    program::Program,
+    retrieve::{Ranking, RetrieveError, checked},
+    sandbox::{Failure, FailureKind, Limits, Outcome, Position, Usage},
+};
+
+/// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
+/// call have deadlines of their own below it, so it matters only when one of them is missed.
+const PATIENCE: Duration = Duration::from_millis(2_400);
+/// Nodes of a table when nothing else is said.
+const DEFAULT_K: u64 = 20;
+
+/// Run one program on one query, in the sandbox
+///
+/// Prints rank, id, type, name and score, best first; what the program used goes to stderr.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Program
+    #[arg(value_name = "FILE.rhai")]
+    file: PathBuf,
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    dataset: String,
+    /// What to look for
+    #[arg(long, value_name = "TEXT")]
+    query: String,
+    /// Values of declared parameters, such as {"w_text": 0.5}
+    #[arg(long, value_name = "JSON", value_parser = parse_params, default_value = "{}",
+        hide_default_value = true)]
+    params: Params,
+    /// Print at most this many nodes, 1 to 10000 [default: 20; with --json all]
+    #[arg(short, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
+    k: Option<u64>,
+    /// Print one JSON object with status, kind, message, position, ranking, usage and output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Values of parameters as given.
+#[derive(Clone, Debug)]
+struct Params(ParamValues);
+
+fn parse_params(text: &str) -> std::result::Result<Params, String> {
+    serde_json::from_str::<BTreeMap<String, f64>>(text)
+        .map(Params)
+        .map_err(|error| format!("{error}; give a JSON object of numbers"))
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    status: &'static str,
+    kind: Option<&'static str>,
+    message: Option<&'a str>,
+    position: Option<Position>,
+    ranking: &'a [(u32, f32)],
+    usage: PrintedUsage,
+    output: &'a str,
+}
+
+#[derive(Serialize)]
+struct PrintedUsage {
+    operations: u64,
+    tool_calls: u64,
+    ms: f64,
+    peak_bytes: u64,
+}
+
+impl From<Usage> for PrintedUsage {
+    fn from(usage: Usage) -> Self {
+        let Usage { operations, tool_calls, ms, peak_bytes, .. } = usage;
+        Self { operations, tool_calls, ms, peak_bytes }
+    }
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let query = checked(&args.query)?;
+    let program = match read_program(&args.file) {
+        Ok(program) => program,
+        Err(why) => {
+            let limits = Limits::default();
+            let failure = Failure::new(FailureKind::Parse, &why.to_string(), &limits);
+            return tell_failure(&failure, args, ctx);
+        }
+    };
+    let dataset = dataset::find(&args.dataset, ctx)?;
+    let base = dataset::open(&dataset, ctx)?;
+    let runtime = open_runtime(&base, 1)?;
+    // Searched before the clock starts: the first search also loads the index.
+    runtime.candidates(query)?;
+    match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
+        Ok(outcome) => {
+            let mut ranking = outcome.ranking;
+            let all = if args.json { usize::MAX } else { DEFAULT_K as usize };
+            ranking.truncate(args.k.map_or(all, |k| k as usize));
+            if args.json {
+                let printed = Printed {
+                    status: "ok",
+                    kind: None,
+                    message: None,
+                    position: None,
+                    ranking: &ranking,
+                    usage: outcome.usage.into(),
+                    output: &outcome.output,
+                };
+                ctx.printer.json(&printed)?;
+                end(Exit::Done);
+            }
+            tell_ranking(&ranking, &runtime, ctx)?;
+            tell_use(&outcome.usage, &outcome.output, ctx);
+            end(Exit::Done)
+        }
+        Err(failure) => {
+            tell_failure(&failure, args, ctx)?;
+            end(Exit::Failed)
+        }
+    }
+}
+
+/// Ends the process without freeing anything: what a program left behind may take long to free, or
+/// more stack than this thread has.
+fn end(exit: Exit) -> ! {
+    std::process::exit(exit as i32)
+}
+
+/// Compiles and runs the program, within [`PATIENCE`] in all.
+fn attempt(
+    runtime: &Arc<Runtime>,
+    program: Program,
+    query: String,
+    params: ParamValues,
+) -> Result<std::result::Result<Outcome, Failure>> {
+    type Answer = std::result::Result<std::result::Result<Outcome, Failure>, RetrieveError>;
+    let began = Instant::now();
+    let (answer, wait) = mpsc::sync_channel::<Answer>(1);
+    let on_runtime = runtime.clone();
+    let work = move || {
+        let ran = match on_runtime.compile(&program) {
+            Ok(compiled) => {
+                let ran = on_runtime.run(&compiled, &params, &query, None);
+                // Freeing the program may take as long as it likes, after the answer.
+                let _ = answer.send(ran);
+                return;
+            }
+            Err(failure) => Ok(Err(failure)),
+        };
+        let _ = answer.send(ran);
+    };
+    thread::Builder::new()
+        .name("attempt".to_owned())
+        .spawn(work)
+        .context("cannot start a thread for the program")?;
+    let limits = Limits::default();
+    let ran = match wait.recv_timeout(PATIENCE) {
+        Ok(ran) => ran?,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let message = format!("no answer within {} ms", PATIENCE.as_millis());
+            Err(Failure::new(FailureKind::Deadline, &message, &limits))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(Failure::new(FailureKind::Panic, "the engine gave no answer", &limits))
+        }
+    };
+    Ok(ran.map_err(|mut failure| {
+        if failure.usage.ms == 0.0 {
+            failure.usage.ms = began.elapsed().as_secs_f64() * 1e3;
+        }
+        failure
+    }))
+}
+
+fn tell_ranking(ranking: &Ranking, runtime: &Runtime, ctx: &Context) -> Result<()> {
+    if ranking.is_empty() {
+        ctx.printer.notice("the program found no node");
+        return Ok(());
+    }
+    hits::print_table(&hits::hits(&runtime.base().kb, ranking), ctx)
+}
+
+fn tell_failure(failure: &Failure, args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.json {
+        ctx.printer.json(&Printed {
+            status: "error",
+            kind: Some(failure.kind.name()),
+            message: Some(&failure.message),
+            position: failure.position,
+            ranking: &[],
+            usage: failure.usage.into(),
+            output: &failure.output,
+        })?;
+        return Ok(Exit::Failed);
+    }
+    ctx.printer.error(&failure.to_string());
+    if let Some(at) = failure.position {
+        ctx.printer.cause(&format!("{}:{}:{}", args.file.display(), at.line, at.column));
+    }
+    tell_use(&failure.usage, &failure.output, ctx);
+    Ok(Exit::Failed)
+}
+
+fn tell_use(usage: &Usage, output: &str, ctx: &Context) {
+    for line in output.lines() {
+        ctx.printer.notice(&format!("output: {line}"));
+    }
+    ctx.printer.notice(&format!(
+        "{} operations, {} tool calls, {:.1} ms, at most {} bytes",
+        count(usage.operations),
+        count(usage.tool_calls),
+        usage.ms,
+        count(usage.peak_bytes)
+    ));
+    if usage.leaked_bytes > 0 {
+        let leaked = count(usage.leaked_bytes);
+        ctx.printer.warning(&format!("the program left {leaked} bytes behind: break its cycles"));
+    }
+}

@@ -1,0 +1,124 @@
+//! `agent query`: answers a question with a frozen bundle.
+
+use std::path::PathBuf;
+
+use crate::{
+    bundle::{Bundle, BundleError},
+    cli::{
+        Context, Exit, dataset,
+        failure::Result,
+        hits::{self, Hit, MAX_K},
+        printer::{plain, table},
+        systems::{STAND_IN, open_bundle, read_bundle},
+    },
+    index::IndexedBase,
+    infer::BundleRetriever,
+    retrieve::{Baseline, RetrieveError, Retriever, checked},
+};
+
+/// Answers that are explained.
+const MAX_EXPLAINED: usize = 5;
+/// Characters of a category's name that are shown.
+const MAX_CATEGORY: usize = 120;
+
+/// Answer a question with a frozen bundle
+///
+/// Prints rank, id, type, name and score, best first. When a program of the bundle fails, the
+/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Frozen bundle
+    #[arg(long, value_name = "FILE")]
+    bundle: PathBuf,
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    dataset: String,
+    /// What to look for
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Print at most this many nodes, 1 to 10000
+    #[arg(short, value_name = "K", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
+    k: u64,
+    /// Say which categories answer, and for the first five nodes what the programs did
+    #[arg(long)]
+    explain: bool,
+    /// Use the bundle on another base than the one it was made for
+    #[arg(long)]
+    force: bool,
+    /// Print JSON lines with rank, id, type, name and score
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let text = checked(&args.text)?;
+    let bundle = read_bundle(&args.bundle)?;
+    let dataset = dataset::find(&args.dataset, ctx)?;
+    let base = dataset::open(&dataset, ctx)?;
+    check_base(&bundle, &base, args.force, ctx)?;
+    let retriever = open_bundle(&bundle, &base)?;
+    let k = args.k as usize;
+    let (ranking, failed) = match retriever.retrieve(text, k) {
+        Ok(ranking) => (ranking, false),
+        Err(RetrieveError::Program(failure)) => {
+            let name = STAND_IN.name();
+            ctx.printer.warning(&format!("a program failed: {failure}"));
+            ctx.printer.warning(&format!("this is the ranking of {name} instead"));
+            (Baseline::new(base.clone(), STAND_IN).retrieve(text, k)?, true)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut hits = hits::hits(&base.kb, &ranking);
+    let explain = args.explain && !failed;
+    if explain {
+        for hit in hits.iter_mut().take(MAX_EXPLAINED) {
+            hit.explanation = Some(retriever.explain(text, hit.id)?);
+        }
+    }
+    if hits.is_empty() {
+        ctx.printer.notice("no node matches");
+    }
+    if args.json {
+        hits::print_json(&hits, ctx)?;
+    } else if explain {
+        print_explained(text, &retriever, &bundle, &hits, ctx)?;
+    } else if !hits.is_empty() {
+        hits::print_table(&hits, ctx)?;
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// Refuses another base than the bundle's unless forced.
+fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, ctx: &Context) -> Result<()> {
+    match bundle.check_base(base) {
+        Err(error @ BundleError::OtherBase { .. }) if force => {
+            ctx.printer.warning(&format!("--force: {error}"));
+            Ok(())
+        }
+        checked => Ok(checked?),
+    }
+}
+
+/// The categories that answer, then the nodes with what the programs did.
+fn print_explained(
+    text: &str,
+    retriever: &BundleRetriever,
+    bundle: &Bundle,
+    hits: &[Hit<'_>],
+    ctx: &Context,
+) -> Result<()> {
+    let mut rows = table(["category", "probability", "program"], &[1]);
+    for (at, probability) in retriever.route(text)? {
+        if let Some(category) = bundle.categories.get(at) {
+            rows.add_row([
+                plain(&category.name, MAX_CATEGORY),
+                format!("{:.1} %", probability * 100.0),
+                category.program.short_id().to_owned(),
+            ]);
+        }
+    }
+    ctx.printer.table(&rows)?;
+    ctx.printer.data("\n")?;
+    hits::print_explained(hits, ctx)
+}
