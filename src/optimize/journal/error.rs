@@ -87,12 +87,12 @@ pub enum JournalError {
         /// The file that was written.
         path: PathBuf,
     },
-    /// A commit failed before, so that nothing more is written.
-    #[error("the journal {} takes no more steps since a commit failed ({cause}): mend the cause and use --resume", .path.display())]
+    /// A write failed before, so that nothing more is written.
+    #[error("the journal {} takes no more steps since a write failed ({cause}): mend the cause and use --resume", .path.display())]
     Stopped {
         /// The database.
         path: PathBuf,
-        /// The message of the commit that failed.
+        /// What the write that failed said.
         cause: String,
     },
     /// The files of the run were removed or replaced while it was being written.

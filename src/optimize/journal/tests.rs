@@ -442,6 +442,9 @@ fn a_program_is_found_by_the_beginning_of_its_id() {
     let mut ids: Vec<&str> = programs.iter().map(Program::id).collect();
     ids.sort_unstable();
     let pair = ids.windows(2).find(|pair| pair[0][..6] == pair[1][..6]).expect("9 000 of 16^6");
+    drop(journal);
+    let journal = Journal::resume(dir.path()).expect("resume");
+    assert_eq!(journal.programs().expect("programs"), programs);
     let error = journal.program(&pair[0][..6]).expect_err("two");
     assert!(matches!(&error, JournalError::Ambiguous { ids, .. } if ids == pair), "{error:?}");
 }
