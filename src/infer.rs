@@ -257,7 +257,8 @@ impl BundleRetriever {
             each(member, probability, &outcome.ranking, &trace);
             rankings.push((probability, outcome.ranking));
         }
-        let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, ranking)| (*p, ranking)).collect();
+        let borrowed: Vec<(f32, &Ranking)> =
+            rankings.iter().map(|(p, ranking)| (*p, ranking)).collect();
         Ok(fuse(&borrowed, self.fusion))
     }
 }

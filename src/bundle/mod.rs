@@ -168,7 +168,9 @@ pub enum BundleError {
         what: String,
     },
     /// The file was written by a newer version.
-    #[error("{path} has format {format}, this version reads {OLDEST_FORMAT} to {FORMAT}; update agent")]
+    #[error(
+        "{path} has format {format}, this version reads {OLDEST_FORMAT} to {FORMAT}; update agent"
+    )]
     Newer {
         /// The file.
         path: String,

@@ -164,7 +164,14 @@ fn dry_run(
     let (n_train, n_validation) = (train.len(), validation.len());
     if args.json {
         let dataset = args.dataset.as_str();
-        ctx.printer.json(&DryRun { dataset, n_train, n_validation, steps, llm_calls: 0, usd: 0.0 })?;
+        ctx.printer.json(&DryRun {
+            dataset,
+            n_train,
+            n_validation,
+            steps,
+            llm_calls: 0,
+            usd: 0.0,
+        })?;
     } else {
         ctx.printer.data(&format!(
             "would mine {n_train} training queries, try up to 61 plans, take {steps} steps of \
@@ -235,7 +242,8 @@ fn watched(
     let mut watch = |event: Event<'_>| match event {
         Event::Progress { phase, done, total } => progress.at(phase, done as u64, total as u64),
         Event::Category { name, n, mrr } => {
-            printer.notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
+            printer
+                .notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
         }
         Event::Tested { name, change, difference, p, accepted } => {
             let verdict = if accepted { "accepted" } else { "not proven" };
@@ -366,14 +374,16 @@ fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
     for category in &bundle.categories {
         let mut row = vec![category.name.clone()];
         match &category.validation {
-            Some(CategoryScore { n, baseline, baseline_mrr, mrr, difference, ci95 }) => row.extend([
-                n.to_string(),
-                baseline.clone(),
-                format!("{:.1}", 100.0 * baseline_mrr),
-                category.program.short_id().to_owned(),
-                format!("{:.1}", 100.0 * mrr),
-                percent(*difference, *ci95),
-            ]),
+            Some(CategoryScore { n, baseline, baseline_mrr, mrr, difference, ci95 }) => {
+                row.extend([
+                    n.to_string(),
+                    baseline.clone(),
+                    format!("{:.1}", 100.0 * baseline_mrr),
+                    category.program.short_id().to_owned(),
+                    format!("{:.1}", 100.0 * mrr),
+                    percent(*difference, *ci95),
+                ])
+            }
             None => row.extend(["0".to_owned(), "-".to_owned(), "-".to_owned()]),
         }
         rows.add_row(row);

@@ -100,7 +100,8 @@ impl IndexedBase {
     }
 
     /// The `k` nodes most similar to a text, best first, ties by ascending id; only nodes of the
-    /// given types, all when empty. Exact; O(nodes of the types).
+    /// given types, all when empty. Exact; O(nodes of the types). Empty for a text without any word
+    /// that the embedder knows.
     ///
     /// # Errors
     /// Those of the embedder.
@@ -111,6 +112,9 @@ impl IndexedBase {
         k: usize,
     ) -> Result<Vec<(NodeId, f32)>, IndexError> {
         let vector = self.embed_query(text)?;
+        if vector.iter().all(|&number| number == 0.0) {
+            return Ok(Vec::new());
+        }
         if types.is_empty() {
             return Ok(self.vectors.top_k(&vector, k, None)?);
         }

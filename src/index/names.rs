@@ -334,10 +334,17 @@ impl NameIndex {
             }
         }
         let stems = Stems::default();
-        let kept = name_words(text)
-            .filter(|(_, word)| !named.contains(stems.stem(word).as_bytes()))
-            .map(|(range, _)| &text[range]);
-        kept.collect::<Vec<_>>().join(" ")
+        let mut kept = Vec::new();
+        let mut dropped_to = None;
+        for (range, word) in name_words(text) {
+            let possessive = word == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
+            if possessive || named.contains(stems.stem(&word).as_bytes()) {
+                dropped_to = Some(range.end);
+            } else {
+                kept.push(&text[range]);
+            }
+        }
+        kept.join(" ")
     }
 
     fn idf(&self, stem: u32) -> f32 {

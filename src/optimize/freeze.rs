@@ -51,7 +51,8 @@ impl Routing {
         let mut validation = vec![Vec::new(); members.len()];
         for (query, features) in validation_features.iter().enumerate() {
             let top = Fusion { most: 1, normalized: true };
-            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first() {
+            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
+            {
                 validation[at].push(query);
             }
         }
@@ -160,7 +161,10 @@ pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, Op
     let validation = Validation {
         n: ranks.len(),
         mrr,
-        baselines: baselines.iter().map(|(name, ranks)| ((*name).to_owned(), mean(ranks))).collect(),
+        baselines: baselines
+            .iter()
+            .map(|(name, ranks)| ((*name).to_owned(), mean(ranks)))
+            .collect(),
     };
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -171,7 +175,8 @@ pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, Op
     };
     let (categories, router) = (categories?, routing.router);
     let (format, digest) = (FORMAT, String::new());
-    Ok(Bundle { format, dataset, categories, router, fusion, validation, provenance, digest }.sealed())
+    Ok(Bundle { format, dataset, categories, router, fusion, validation, provenance, digest }
+        .sealed())
 }
 
 /// Reciprocal ranks of every baseline on the validation queries.
@@ -207,7 +212,8 @@ fn category_score(
         .map(|(&name, ranks)| (name, on(ranks)))
         .map(|(name, ranks)| (name, mean(&ranks), ranks))
         .reduce(|best, next| if next.1 > best.1 { next } else { best });
-    let Some((baseline, baseline_mrr, baseline_ranks)) = best.filter(|_| !queries.is_empty()) else {
+    let Some((baseline, baseline_mrr, baseline_ranks)) = best.filter(|_| !queries.is_empty())
+    else {
         return Ok(None);
     };
     let ranks = on(ranks);

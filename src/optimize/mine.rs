@@ -138,7 +138,9 @@ fn steps_from(base: &IndexedBase, steps: &[Step], node: NodeId) -> Vec<(Step, No
     let mut found = Vec::new();
     for &step in steps {
         let neighbors = base.kb.neighbors(node, step.relation, step.direction);
-        found.extend(neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)));
+        found.extend(
+            neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)),
+        );
     }
     found
 }

@@ -87,7 +87,9 @@ pub enum OptimizeError {
     #[error("the dataset has no {0} queries; add them to qa.csv and split/{1}.index")]
     NoQueries(&'static str, &'static str),
     /// The run was begun with other options, queries or another base.
-    #[error("the run in {0} was begun with {1}; resume it with the same, or start another with --run DIR")]
+    #[error(
+        "the run in {0} was begun with {1}; resume it with the same, or start another with --run DIR"
+    )]
     OtherRun(String, String),
     /// A program does not run.
     #[error("program {0} does not run: {1}")]
@@ -246,8 +248,7 @@ impl Run<'_> {
                 let differs = ["index", "train", "validation", "seed", "steps"]
                     .into_iter()
                     .filter(|&part| begun.get(part) != identity.get(part));
-                let parts: Vec<String> =
-                    differs.map(|part| format!("another {part}")).collect();
+                let parts: Vec<String> = differs.map(|part| format!("another {part}")).collect();
                 Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
             }
         }
@@ -312,7 +313,11 @@ impl Run<'_> {
         }
         let mut members = Vec::new();
         for (done, &at) in chosen.iter().enumerate() {
-            (self.watch)(Event::Progress { phase: "building categories", done, total: chosen.len() });
+            (self.watch)(Event::Progress {
+                phase: "building categories",
+                done,
+                total: chosen.len(),
+            });
             let plan = plans[at].0.clone();
             let program = plan::render(&self.base, &plan);
             members.push(self.member(plan, program, ParamValues::new(), &origin)?);
@@ -388,8 +393,13 @@ impl Run<'_> {
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
             None => {
-                let (params, _, _) =
-                    tune::tune(&self.trials, &member.program, &member.params, &self.train, queries)?;
+                let (params, _, _) = tune::tune(
+                    &self.trials,
+                    &member.program,
+                    &member.params,
+                    &self.train,
+                    queries,
+                )?;
                 self.trials.journal.commit("tune", &key, &params, &[])?;
                 params
             }
@@ -402,7 +412,8 @@ impl Run<'_> {
             change: "tuned numbers".to_owned(),
             parent: Some(member.program.id().to_owned()),
         };
-        let mut tuned = self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
+        let mut tuned =
+            self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
         self.accept(member, tuned, routed, &origin)
     }
@@ -476,13 +487,14 @@ pub struct Decision {
 fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); members.len()];
     for query in 0..n {
-        let best = members.iter().enumerate().fold(None, |best: Option<(usize, f32)>, (at, member)| {
-            match best {
-                Some((_, most)) if member.train[query] <= most => best,
-                _ if member.train[query] > 0.0 => Some((at, member.train[query])),
-                _ => best,
-            }
-        });
+        let best =
+            members.iter().enumerate().fold(None, |best: Option<(usize, f32)>, (at, member)| {
+                match best {
+                    Some((_, most)) if member.train[query] <= most => best,
+                    _ if member.train[query] > 0.0 => Some((at, member.train[query])),
+                    _ => best,
+                }
+            });
         if let Some((at, _)) = best {
             assigned[at].push(query);
         }
@@ -495,7 +507,9 @@ fn most_to_gain(members: &[Member], assigned: &[Vec<usize>], rng: &mut ChaCha8Rn
     let lacking: Vec<f64> = members
         .iter()
         .zip(assigned)
-        .map(|(member, queries)| queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum::<f64>() + 0.5)
+        .map(|(member, queries)| {
+            queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum::<f64>() + 0.5
+        })
         .collect();
     let mut left = rng.random::<f64>() * lacking.iter().sum::<f64>();
     for (at, lack) in lacking.iter().enumerate() {

@@ -23,7 +23,8 @@ pub fn mutate(
     let mut changed = plan.clone();
     let what = match rng.random_range(0..5) {
         0 | 1 => {
-            let branch = changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
+            let branch =
+                changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
             let others = [Anchors::Named, Anchors::Described, Anchors::Either];
             let others: Vec<Anchors> =
                 others.into_iter().filter(|&anchors| anchors != branch.anchors).collect();
@@ -31,7 +32,8 @@ pub fn mutate(
             format!("find anchors of a walk otherwise: {:?}", branch.anchors).to_lowercase()
         }
         2 => {
-            let branch = changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
+            let branch =
+                changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
             branch.sums = !branch.sums;
             let how = if branch.sums { "sum" } else { "largest" };
             format!("carry the {how} of scores along a walk")
@@ -52,7 +54,11 @@ pub fn mutate(
                 .filter(|walk| same_way(walk))
                 .map(|walk| {
                     let share = |query| walk.shares.get(query).copied().unwrap_or(0.0);
-                    (queries.iter().map(|query| f64::from(share(query))).sum::<f64>() * walk.bits, walk)
+                    (
+                        queries.iter().map(|query| f64::from(share(query))).sum::<f64>()
+                            * walk.bits,
+                        walk,
+                    )
                 })
                 .collect();
             ranked.sort_by(|a, b| b.0.total_cmp(&a.0));

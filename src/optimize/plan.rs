@@ -101,12 +101,12 @@ fn direction(direction: Direction) -> &'static str {
 
 /// Whether a step can end at other types than this one.
 fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
-    base.kb.tuples().iter().filter(|tuple| tuple.relation == step.relation).any(|tuple| {
-        match step.direction {
-            Direction::Out => tuple.target != target,
-            Direction::In => tuple.source != target,
-            Direction::Any => tuple.target != target || tuple.source != target,
-        }
+    base.kb.tuples().iter().filter(|tuple| tuple.relation == step.relation).any(|tuple| match step
+        .direction
+    {
+        Direction::Out => tuple.target != target,
+        Direction::In => tuple.source != target,
+        Direction::Any => tuple.target != target || tuple.source != target,
     })
 }
 
@@ -302,7 +302,8 @@ fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &
         }
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
-    let _ = writeln!(out, "    let found = normalize(search_with_names(query, {types}, {SEARCHED}));");
+    let _ =
+        writeln!(out, "    let found = normalize(search_with_names(query, {types}, {SEARCHED}));");
     let mut sum: Vec<String> = branches
         .iter()
         .map(|named| format!("{} * params.{}", named.reached, named.weight))

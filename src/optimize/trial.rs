@@ -4,11 +4,9 @@
 //! run twice, in this run or after it was interrupted. Its result is a reciprocal rank per query.
 //! A query on which the program fails counts as answered by the default candidates.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use rayon::prelude::*;
@@ -182,7 +180,9 @@ impl Trials<'_> {
         let reciprocal_ranks = queries
             .iter()
             .zip(&rankings)
-            .map(|(&at, (ranking, _))| reciprocal_rank(&self.runtime, ranking, &pool.queries[at].answers))
+            .map(|(&at, (ranking, _))| {
+                reciprocal_rank(&self.runtime, ranking, &pool.queries[at].answers)
+            })
             .collect();
         let trial = Trial {
             program: program.id().to_owned(),

@@ -24,12 +24,15 @@ const MIN_GAIN: f64 = 0.5;
 /// Values to try for a number that stands at `value`: some of its range up and down, ascending.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
-    let mut values: Vec<f64> = [value - 0.15 * width, value * 0.5, value * 1.6, value + 0.2 * width]
-        .into_iter()
-        .map(|value| if param.integer { value.round() } else { (value * 100.0).round() / 100.0 })
-        .map(|value| value.clamp(param.min, param.max))
-        .filter(|&other| other != value)
-        .collect();
+    let mut values: Vec<f64> =
+        [value - 0.15 * width, value * 0.5, value * 1.6, value + 0.2 * width]
+            .into_iter()
+            .map(
+                |value| if param.integer { value.round() } else { (value * 100.0).round() / 100.0 },
+            )
+            .map(|value| value.clamp(param.min, param.max))
+            .filter(|&other| other != value)
+            .collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     values
@@ -87,8 +90,7 @@ mod tests {
 
     #[test]
     fn tried_values_stay_in_bounds_and_differ_from_the_present_one() {
-        let param =
-            |integer| Param { name: "k".into(), value: 1.0, min: 0.0, max: 4.0, integer };
+        let param = |integer| Param { name: "k".into(), value: 1.0, min: 0.0, max: 4.0, integer };
         assert_eq!(neighbors(&param(false), 1.0), [0.4, 0.5, 1.6, 1.8]);
         assert_eq!(neighbors(&param(false), 0.0), [0.8]);
         assert_eq!(neighbors(&param(true), 4.0), [2.0, 3.0]);

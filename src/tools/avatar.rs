@@ -136,9 +136,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "chunk_size", kind: Kind::Int, default: Some("256") },
         ],
         Kind::Text,
-        "The field of that name; without one, the k pieces of the document (of at most chunk_size \
-         characters, at word borders) whose embeddings are most similar to the attribute, joined \
-         by \";\\n\".",
+        "The field of exactly that name; without one, the k pieces of the document with relations \
+         (of at most chunk_size characters, at least 16, at word borders) whose embeddings are \
+         most similar to the attribute, joined by \";\\n\".",
         r#"get_relevant_chunk(0, "what it is made of")"#,
         relevant_chunk,
     ),
@@ -151,11 +151,11 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| {
             let texts = args.texts(0)?;
             at_most(texts.len(), MAX_EMBEDDED, "texts")?;
+            ctx.meter.touch(texts.len() * 100)?;
             let vectors: Result<Vec<Value>, ToolError> = texts
                 .into_iter()
                 .map(|text| ctx.base.embed_query(text).map(Value::Vector).map_err(internal))
                 .collect();
-            ctx.meter.touch(args.texts(0)?.len() * 100)?;
             Ok(Value::List(vectors?))
         },
     ),
@@ -237,8 +237,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "compute_recall_score",
         &[STRING, NODES],
         Kind::Numbers,
-        "Share of the string's words that the node's document has, with stemming, in 0..1; in the \
-         order of the ids given.",
+        "Share of the string's words that the node's document has, with stemming, repeats counted, \
+         in 0..1; in the order of the ids given.",
         r#"compute_recall_score("warm wool socks", [0, 1])"#,
         |ctx, args| {
             let mut wanted: HashMap<Option<u32>, u32> = HashMap::new();
@@ -246,6 +246,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
                 *wanted.entry(ctx.base.terms.stem_id(&stem)).or_default() += 1;
             }
             let total: u32 = wanted.values().sum();
+            ctx.meter.touch(args.node_list(1)?.len() * 10)?;
             per_node(ctx, args, |base, node| {
                 let shared: u32 = base
                     .terms
@@ -407,7 +408,7 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     for word in text.split_whitespace() {
         let n = chunks.len();
         match chunks.last_mut() {
-            Some(chunk) if chunk.len() + word.len() < size => {
+            Some(chunk) if chunk.chars().count() + word.chars().count() < size => {
                 chunk.push(' ');
                 chunk.push_str(word);
             }

@@ -102,7 +102,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         args: &[FROM, ArgSpec { name: "types", kind: Kind::Texts, default: None }],
         result: Kind::Any,
         cost: "1 per node",
-        doc: "Only the nodes of the given types; a set stays a set, scores stay scores.",
+        doc: "Only the nodes of the given types (all when none is given); a set stays a set, scores \
+              stay scores.",
         example: r#"of_type(neighbors(0), "product")"#,
         cached: false,
         run: of_type,
@@ -271,7 +272,7 @@ fn degree(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 
 fn of_type(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
-    let keep = |node: NodeId| types.contains(&ctx.base.kb.node_type(node));
+    let keep = |node: NodeId| types.is_empty() || types.contains(&ctx.base.kb.node_type(node));
     match args.value(0) {
         Value::Scores(scores) => {
             ctx.meter.touch(scores.len())?;

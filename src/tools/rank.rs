@@ -75,10 +75,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Scores,
         "Only the scores of nodes in the set (or in other scores).",
         r#"restrict(search(query), of_type(neighbors(0), "product"))"#,
-        |ctx, args| {
-            let nodes = args.nodes(1)?;
-            change(ctx, args, |scores| scores.restricted(&nodes))
-        },
+        restrict,
     ),
     rank_tool(
         "without",
@@ -86,10 +83,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Scores,
         "The scores of nodes that are not in the set (or in other scores).",
         r#"without(search(query), link(query))"#,
-        |ctx, args| {
-            let nodes = args.nodes(1)?;
-            change(ctx, args, |scores| scores.filter(|node, _| !nodes.contains(node)))
-        },
+        without,
     ),
     rank_tool(
         "uniform",
@@ -168,6 +162,60 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     ),
     rank_tool(
+        "*",
+        &[ArgSpec { name: "weight", kind: Kind::Number, default: None }, SCORES],
+        Kind::Scores,
+        "A number times every score.",
+        "0.5 * search(query)",
+        |ctx, args| {
+            let (weight, scores) = (args.number(0)? as f32, args.scores(1)?);
+            ctx.meter.touch(scores.len())?;
+            Ok(Value::scores(scores.scale(weight)))
+        },
+    ),
+    rank_tool(
+        "/",
+        &[SCORES, ArgSpec { name: "divisor", kind: Kind::Number, default: None }],
+        Kind::Scores,
+        "Every score divided by a number other than 0.",
+        "search(query) / 2",
+        |ctx, args| {
+            let divisor = args.number(1)? as f32;
+            if divisor == 0.0 {
+                return Err(ToolError::BadArgs("scores cannot be divided by 0".to_owned()));
+            }
+            change(ctx, args, |scores| scores.scale(1.0 / divisor))
+        },
+    ),
+    rank_tool(
+        "-",
+        &[SCORES, OTHER],
+        Kind::Scores,
+        "Difference of scores, node by node; a node in one of them counts 0 in the other.",
+        "search(query) - link(query)",
+        |ctx, args| {
+            let (a, b) = (args.scores(0)?, args.scores(1)?);
+            ctx.meter.touch(a.len() + b.len())?;
+            Ok(Value::scores(a.combine(&b.scale(-1.0), Combine::Sum)))
+        },
+    ),
+    rank_tool(
+        "&",
+        &[SCORES, NODES],
+        Kind::Scores,
+        "Only the scores of nodes in the set; the same as restrict.",
+        r#"search(query) & get_node_ids_by_type("product")"#,
+        restrict,
+    ),
+    rank_tool(
+        "-",
+        &[SCORES, NODES],
+        Kind::Scores,
+        "The scores of nodes that are not in the set; the same as without.",
+        "search(query) - nodes([0, 1])",
+        without,
+    ),
+    rank_tool(
         "with_field",
         &[
             NODES,
@@ -205,6 +253,16 @@ fn change(
     Ok(Value::scores(how(scores)))
 }
 
+fn restrict(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let nodes = args.nodes(1)?;
+    change(ctx, args, |scores| scores.restricted(&nodes))
+}
+
+fn without(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let nodes = args.nodes(1)?;
+    change(ctx, args, |scores| scores.filter(|node, _| !nodes.contains(node)))
+}
+
 fn combine(ctx: &mut ToolCtx<'_>, args: &Args<'_>, how: Combine) -> Result<Value, ToolError> {
     let (a, b) = (args.scores(0)?, args.scores(1)?);
     ctx.meter.touch(a.len() + b.len())?;
@@ -213,6 +271,9 @@ fn combine(ctx: &mut ToolCtx<'_>, args: &Args<'_>, how: Combine) -> Result<Value
 
 fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let k = args.number(1)? as f32;
+    if k < 0.0 {
+        return Err(ToolError::BadArgs("k must not be negative".to_owned()));
+    }
     let Value::List(rankings) = args.value(0) else {
         return Err(ToolError::BadArgs("argument 1 must be a list of scores".to_owned()));
     };
@@ -220,8 +281,13 @@ fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         return Err(ToolError::BadArgs(format!("at most {MAX_FUSED} rankings can be fused")));
     }
     let mut fused = Scores::default();
-    for at in 0..rankings.len() {
-        let scores = Args::new(rankings).scores(at)?.clone();
+    for (ranking, item) in rankings.iter().zip(1..) {
+        let Value::Scores(scores) = ranking else {
+            let got = ranking.describe();
+            return Err(ToolError::BadArgs(format!(
+                "item {item} of the list must be scores, got {got}"
+            )));
+        };
         ctx.meter.touch(scores.len())?;
         fused = fused.combine(&scores.reciprocal_ranks(k), Combine::Sum);
     }

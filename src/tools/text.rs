@@ -122,7 +122,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         result: Kind::Scores,
         cost: "10 per node",
         doc: "Share of the text's words, weighted by rarity, that each node's document has, in \
-              0..1, with stemming.",
+              0..1, with stemming; words that no document of the base has are left out.",
         example: r#"cover(query, nodes([0, 1, 2]))"#,
         cached: true,
         run: |ctx, args| {

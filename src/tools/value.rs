@@ -222,7 +222,14 @@ impl<'a> Args<'a> {
             Value::Scores(scores) => Ok(scores.as_slice().iter().map(|pair| pair.0).collect()),
             Value::List(values) => values
                 .iter()
-                .map(|value| node_id(value).map_or_else(|| self.wrong(at, Kind::Nodes), Ok))
+                .map(|value| {
+                    node_id(value).ok_or_else(|| {
+                        let (at, got) = (at + 1, value.describe());
+                        ToolError::BadArgs(format!(
+                            "argument {at} lists something that is no node id: {got}"
+                        ))
+                    })
+                })
                 .collect(),
             value => node_id(value).map_or_else(|| self.wrong(at, Kind::Nodes), |id| Ok(vec![id])),
         }
