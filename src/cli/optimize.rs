@@ -99,6 +99,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
+    optimize::check_queries(&train, &validation)?;
     if args.dry_run {
         return dry_run(args, &train, &validation, ctx);
     }

@@ -202,12 +202,7 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>),
     stop: &AtomicBool,
 ) -> Result<Outcome, OptimizeError> {
-    if train.is_empty() {
-        return Err(OptimizeError::NoQueries("training", "train"));
-    }
-    if validation.is_empty() {
-        return Err(OptimizeError::NoQueries("validation", "val"));
-    }
+    check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
     let runtime = Arc::new(Runtime::new(base.clone(), workers, Some(cache.clone())));
@@ -227,6 +222,21 @@ pub fn run(
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", "frozen", &bundle.digest, &[])?;
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
+}
+
+/// Fails if a pool is empty, so that no run is begun that cannot go on.
+///
+/// # Errors
+/// [`OptimizeError::NoQueries`].
+pub fn check_queries(
+    train: &[LabelledQuery],
+    validation: &[LabelledQuery],
+) -> Result<(), OptimizeError> {
+    match (train.is_empty(), validation.is_empty()) {
+        (true, _) => Err(OptimizeError::NoQueries("training", "train")),
+        (_, true) => Err(OptimizeError::NoQueries("validation", "val")),
+        _ => Ok(()),
+    }
 }
 
 impl Run<'_> {
