@@ -253,11 +253,18 @@ impl Run<'_> {
             None => Ok(self.trials.journal.commit("run", "identity", &identity, &[])?),
             Some(begun) if begun == identity => Ok(()),
             Some(begun) => {
-                let differs = ["index", "train", "validation", "seed", "steps"]
-                    .into_iter()
-                    .filter(|&part| begun.get(part) != identity.get(part));
-                let parts: Vec<String> =
-                    differs.map(|part| format!("another {part}")).collect();
+                let value = |part: &str| format!("{part} {}", begun[part]);
+                let parts: Vec<String> = [
+                    ("index", "another base or index".to_owned()),
+                    ("train", "other training queries".to_owned()),
+                    ("validation", "other validation queries".to_owned()),
+                    ("seed", value("seed")),
+                    ("steps", value("steps")),
+                ]
+                .into_iter()
+                .filter(|(part, _)| begun.get(part) != identity.get(part))
+                .map(|(_, text)| text)
+                .collect();
                 Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
             }
         }
