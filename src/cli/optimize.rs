@@ -5,7 +5,7 @@ use std::{
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -118,15 +118,26 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         dir.display()
     ));
     let began = Instant::now();
-    let outcome = watched(&base, train, validation, &options, &dir, &mut journal, threads, ctx)
+    let done = watched(&base, train, validation, &options, &dir, &mut journal, threads, ctx)
         .map_err(CommandError::from)
-        .hint_if_stopped(args, &dir, ctx)?;
-    let seconds = began.elapsed().as_secs_f64();
-    let (hits, misses) = outcome.cache;
-    printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-    let report = Report { args, dir: &dir, outcome: &outcome, seconds };
-    report.print(&base, &dataset.base, threads, ctx)?;
-    Ok(Exit::Done)
+        .and_then(|outcome| {
+            let seconds = began.elapsed().as_secs_f64();
+            let (hits, misses) = outcome.cache;
+            printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+            let report = Report { args, dir: &dir, outcome: &outcome, seconds };
+            report.print(&base, &dataset.base, threads, ctx)
+        });
+    match done {
+        Ok(()) => Ok(Exit::Done),
+        Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!(
+            "everything done so far is kept; continue with `agent optimize --dataset {} --run {} \
+             --resume`",
+            args.dataset,
+            dir.display()
+        )
+        .into()),
+        Err(error) => Err(error),
+    }
 }
 
 fn check(args: &Args) -> Result<()> {
@@ -251,25 +262,6 @@ fn watched(
         base, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
     )?;
     Ok(outcome)
-}
-
-/// Adds the command that continues a stopped run.
-trait HintIfStopped<T> {
-    fn hint_if_stopped(self, args: &Args, dir: &Path, ctx: &Context) -> Result<T>;
-}
-
-impl<T> HintIfStopped<T> for Result<T> {
-    fn hint_if_stopped(self, args: &Args, dir: &Path, ctx: &Context) -> Result<T> {
-        if self.is_err() && ctx.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let command = format!(
-                "continue with `agent optimize --dataset {} --run {} --resume`",
-                args.dataset,
-                dir.display()
-            );
-            return self.hint(command);
-        }
-        self
-    }
 }
 
 /// What is told at the end of a run.
