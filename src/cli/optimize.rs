@@ -295,13 +295,13 @@ impl Report<'_> {
     ) -> Result<()> {
         let bundle = &self.outcome.bundle;
         let path = self.dir.join(BUNDLE_FILE);
+        if self.args.json {
+            return self.print_json(bundle, &path, ctx);
+        }
         let test = match base.record.splits.get("test") {
             Some(&n) if n > 0 => measure_on_test(bundle, indexed, base, threads, ctx)?,
             _ => Vec::new(),
         };
-        if self.args.json {
-            return self.print_json(bundle, &path, ctx);
-        }
         print_categories(bundle, ctx)?;
         if !test.is_empty() {
             print_test(&test, ctx)?;
