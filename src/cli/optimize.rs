@@ -19,9 +19,12 @@ use crate::{
         Context, Exit, dataset,
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
-        printer::{Printer, table},
+        printer::{Level, Printer, table},
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test},
+    dataset::{
+        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
+        sample::SampleKind,
+    },
     eval::{Metric, compare},
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
@@ -96,13 +99,13 @@ enum Actor {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check(args)?;
+    if args.dry_run {
+        return dry_run(args, ctx);
+    }
     let dataset = dataset::find(&args.dataset, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
-    if args.dry_run {
-        return dry_run(args, &train, &validation, ctx);
-    }
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, ctx)?;
     let options = options(args, &dataset.base, &journal);
@@ -166,12 +169,23 @@ struct DryRun<'a> {
     usd: f64,
 }
 
-fn dry_run(
-    args: &Args,
-    train: &[LabelledQuery],
-    validation: &[LabelledQuery],
-    ctx: &Context,
-) -> Result<Exit> {
+/// A dataset that is not installed is read into a home that vanishes.
+fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let elsewhere = match ctx.home.resolve(&args.dataset) {
+        Ok(Resolved::NewDirectory { .. }) => true,
+        Err(DatasetError::UnknownName { .. }) => SampleKind::from_name(&args.dataset).is_some(),
+        _ => false,
+    };
+    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let dataset = if elsewhere {
+        let (printer, stop) = (Arc::new(Printer::new(Level::Quiet)), ctx.stop.clone());
+        dataset::find(&args.dataset, &Context { home: Home::new(temporary.path()), printer, stop })?
+    } else {
+        dataset::find(&args.dataset, ctx)?
+    };
+    let train = load_split(&dataset.base, &Split::Train)?;
+    let validation = load_split(&dataset.base, &Split::Val)?;
+    optimize::check_queries(&train, &validation)?;
     let steps = args.steps.unwrap_or(STEPS);
     let (n_train, n_validation) = (train.len(), validation.len());
     if args.json {
