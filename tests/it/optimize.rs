@@ -259,7 +259,9 @@ fn scripts_get_one_line_and_people_get_tables() {
     assert!(people.stderr.contains("no language model"), "{}", people.stderr);
     let first = home.join("runs/planted-0001/bundle.json");
     let text = people.done();
-    for word in ["best baseline", "recall@20", "bm25+names", &format!("bundle: {}", first.display())] {
+    for word in
+        ["best baseline", "recall@20", "bm25+names", &format!("bundle: {}", first.display())]
+    {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
 
@@ -326,7 +328,8 @@ fn the_one_walk_that_answers_is_found_and_frozen() {
     }
     let system = format!("bundle:{path}");
     for (system, least, most) in [(system.as_str(), 0.95, 1.0), ("bm25+names", 0.0, 0.6)] {
-        let eval = ["eval", "--dataset", "planted", "--split", "test", "--system", system, "--json"];
+        let eval =
+            ["eval", "--dataset", "planted", "--split", "test", "--system", system, "--json"];
         let mrr = world.run(eval).json_lines()[0]["metrics"]["mrr"].as_f64().unwrap();
         assert!((least..=most).contains(&mrr), "{system} has mrr {mrr}");
     }
@@ -355,7 +358,8 @@ fn write_planted(dir: &Path) {
         "Quorvex", "Zimbrel", "Talvoni", "Pexaro", "Ondurel", "Marvik", "Lostera", "Kelbrun",
         "Jovanta", "Ivrendi", "Hastoro", "Gelvani", "Fendrik", "Elowest", "Dravona", "Corbelo",
     ];
-    const THINGS: [&str; 8] = ["lamp", "kettle", "saddle", "whistle", "ladder", "violin", "tent", "scale"];
+    const THINGS: [&str; 8] =
+        ["lamp", "kettle", "saddle", "whistle", "ladder", "violin", "tent", "scale"];
     const LOOKS: [&str; 4] = ["plain", "folding", "heavy", "narrow"];
     const ASKED: [&str; 4] = [
         "what can I buy that comes from {}",
@@ -366,7 +370,8 @@ fn write_planted(dir: &Path) {
     fs::create_dir_all(dir.join("split")).unwrap();
     let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
     let mut node = |id: usize, kind: &str, name: &str| {
-        nodes += &format!("{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{}}}}\n");
+        nodes +=
+            &format!("{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{}}}}\n");
     };
     for (at, name) in CITIES.iter().enumerate() {
         node(at, "city", name);
