@@ -91,7 +91,7 @@ pub enum OptimizeError {
     OtherRun(String, String),
     /// A program does not run.
     #[error("program {0} does not run: {1}")]
-    Program(String, Failure),
+    Program(String, Box<Failure>),
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}")]
     Workers(std::io::Error),
