@@ -5,7 +5,7 @@ use std::{
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -19,9 +19,12 @@ use crate::{
         Context, Exit, dataset,
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
-        printer::{Printer, table},
+        printer::{Level, Printer, table},
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test},
+    dataset::{
+        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
+        sample::SampleKind,
+    },
     eval::{Metric, compare},
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
@@ -96,12 +99,13 @@ enum Actor {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check(args)?;
+    if args.dry_run {
+        return dry_run(args, ctx);
+    }
     let dataset = dataset::find(&args.dataset, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
-    if args.dry_run {
-        return dry_run(args, &train, &validation, ctx);
-    }
+    optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, ctx)?;
     let options = options(args, &dataset.base, &journal);
@@ -117,15 +121,26 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         dir.display()
     ));
     let began = Instant::now();
-    let outcome = watched(&base, train, validation, &options, &dir, &mut journal, threads, ctx)
+    let done = watched(&base, train, validation, &options, &dir, &mut journal, threads, ctx)
         .map_err(CommandError::from)
-        .hint_if_stopped(args, &dir, ctx)?;
-    let seconds = began.elapsed().as_secs_f64();
-    let (hits, misses) = outcome.cache;
-    printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-    let report = Report { args, dir: &dir, outcome: &outcome, seconds };
-    report.print(&base, &dataset.base, threads, ctx)?;
-    Ok(Exit::Done)
+        .and_then(|outcome| {
+            let seconds = began.elapsed().as_secs_f64();
+            let (hits, misses) = outcome.cache;
+            printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+            let report = Report { args, dir: &dir, outcome: &outcome, seconds };
+            report.print(&base, &dataset.base, threads, ctx)
+        });
+    match done {
+        Ok(()) => Ok(Exit::Done),
+        Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!(
+            "everything done so far is kept; continue with `agent optimize --dataset {} --run {} \
+             --resume`",
+            args.dataset,
+            dir.display()
+        )
+        .into()),
+        Err(error) => Err(error),
+    }
 }
 
 fn check(args: &Args) -> Result<()> {
@@ -154,12 +169,23 @@ struct DryRun<'a> {
     usd: f64,
 }
 
-fn dry_run(
-    args: &Args,
-    train: &[LabelledQuery],
-    validation: &[LabelledQuery],
-    ctx: &Context,
-) -> Result<Exit> {
+/// A dataset that is not installed is read into a home that vanishes.
+fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let elsewhere = match ctx.home.resolve(&args.dataset) {
+        Ok(Resolved::NewDirectory { .. }) => true,
+        Err(DatasetError::UnknownName { .. }) => SampleKind::from_name(&args.dataset).is_some(),
+        _ => false,
+    };
+    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let dataset = if elsewhere {
+        let (printer, stop) = (Arc::new(Printer::new(Level::Quiet)), ctx.stop.clone());
+        dataset::find(&args.dataset, &Context { home: Home::new(temporary.path()), printer, stop })?
+    } else {
+        dataset::find(&args.dataset, ctx)?
+    };
+    let train = load_split(&dataset.base, &Split::Train)?;
+    let validation = load_split(&dataset.base, &Split::Val)?;
+    optimize::check_queries(&train, &validation)?;
     let steps = args.steps.unwrap_or(STEPS);
     let (n_train, n_validation) = (train.len(), validation.len());
     if args.json {
@@ -260,25 +286,6 @@ fn watched(
     Ok(outcome)
 }
 
-/// Adds the command that continues a stopped run.
-trait HintIfStopped<T> {
-    fn hint_if_stopped(self, args: &Args, dir: &Path, ctx: &Context) -> Result<T>;
-}
-
-impl<T> HintIfStopped<T> for Result<T> {
-    fn hint_if_stopped(self, args: &Args, dir: &Path, ctx: &Context) -> Result<T> {
-        if self.is_err() && ctx.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let command = format!(
-                "continue with `agent optimize --dataset {} --run {} --resume`",
-                args.dataset,
-                dir.display()
-            );
-            return self.hint(command);
-        }
-        self
-    }
-}
-
 /// What is told at the end of a run.
 struct Report<'a> {
     args: &'a Args,
@@ -310,13 +317,13 @@ impl Report<'_> {
     ) -> Result<()> {
         let bundle = &self.outcome.bundle;
         let path = self.dir.join(BUNDLE_FILE);
+        if self.args.json {
+            return self.print_json(bundle, &path, ctx);
+        }
         let test = match base.record.splits.get("test") {
             Some(&n) if n > 0 => measure_on_test(bundle, indexed, base, threads, ctx)?,
             _ => Vec::new(),
         };
-        if self.args.json {
-            return self.print_json(bundle, &path, ctx);
-        }
         print_categories(bundle, ctx)?;
         if !test.is_empty() {
             print_test(&test, ctx)?;

@@ -93,7 +93,7 @@ pub enum OptimizeError {
     OtherRun(String, String),
     /// A program does not run.
     #[error("program {0} does not run: {1}")]
-    Program(String, Failure),
+    Program(String, Box<Failure>),
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}")]
     Workers(std::io::Error),
@@ -204,12 +204,7 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>),
     stop: &AtomicBool,
 ) -> Result<Outcome, OptimizeError> {
-    if train.is_empty() {
-        return Err(OptimizeError::NoQueries("training", "train"));
-    }
-    if validation.is_empty() {
-        return Err(OptimizeError::NoQueries("validation", "val"));
-    }
+    check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
     let runtime = Arc::new(Runtime::new(base.clone(), workers, Some(cache.clone())));
@@ -231,6 +226,21 @@ pub fn run(
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
 }
 
+/// Fails if a pool is empty, so that no run is begun that cannot go on.
+///
+/// # Errors
+/// [`OptimizeError::NoQueries`].
+pub fn check_queries(
+    train: &[LabelledQuery],
+    validation: &[LabelledQuery],
+) -> Result<(), OptimizeError> {
+    match (train.is_empty(), validation.is_empty()) {
+        (true, _) => Err(OptimizeError::NoQueries("training", "train")),
+        (_, true) => Err(OptimizeError::NoQueries("validation", "val")),
+        _ => Ok(()),
+    }
+}
+
 impl Run<'_> {
     /// A journal belongs to one base, one set of queries and one set of options.
     fn check_same_run(&mut self, dir: &Path) -> Result<(), OptimizeError> {
@@ -245,10 +255,18 @@ impl Run<'_> {
             None => Ok(self.trials.journal.commit("run", "identity", &identity, &[])?),
             Some(begun) if begun == identity => Ok(()),
             Some(begun) => {
-                let differs = ["index", "train", "validation", "seed", "steps"]
-                    .into_iter()
-                    .filter(|&part| begun.get(part) != identity.get(part));
-                let parts: Vec<String> = differs.map(|part| format!("another {part}")).collect();
+                let value = |part: &str| format!("{part} {}", begun[part]);
+                let parts: Vec<String> = [
+                    ("index", "another base or index".to_owned()),
+                    ("train", "other training queries".to_owned()),
+                    ("validation", "other validation queries".to_owned()),
+                    ("seed", value("seed")),
+                    ("steps", value("steps")),
+                ]
+                .into_iter()
+                .filter(|(part, _)| begun.get(part) != identity.get(part))
+                .map(|(_, text)| text)
+                .collect();
                 Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
             }
         }

@@ -134,9 +134,9 @@ impl Trials<'_> {
         queries: &[usize],
     ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
         let (runtime, stop) = (&self.runtime, self.stop);
-        let compiled = runtime
-            .compile(program)
-            .map_err(|failure| OptimizeError::Program(program.short_id().to_owned(), failure))?;
+        let compiled = runtime.compile(program).map_err(|failure| {
+            OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
+        })?;
         queries
             .par_iter()
             .map(|&at| {

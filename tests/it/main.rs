@@ -8,6 +8,7 @@ mod eval;
 mod faults;
 mod generated;
 mod help;
+mod optimize;
 mod samples;
 mod search;
 mod support;

@@ -68,7 +68,7 @@ impl World {
 }
 
 impl Ran {
-    fn of(output: Output) -> Ran {
+    pub(crate) fn of(output: Output) -> Ran {
         Ran {
             status: output.status.code().expect("the process was killed"),
             stdout: String::from_utf8(output.stdout).unwrap(),

@@ -121,6 +121,12 @@ impl Journal {
     pub fn create(dir: &Path, config: &Value) -> Result<Self, JournalError> {
         let text = encode("run", "config", config, CONFIG_BYTES)?;
         fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
+        if dir.join(DATABASE_FILE).exists()
+            && let Err(used @ JournalError::Locked { .. }) = Lock::take(dir)
+        {
+            // A run that goes on cannot be resumed, which is what `Exists` advises.
+            return Err(used);
+        }
         check_empty(dir)?;
         let lock = Lock::take(dir)?;
         // Another may have begun a run and ended since.

@@ -1,0 +1,408 @@
+//! `agent optimize`: that its result depends on nothing but its inputs, that no end of the process
+//! changes it, what it refuses, and what it prints.
+//!
+//! The queries of a generated sample are thinned out, so that a run takes a second or two. One
+//! home and one run that nothing interrupted serve all tests that look at such runs.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use agent::{
+    dataset::sample::{SampleKind, SampleOptions, generate},
+    optimize::journal::{Journal, StepRecord},
+};
+use serde_json::Value;
+
+use crate::support::{Ran, World};
+
+/// Size of the sample: some 900 nodes.
+const SCALE: f64 = 0.0008;
+/// Queries that are kept, by split.
+const KEPT: [(&str, usize); 3] = [("train", 50), ("val", 25), ("test", 10)];
+/// Steps of mutation.
+const STEPS: &str = "6";
+/// Longest wait for anything a run does; reached only when it hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time from Ctrl-C to the end.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A home with an indexed sample, and what a run that nothing interrupted leaves.
+struct Sampled {
+    world: World,
+    bundle: Vec<u8>,
+    steps: Vec<StepRecord>,
+    tool_calls: u64,
+}
+
+impl Sampled {
+    /// The one that all tests share while any of them runs.
+    fn shared() -> Arc<Sampled> {
+        static SHARED: Mutex<Weak<Sampled>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let sampled = Arc::new(Sampled::new());
+            *shared = Arc::downgrade(&sampled);
+            sampled
+        })
+    }
+
+    fn new() -> Sampled {
+        let world = World::new();
+        let files = world.path("sample");
+        let options = SampleOptions { seed: 0, scale: Some(SCALE) };
+        generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
+        for (split, n) in KEPT {
+            let file = files.join(format!("split/{split}.index"));
+            let all = fs::read_to_string(&file).unwrap();
+            let kept: Vec<&str> = all.lines().take(n).collect();
+            fs::write(&file, kept.join("\n")).unwrap();
+        }
+        let source = files.display().to_string();
+        world.run(["data", "import", "--name", "shop", "--from", &source]).done();
+        world.run(["index", "shop"]).done();
+        let mut sampled = Sampled { world, bundle: Vec::new(), steps: Vec::new(), tool_calls: 0 };
+        let dir = sampled.world.path("undisturbed");
+        let ran = finished(sampled.begin(&dir, &["-v"]));
+        sampled.tool_calls = tool_calls(&ran);
+        ran.done();
+        sampled.bundle = bundle(&dir);
+        sampled.steps = steps(&dir);
+        let trials = sampled.steps.iter().filter(|step| step.kind == "trial").count();
+        assert!(trials >= 20, "{trials} trials are too few to be interrupted");
+        sampled
+    }
+
+    /// Starts a run on the sample, or goes on with it.
+    fn begin(&self, dir: &Path, args: &[&str]) -> Child {
+        let dir = dir.display().to_string();
+        let fixed = ["optimize", "--dataset", "shop", "--steps", STEPS, "--run", &dir];
+        start(self.world.command(fixed.into_iter().chain(args.iter().copied())))
+    }
+
+    /// Checks that an interrupted run ended as the one that was not.
+    #[track_caller]
+    fn same_as_undisturbed(&self, dir: &Path) {
+        assert_eq!(steps(dir), self.steps, "the journals differ");
+        assert!(bundle(dir) == self.bundle, "the bundles differ");
+    }
+}
+
+fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn finished(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+fn bundle(dir: &Path) -> Vec<u8> {
+    fs::read(dir.join("bundle.json")).unwrap()
+}
+
+fn steps(dir: &Path) -> Vec<StepRecord> {
+    Journal::open_read_only(dir).unwrap().steps().unwrap()
+}
+
+/// Tool calls that programs made, as `-v` tells.
+fn tool_calls(ran: &Ran) -> u64 {
+    let (before, _) = ran.stderr.split_once(" tool calls came from the cache").unwrap();
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Waits until a run has committed so many steps; fails if it ends before.
+#[track_caller]
+fn wait_for_steps(child: &mut Child, dir: &Path, n: usize) {
+    let began = Instant::now();
+    // The directory appears with the run, the journal soon after.
+    while !Journal::open_read_only(dir).is_ok_and(|run| run.steps().unwrap().len() >= n) {
+        assert!(began.elapsed() < PATIENCE, "{n} steps were not reached");
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before {n} steps");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// All files below a directory with their contents.
+fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files.insert(path.clone(), Vec::new());
+                dirs.push(path);
+            } else {
+                files.insert(path.clone(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn the_bundle_does_not_depend_on_the_number_of_threads() {
+    let sampled = Sampled::shared();
+    let dir = sampled.world.path("one_thread");
+    let path = dir.display().to_string();
+    let fixed = ["optimize", "--dataset", "shop", "--steps", STEPS, "--run", &path];
+    let mut command = sampled.world.command(fixed.into_iter().chain(["--threads", "1"]));
+    command.env("RAYON_NUM_THREADS", "1");
+    finished(start(command)).done();
+    sampled.same_as_undisturbed(&dir);
+}
+
+#[test]
+fn a_run_killed_again_and_again_ends_in_the_same_bundle() {
+    let sampled = Sampled::shared();
+    let dir = sampled.world.path("killed");
+    let all = sampled.steps.len();
+    for (at, n) in [1, all / 4, all / 2, 3 * all / 4].into_iter().enumerate() {
+        let resume: &[&str] = if at == 0 { &[] } else { &["--resume"] };
+        let mut child = sampled.begin(&dir, resume);
+        wait_for_steps(&mut child, &dir, n);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let kept = steps(&dir);
+        assert!((n..all).contains(&kept.len()), "{} of {all} steps are kept", kept.len());
+        assert_eq!(kept, sampled.steps[..kept.len()], "a killed run left other steps");
+        assert!(!dir.join("bundle.json").exists());
+    }
+    finished(sampled.begin(&dir, &["--resume"])).done();
+    sampled.same_as_undisturbed(&dir);
+
+    // What is done is not done again: only joining and measuring runs programs.
+    let again = finished(sampled.begin(&dir, &["--resume", "-v"]));
+    let repeated = tool_calls(&again);
+    assert!(repeated * 4 < sampled.tool_calls, "{repeated} of {} tool calls", sampled.tool_calls);
+    again.done();
+    sampled.same_as_undisturbed(&dir);
+}
+
+/// Sends a signal, such as `-INT`, which is Ctrl-C, to a process.
+#[cfg(unix)]
+#[allow(clippy::disallowed_methods, reason = "the standard library sends no signal but SIGKILL")]
+fn send(signal: &str, child: &Child) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_stops_soon_says_how_to_go_on_and_can() {
+    let sampled = Sampled::shared();
+    let dir = sampled.world.path("interrupted");
+    let mut child = sampled.begin(&dir, &[]);
+    wait_for_steps(&mut child, &dir, sampled.steps.len() / 3);
+
+    // While it pauses, others want its directory.
+    send("-STOP", &child);
+    let holder = format!("process {}", child.id());
+    for args in [&[][..], &["--resume"]] {
+        finished(sampled.begin(&dir, args)).fails(1, &["in use", &holder, "wait for it to end"]);
+    }
+
+    send("-INT", &child);
+    send("-CONT", &child);
+    let sent = Instant::now();
+    let ran = finished(child);
+    let took = sent.elapsed();
+    let command = format!("agent optimize --dataset shop --run {} --resume", dir.display());
+    ran.fails(130, &["interrupted", &command]);
+    assert!(took < STOPS_WITHIN, "stopped after {took:?}");
+    assert!(!dir.join("bundle.json").exists());
+
+    sampled.world.run(command.split(' ').skip(1)).done();
+    sampled.same_as_undisturbed(&dir);
+}
+
+#[test]
+fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
+    let world = planted();
+    let dir = world.path("run").display().to_string();
+    let run = ["optimize", "--dataset", "planted", "--steps", "1", "--run", &dir];
+    let go = |args: &[&'static str]| world.run(run.into_iter().chain(args.iter().copied()));
+    go(&["--resume"]).fails(1, &["holds no run", "without --resume"]);
+    go(&["--json"]).done();
+    let before = bundle(Path::new(&dir));
+    go(&[]).fails(1, &["holds a run already", "--resume", "--run DIR"]);
+    go(&["--resume", "--seed", "7"]).fails(1, &["begun with seed 1;", "--run DIR"]);
+    let other = ["optimize", "--dataset", "tiny", "--steps", "1", "--run", &dir, "--resume"];
+    world.run(other).fails(1, &["another base", "other training queries", "--run DIR"]);
+    assert!(bundle(Path::new(&dir)) == before, "a refused run changed the bundle");
+    go(&["--resume"]).done();
+    assert!(bundle(Path::new(&dir)) == before, "the bundle changed");
+}
+
+#[test]
+fn scripts_get_one_line_and_people_get_tables() {
+    let world = planted();
+    let run = ["optimize", "--dataset", "planted", "--steps", "1"];
+    let home = world.path("home");
+    let before = tree(&home);
+    for json in [&["--dry-run"][..], &["--dry-run", "--json"]] {
+        assert_ne!(world.run(run.into_iter().chain(json.iter().copied())).done(), "");
+    }
+    let source = world.path("planted").display().to_string();
+    let absent = world.path("absent").display().to_string();
+    for dataset in [source.as_str(), "mag"] {
+        world.run(["optimize", "--dataset", dataset, "--dry-run", "--home", &absent]).done();
+    }
+    assert!(!world.path("absent").exists(), "a dry run made a home");
+    assert!(tree(&home) == before, "a dry run left something in the home");
+
+    let people = world.run(run);
+    assert!(people.stderr.contains("no language model"), "{}", people.stderr);
+    let first = home.join("runs/planted-0001/bundle.json");
+    let text = people.done();
+    for word in
+        ["best baseline", "recall@20", "bm25+names", &format!("bundle: {}", first.display())]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+
+    let lines = world.run(run.into_iter().chain(["--json"])).json_lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    for key in ["run", "bundle", "seed", "steps", "categories", "cost", "stopped"] {
+        assert!(line.get(key).is_some(), "{key} is not in {line}");
+    }
+    for key in ["name", "n", "baseline", "frozen", "difference", "ci95", "program"] {
+        assert!(line["categories"][0].get(key).is_some(), "{key} is not in {line}");
+    }
+    assert_eq!((&line["stopped"], &line["steps"]), (&"done".into(), &1.into()));
+    let second = home.join("runs/planted-0002/bundle.json");
+    assert_eq!(line["bundle"], second.display().to_string());
+    assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
+}
+
+#[test]
+fn what_a_run_needs_is_asked_for_before_anything_is_written() {
+    let world = World::new();
+    write_planted(&world.path("planted"));
+    for split in ["train", "val"] {
+        let files = world.path(&format!("no-{split}"));
+        write_planted(&files);
+        fs::remove_file(files.join(format!("split/{split}.index"))).unwrap();
+        let source = files.display().to_string();
+        let missing = format!("no {split} split");
+        world.run(["optimize", "--dataset", &source]).fails(1, &[&missing]);
+
+        let files = world.path(&format!("empty-{split}"));
+        write_planted(&files);
+        fs::write(files.join(format!("split/{split}.index")), "").unwrap();
+        let source = files.display().to_string();
+        let index = format!("split/{split}.index");
+        world.run(["optimize", "--dataset", &source]).fails(1, &["queries", &index]);
+    }
+    assert!(!world.path("home/runs").exists(), "a run was begun that cannot go on");
+    let llm = ["optimize", "--dataset", "planted", "--actor", "llm"];
+    world.run(llm).fails(1, &["no LLM configured", "leave out --actor"]);
+}
+
+#[test]
+fn the_one_walk_that_answers_is_found_and_frozen() {
+    let world = World::new();
+    let source = world.path("planted");
+    write_planted(&source);
+    let source = source.display().to_string();
+    let ran = world.run(["optimize", "--dataset", &source, "--steps", "2", "--json"]);
+    for notice in ["importing", "building the index"] {
+        assert!(ran.stderr.contains(notice), "{notice:?} is not in: {}", ran.stderr);
+    }
+    let line = &ran.json_lines()[0];
+    let path = line["bundle"].as_str().unwrap();
+    let frozen: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let top = frozen["categories"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .max_by_key(|category| category["validation"]["n"].as_u64())
+        .unwrap();
+    let source = top["program"].to_string();
+    for relation in ["based_in", "made_by"] {
+        assert!(source.contains(relation), "{relation} is not in {source}");
+    }
+    let system = format!("bundle:{path}");
+    for (system, least, most) in [(system.as_str(), 0.95, 1.0), ("bm25+names", 0.0, 0.6)] {
+        let eval =
+            ["eval", "--dataset", "planted", "--split", "test", "--system", system, "--json"];
+        let mrr = world.run(eval).json_lines()[0]["metrics"]["mrr"].as_f64().unwrap();
+        assert!((least..=most).contains(&mrr), "{system} has mrr {mrr}");
+    }
+}
+
+/// A home with the base of [`write_planted`] as `planted` and the tiny one, both indexed.
+fn planted() -> World {
+    let world = World::indexed();
+    let source = world.path("planted");
+    write_planted(&source);
+    let source = source.display().to_string();
+    world.run(["data", "import", "--name", "planted", "--from", &source]).done();
+    world.run(["index", "planted"]).done();
+    world
+}
+
+/// Writes a base of 12 cities, 16 brands and 32 products: brand `b` is based in city `b % 12` and
+/// makes products `b` and `b + 16`. Forty queries name a city and want what its brands make; no
+/// text of a product or a brand says so. The splits are 24, 8 and 8 queries.
+fn write_planted(dir: &Path) {
+    const CITIES: [&str; 12] = [
+        "Arendal", "Bergamo", "Cordoba", "Dresden", "Esbjerg", "Fukuoka", "Grenoble", "Hobart",
+        "Izmir", "Jakarta", "Kaunas", "Limerick",
+    ];
+    const BRANDS: [&str; 16] = [
+        "Quorvex", "Zimbrel", "Talvoni", "Pexaro", "Ondurel", "Marvik", "Lostera", "Kelbrun",
+        "Jovanta", "Ivrendi", "Hastoro", "Gelvani", "Fendrik", "Elowest", "Dravona", "Corbelo",
+    ];
+    const THINGS: [&str; 8] =
+        ["lamp", "kettle", "saddle", "whistle", "ladder", "violin", "tent", "scale"];
+    const LOOKS: [&str; 4] = ["plain", "folding", "heavy", "narrow"];
+    const ASKED: [&str; 4] = [
+        "what can I buy that comes from {}",
+        "goods whose maker sits in {}",
+        "something produced by a company of {}",
+        "which articles are from firms in {}",
+    ];
+    fs::create_dir_all(dir.join("split")).unwrap();
+    let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
+    let mut node = |id: usize, kind: &str, name: &str| {
+        nodes +=
+            &format!("{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{}}}}\n");
+    };
+    for (at, name) in CITIES.iter().enumerate() {
+        node(at, "city", name);
+    }
+    for (at, name) in BRANDS.iter().enumerate() {
+        node(12 + at, "brand", name);
+        edges += &format!("{}\tbased_in\t{}\n", 12 + at, at % 12);
+    }
+    for at in 0..32 {
+        node(28 + at, "product", &format!("{} {}", LOOKS[at / 8], THINGS[at % 8]));
+        edges += &format!("{}\tmade_by\t{}\n", 28 + at, 12 + at % 16);
+    }
+    let mut queries = String::from("id,query,answer_ids\n");
+    for at in 0..40 {
+        let city = at * 5 % 12;
+        let made = (0..32).filter(|product| product % 16 % 12 == city).map(|product| 28 + product);
+        let answers: Vec<String> = made.map(|id: usize| id.to_string()).collect();
+        let text = ASKED[at % 4].replace("{}", CITIES[city]);
+        queries += &format!("{at},{text},\"[{}]\"\n", answers.join(", "));
+    }
+    let ids = |ids: std::ops::Range<usize>| ids.map(|id| format!("{id}\n")).collect::<String>();
+    for (file, text) in [
+        ("nodes.jsonl", nodes),
+        ("edges.tsv", edges),
+        ("qa.csv", queries),
+        ("dataset.toml", "title = \"Planted\"\ncandidate_types = [\"product\"]\n".to_owned()),
+        ("split/train.index", ids(0..24)),
+        ("split/val.index", ids(24..32)),
+        ("split/test.index", ids(32..40)),
+    ] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+}
