@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod bundles;
 mod data;
 mod eval;
 mod faults;
 mod help;
+mod programs;
 mod samples;
 mod search;
 mod support;
