@@ -90,7 +90,9 @@ impl Router {
     pub fn probabilities(&self, features: &Features) -> Vec<f32> {
         let mut logits = vec![0.0f32; self.n_categories];
         for (name, value) in features {
-            for (logit, weight) in logits.iter_mut().zip(self.weights.get(name).into_iter().flatten()) {
+            for (logit, weight) in
+                logits.iter_mut().zip(self.weights.get(name).into_iter().flatten())
+            {
                 *logit += weight * value;
             }
         }

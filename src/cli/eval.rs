@@ -32,7 +32,7 @@ use crate::{
 /// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
 const DEPTH: usize = 1_000;
 /// Seed of bootstrap and randomisation; a constant, so that equal results give equal intervals.
-const SEED: u64 = 0;
+pub(super) const SEED: u64 = 0;
 /// Failed queries that are told one by one.
 const MAX_TOLD: usize = 5;
 /// Metrics in tables; JSON has all.
@@ -72,11 +72,14 @@ fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
 }
 
 /// What one system did.
-struct Measured {
-    system: String,
-    results: Vec<QueryResult>,
+pub(super) struct Measured {
+    /// Its name.
+    pub(super) system: String,
+    /// By query.
+    pub(super) results: Vec<QueryResult>,
     rankings: Vec<Ranking>,
-    evaluation: Evaluation,
+    /// Over all queries.
+    pub(super) evaluation: Evaluation,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -98,10 +101,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let (results, rankings) = measure(name, &**system, &stand_in, &queries, &base, ctx)?;
-        let evaluation = Evaluation::from_results(&results, SEED)?;
-        let system = (*name).to_owned();
-        measured.push(Measured { system, results, rankings, evaluation });
+        measured.push(self::measured(name, &**system, &stand_in, &queries, &base, ctx)?);
     }
     if let (Some(path), Some(only)) = (&args.run_file, measured.first()) {
         write_run(path, only, &queries)
@@ -159,14 +159,14 @@ fn joined(splits: &[Split]) -> String {
 }
 
 /// Runs a system on all queries, in parallel; results are in the order of the queries.
-fn measure(
+pub(super) fn measured(
     name: &str,
     system: &dyn Retriever,
     stand_in: &dyn Retriever,
     queries: &[LabelledQuery],
     base: &IndexedBase,
     ctx: &Context,
-) -> Result<(Vec<QueryResult>, Vec<Ranking>)> {
+) -> Result<Measured> {
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
     let candidates = Candidates::sorted(base.kb.candidates());
@@ -190,7 +190,10 @@ fn measure(
         Ok((QueryResult { query_id: query.id, metrics, latency_ms, failure }, ranking))
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(all.into_iter().unzip())
+    drop(progress);
+    let (results, rankings): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let evaluation = Evaluation::from_results(&results, SEED)?;
+    Ok(Measured { system: name.to_owned(), results, rankings, evaluation })
 }
 
 /// Writes a run file that appears when it is complete.
@@ -337,7 +340,7 @@ fn print_tables(
     ctx.printer.table(&rows)
 }
 
-fn percent(mean: f64, interval: Interval) -> String {
+pub(super) fn percent(mean: f64, interval: Interval) -> String {
     format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 

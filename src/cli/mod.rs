@@ -20,6 +20,7 @@ mod eval;
 mod failure;
 mod hits;
 mod index;
+mod optimize;
 mod printer;
 mod program;
 mod query;
@@ -107,6 +108,8 @@ enum Command {
     Index(index::Args),
     /// Rank the nodes of a dataset for a text
     Search(search::Args),
+    /// Find, prove and freeze retrieval programs for a dataset
+    Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
@@ -133,6 +136,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Data(command) => data::run(command, ctx),
         Command::Index(args) => index::run(&args, ctx),
         Command::Search(args) => search::run(&args, ctx),
+        Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
         Command::Query(args) => query::run(&args, ctx),

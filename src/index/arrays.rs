@@ -143,6 +143,11 @@ impl Strings {
         self.bounds.as_slice().len().saturating_sub(1)
     }
 
+    /// Whether there is no string.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// String `at` as bytes.
     pub fn get(&self, at: usize) -> &[u8] {
         self.bytes.part(&self.bounds, at)

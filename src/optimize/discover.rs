@@ -101,8 +101,11 @@ pub fn shortlist(
     let mut plans: Vec<(Plan, Worth)> = Vec::new();
     for (at, first) in walks.iter().enumerate() {
         let plan = Plan { target: Some(first.target), branches: vec![first.branch()] };
-        let mut worth: Worth =
-            first.shares.iter().map(|(&query, &share)| (query, f64::from(share) * first.bits)).collect();
+        let mut worth: Worth = first
+            .shares
+            .iter()
+            .map(|(&query, &share)| (query, f64::from(share) * first.bits))
+            .collect();
         worth.sort_unstable_by_key(|pair| pair.0);
         plans.push((plan, worth));
         for second in walks.iter().take(at.min(MAX_PAIRED_WALKS)) {
@@ -143,10 +146,11 @@ pub fn cover(
         let gains = options.iter().map(|option| {
             option.iter().map(|&(query, worth)| (worth - best[query]).max(0.0)).sum::<f64>()
         });
-        let next = gains.enumerate().fold(None, |top: Option<(usize, f64)>, (at, gain)| match top {
-            Some((_, most)) if gain <= most => top,
-            _ => Some((at, gain)),
-        });
+        let next =
+            gains.enumerate().fold(None, |top: Option<(usize, f64)>, (at, gain)| match top {
+                Some((_, most)) if gain <= most => top,
+                _ => Some((at, gain)),
+            });
         let Some((at, gain)) = next else { break };
         if gain <= min_gain {
             break;

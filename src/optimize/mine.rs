@@ -46,7 +46,7 @@ pub enum AnchorSource {
 pub struct Step {
     /// The relation followed.
     pub relation: RelationId,
-    /// [`Direction::Out`] or [`Direction::In`].
+    /// Which way; [`Direction::Any`] only for relations between nodes of one type.
     pub direction: Direction,
 }
 
@@ -114,24 +114,40 @@ pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexErro
     Ok(anchors)
 }
 
-/// Every neighbour of a node with the step that leads to it, at most [`MAX_JOINED`].
-fn steps_from(base: &IndexedBase, node: NodeId) -> impl Iterator<Item = (Step, NodeId)> + '_ {
-    (0..base.kb.relations().len())
+/// The steps that can be taken: every relation in both directions, and without regard to direction
+/// where it joins nodes of one type.
+fn all_steps(base: &IndexedBase) -> Vec<Step> {
+    (0..base.kb.relations().len() as u16)
+        .map(RelationId)
         .flat_map(|relation| {
-            [Direction::Out, Direction::In]
-                .map(|direction| Step { relation: RelationId(relation as u16), direction })
+            let within_type = base
+                .kb
+                .tuples()
+                .iter()
+                .any(|tuple| tuple.relation == relation && tuple.source == tuple.target);
+            [Direction::Out, Direction::In, Direction::Any]
+                .into_iter()
+                .filter(move |&direction| within_type || direction != Direction::Any)
+                .map(move |direction| Step { relation, direction })
         })
-        .flat_map(move |step| {
-            let neighbors = base.kb.neighbors(node, step.relation, step.direction).into_vec();
-            neighbors.into_iter().map(move |neighbor| (step, neighbor))
-        })
-        .take(MAX_JOINED)
+        .collect()
+}
+
+/// Every neighbour of a node with the step that leads to it, at most [`MAX_JOINED`].
+fn steps_from(base: &IndexedBase, steps: &[Step], node: NodeId) -> Vec<(Step, NodeId)> {
+    let mut found = Vec::new();
+    for &step in steps {
+        let neighbors = base.kb.neighbors(node, step.relation, step.direction);
+        found.extend(neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)));
+    }
+    found
 }
 
 fn reversed(step: Step) -> Step {
     let direction = match step.direction {
         Direction::Out => Direction::In,
-        _ => Direction::Out,
+        Direction::In => Direction::Out,
+        Direction::Any => Direction::Any,
     };
     Step { direction, ..step }
 }
@@ -139,16 +155,17 @@ fn reversed(step: Step) -> Step {
 /// Patterns that reach answers of one query, with the weighted share of answers reached.
 fn mine_query(
     base: &IndexedBase,
+    steps: &[Step],
     query: &LabelledQuery,
 ) -> Result<BTreeMap<Pattern, f32>, IndexError> {
     let anchors = anchors(base, &query.text)?;
     let answers = &query.answers[..query.answers.len().min(MAX_ANSWERS)];
     let outward: Vec<Vec<(Step, NodeId)>> =
-        anchors.iter().map(|anchor| steps_from(base, anchor.node).collect()).collect();
+        anchors.iter().map(|anchor| steps_from(base, steps, anchor.node)).collect();
     let mut shares: BTreeMap<Pattern, f32> = BTreeMap::new();
     for &answer in answers {
         let mut inward: HashMap<NodeId, Vec<Step>> = HashMap::new();
-        for (step, neighbor) in steps_from(base, answer) {
+        for (step, neighbor) in steps_from(base, steps, answer) {
             inward.entry(neighbor).or_default().push(reversed(step));
         }
         let mut reached: HashMap<Pattern, f32> = HashMap::new();
@@ -212,8 +229,9 @@ pub fn mine(
     queries: &[LabelledQuery],
     min_support: usize,
 ) -> Result<Vec<Mined>, IndexError> {
+    let steps = all_steps(base);
     let per_query: Result<Vec<_>, _> =
-        queries.par_iter().map(|query| mine_query(base, query)).collect();
+        queries.par_iter().map(|query| mine_query(base, &steps, query)).collect();
     let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
     for (at, shares) in per_query?.into_iter().enumerate() {
         for (pattern, share) in shares {

@@ -294,7 +294,7 @@ fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &
         }
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
-    let _ = writeln!(out, "    let found = normalize(search(query, {types}, {SEARCHED}));");
+    let _ = writeln!(out, "    let found = normalize(search_with_names(query, {types}, {SEARCHED}));");
     let mut sum: Vec<String> = branches
         .iter()
         .map(|named| format!("{} * params.{}", named.reached, named.weight))

@@ -27,7 +27,8 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
         *counts.entry(name).or_default() += 1;
     }
     counts.retain(|_, n| *n >= MIN_QUERIES);
-    let ids: BTreeMap<&str, usize> = counts.keys().enumerate().map(|(at, &name)| (name, at)).collect();
+    let ids: BTreeMap<&str, usize> =
+        counts.keys().enumerate().map(|(at, &name)| (name, at)).collect();
     let rows: Vec<Vec<(usize, f64)>> = features
         .iter()
         .map(|query| {
@@ -73,7 +74,10 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
     let weights = ids
         .into_iter()
         .map(|(name, id)| {
-            (name.to_owned(), weights[id * n..(id + 1) * n].iter().map(|&weight| weight as f32).collect())
+            (
+                name.to_owned(),
+                weights[id * n..(id + 1) * n].iter().map(|&weight| weight as f32).collect(),
+            )
         })
         .collect();
     Router { n_categories, weights }

@@ -4,7 +4,7 @@
 //! In: one query, its shortlist and the program's parameters. Out: at most
 //! [`Limits::max_answers`] node ids with scores, best first, or a [`Failure`] of a stated kind.
 //! This module must not know what a tool does: it calls them through
-//! [`ToolHost`](crate::tools::ToolHost).
+//! [`ToolHost`].
 //!
 //! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`]
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]

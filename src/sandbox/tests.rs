@@ -11,7 +11,7 @@ use crate::{
     sandbox::{
         Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
     },
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolHost, ToolSpec, Value},
+    tools::{ArgSpec, Args, Kind, ToolError, ToolHost, ToolSpec, Value},
 };
 
 const N_NODES: usize = 10_000;
@@ -24,10 +24,16 @@ const fn arg(name: &'static str, kind: Kind, default: Option<&'static str>) -> A
     ArgSpec { name, kind, default }
 }
 
-type Tool = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+/// A tool that needs no base.
+type Tool = fn(&Args<'_>) -> Result<Value, ToolError>;
 
-const fn spec(name: &'static str, args: &'static [ArgSpec], result: Kind, run: Tool) -> ToolSpec {
-    ToolSpec {
+const fn spec(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    result: Kind,
+    run: Tool,
+) -> (ToolSpec, Tool) {
+    let spec = ToolSpec {
         name,
         group: "test",
         args,
@@ -36,63 +42,73 @@ const fn spec(name: &'static str, args: &'static [ArgSpec], result: Kind, run: T
         doc: "",
         example: "",
         cached: false,
-        run,
-    }
+        run: |_, _| Err(ToolError::Internal("run by the host of these tests".to_owned())),
+    };
+    (spec, run)
 }
 
-static SPECS: [ToolSpec; 14] = [
+const N_TOOLS: usize = 14;
+
+static SPECS: [ToolSpec; N_TOOLS] = {
+    let mut specs = [TOOLS[0].0; N_TOOLS];
+    let mut at = 1;
+    while at < N_TOOLS {
+        specs[at] = TOOLS[at].0;
+        at += 1;
+    }
+    specs
+};
+
+const TOOLS: [(ToolSpec, Tool); N_TOOLS] = [
     spec(
         "search",
         &[arg("query", Kind::Text, None), arg("k", Kind::Int, Some("3"))],
         Kind::Scores,
-        |_, args| {
+        |args| {
             let k = if matches!(args.value(1), Value::Unit) { 3 } else { args.count(1)? };
             let pairs = (0..k as NodeId).map(|id| (id, 1.0 / (id + 1) as f32)).collect();
             args.text(0)?;
             Ok(Value::scores(Scores::new(pairs)))
         },
     ),
-    spec("all", &[], Kind::Nodes, |_, _| {
+    spec("all", &[], Kind::Nodes, |_| {
         Ok(Value::nodes((0..N_NODES as NodeId).collect::<NodeSet>()))
     }),
-    spec("set", &[arg("ids", Kind::Nodes, None)], Kind::Nodes, |_, args| {
+    spec("set", &[arg("ids", Kind::Nodes, None)], Kind::Nodes, |args| {
         Ok(Value::Nodes(args.nodes(0)?))
     }),
     spec(
         "top",
         &[arg("scores", Kind::Scores, None), arg("k", Kind::Int, None)],
         Kind::Scores,
-        |_, args| Ok(Value::scores(args.scores(0)?.top(args.count(1)?))),
+        |args| Ok(Value::scores(args.scores(0)?.top(args.count(1)?))),
     ),
-    spec(
-        "&",
-        &[arg("a", Kind::Nodes, None), arg("b", Kind::Nodes, None)],
-        Kind::Nodes,
-        |_, args| Ok(Value::nodes(args.nodes(0)?.intersection(&*args.nodes(1)?))),
-    ),
+    spec("&", &[arg("a", Kind::Nodes, None), arg("b", Kind::Nodes, None)], Kind::Nodes, |args| {
+        Ok(Value::nodes(args.nodes(0)?.intersection(&*args.nodes(1)?)))
+    }),
     spec(
         "+",
         &[arg("a", Kind::Scores, None), arg("b", Kind::Scores, None)],
         Kind::Scores,
-        |_, args| Ok(Value::scores(args.scores(0)?.combine(args.scores(1)?, Combine::Sum))),
+        |args| Ok(Value::scores(args.scores(0)?.combine(args.scores(1)?, Combine::Sum))),
     ),
     spec(
         "*",
         &[arg("a", Kind::Scores, None), arg("by", Kind::Number, None)],
         Kind::Scores,
-        |_, args| Ok(Value::scores(args.scores(0)?.scale(args.number(1)? as f32))),
+        |args| Ok(Value::scores(args.scores(0)?.scale(args.number(1)? as f32))),
     ),
-    spec("echo", &[arg("value", Kind::Any, None)], Kind::Any, |_, args| Ok(args.value(0).clone())),
-    spec("kind", &[arg("value", Kind::Any, None)], Kind::Text, |_, args| {
+    spec("echo", &[arg("value", Kind::Any, None)], Kind::Any, |args| Ok(args.value(0).clone())),
+    spec("kind", &[arg("value", Kind::Any, None)], Kind::Text, |args| {
         Ok(Value::text(args.value(0).describe()))
     }),
-    spec("fails", &[], Kind::Unit, |_, _| Err(ToolError::NotFound("no such thing".to_owned()))),
-    spec("broke", &[], Kind::Unit, |_, _| Err(ToolError::Budget("no tokens left".to_owned()))),
-    spec("panics", &[arg("value", Kind::Any, Some("0"))], Kind::Unit, |_, _| {
+    spec("fails", &[], Kind::Unit, |_| Err(ToolError::NotFound("no such thing".to_owned()))),
+    spec("broke", &[], Kind::Unit, |_| Err(ToolError::Budget("no tokens left".to_owned()))),
+    spec("panics", &[arg("value", Kind::Any, Some("0"))], Kind::Unit, |_| {
         std::panic::resume_unwind(Box::new("on purpose"))
     }),
-    spec("vector", &[], Kind::Vector, |_, _| Ok(Value::Vector(Arc::from([0.5f32, 2.0])))),
-    spec("big", &[], Kind::Scores, |_, _| {
+    spec("vector", &[], Kind::Vector, |_| Ok(Value::Vector(Arc::from([0.5f32, 2.0])))),
+    spec("big", &[], Kind::Scores, |_| {
         Ok(Value::scores(Scores::new((0..1_000_000).map(|id| (id, 1.0)).collect())))
     }),
 ];
@@ -106,7 +122,7 @@ struct TestHost {
 impl ToolHost for TestHost {
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError> {
         self.calls.push(tool);
-        (SPECS[tool].run)(&mut ToolCtx { query: "" }, &Args::new(&args))
+        (TOOLS[tool].1)(&Args::new(&args))
     }
 }
 

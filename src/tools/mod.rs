@@ -13,7 +13,7 @@ mod rank;
 mod session;
 mod spec;
 mod text;
-
+mod toolkit;
 mod value;
 
 use std::sync::LazyLock;
@@ -21,6 +21,7 @@ use std::sync::LazyLock;
 pub use cache::ToolCache;
 pub use session::{Meter, Session, ToolCall, Trace};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
+pub use toolkit::{EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, toolkit_toml};
 pub use value::{Args, Kind, Value, node_id};
 
 use crate::index::IndexedBase;

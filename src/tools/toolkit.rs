@@ -1,1 +1,112 @@
-//! to be written
+//! Renders the registry for its readers: the file that a language model is shown, and the
+//! reference page for people. Pure functions of [`registry`], so that neither can go stale.
+//!
+//! Must not know: bases, programs, engines. Writes no file; a test compares the rendered text with
+//! the files of the repository, and writes them when it is told to.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::tools::{ToolSpec, registry};
+
+/// The toolkit's name, and its folder under `toolkits/`.
+pub const TOOLKIT: &str = "stark";
+/// The value of `query` in every [`ToolSpec::example`].
+pub const EXAMPLE_QUERY: &str = "durable steel bottle by Northpeak";
+/// The groups of tools in the order of the reference, and what each is for.
+pub const GROUPS: [(&str, &str); 5] = [
+    ("text", "Find nodes by words, and judge nodes by words."),
+    ("graph", "Sets of nodes, and steps along relations."),
+    ("rank", "Combine, filter and cut scores."),
+    (
+        "avatar",
+        "The functions of the AvaTaR tool API, for programs that loop over candidates. Lists of \
+         numbers come in the order of the ids given.",
+    ),
+    (
+        "llm",
+        "Functions of the AvaTaR tool API that ask a language model. Without one they fail with \
+         `no LLM configured`, which ends the program.",
+    ),
+];
+
+#[derive(Serialize)]
+struct Toolkit<'a> {
+    name: &'a str,
+    example_query: &'a str,
+    function: Vec<Function<'a>>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    signature: String,
+    group: &'a str,
+    cost: &'a str,
+    doc: &'a str,
+    example: &'a str,
+}
+
+/// The text of `toolkits/stark/toolkit.toml`: one `[[function]]` per tool, in the order of the
+/// registry, with what a language model is shown of it.
+///
+/// # Errors
+/// None for text as the registry has it; those of the TOML writer.
+pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
+    let function = |spec: &'static ToolSpec| Function {
+        name: spec.name,
+        signature: spec.signature(),
+        group: spec.group,
+        cost: spec.cost,
+        doc: spec.doc,
+        example: spec.example,
+    };
+    let function = registry().iter().map(function).collect();
+    let body = toml::to_string(&Toolkit { name: TOOLKIT, example_query: EXAMPLE_QUERY, function })?;
+    Ok(format!(
+        "# What a language model is shown of the functions that programs may call.\n\
+         # Rendered from the sources; write it anew with `UPDATE=1 cargo test --release generated`.\n\
+         # In examples, `query` is the example query; they run on the nodes of base/.\n\n{body}"
+    ))
+}
+
+/// The text of `docs/tools.md`: the tools by group, each with signature, doc, cost and example.
+pub fn reference_page() -> String {
+    let mut page = format!(
+        "# Tools\n\n\
+         The functions and operators that a program may call.\n\
+         This page is rendered from the sources; write it anew with `UPDATE=1 cargo test --release \
+         generated`.\n\n\
+         - A function may be written as a method: `top(s, 10)` is `s.top(10)`.\n\
+         - An argument with `= value` may be left out, and so may all after it.\n\
+         - `nodes` is a set of node ids; functions take scores, one id or a list of ids in its \
+         place. Operators take a set, and a list of ids on one side.\n\
+         - `scores` maps nodes to numbers, higher is better.\n\
+         - `list of text` may be one text; `node` is an integer or text of digits; `any` is said in \
+         the description.\n\
+         - Cost is counted in nodes, edges and postings touched; one run of a program may touch \
+         20,000,000 and make 2,000 calls.\n\
+         - A call that fails ends the program; the message says how to mend it.\n\
+         - In examples, `query` is \"{EXAMPLE_QUERY}\" and the nodes are those of \
+         `toolkits/{TOOLKIT}/base`.\n\n\
+         How programs are written: [sandboxes/rhai](../sandboxes/rhai/README.md).\n\
+         Whole programs: [toolkits/{TOOLKIT}/examples](../toolkits/{TOOLKIT}/examples).\n"
+    );
+    for (group, purpose) in GROUPS {
+        // Writing to a string cannot fail.
+        let _ = write!(page, "\n## {group}\n\n{purpose}\n");
+        for spec in registry().iter().filter(|spec| spec.group == group) {
+            let _ = write!(
+                page,
+                "\n### `{}`\n\n```text\n{}\n```\n\n{}\n\n```rhai\n{}\n```\n\nCost: {}.\n",
+                spec.name,
+                spec.signature(),
+                spec.doc,
+                spec.example,
+                spec.cost
+            );
+        }
+    }
+    page
+}

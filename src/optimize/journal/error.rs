@@ -81,12 +81,18 @@ pub enum JournalError {
         /// Why it failed.
         cause: String,
     },
-    /// A commit failed before, so that nothing more is written.
-    #[error("the journal {} takes no more steps since a commit failed ({cause}): mend the cause and use --resume", .path.display())]
+    /// There is no room left on the disk.
+    #[error("cannot write {}: the disk is full; free some space and use --resume", .path.display())]
+    Full {
+        /// The file that was written.
+        path: PathBuf,
+    },
+    /// A write failed before, so that nothing more is written.
+    #[error("the journal {} takes no more steps since a write failed ({cause}): mend the cause and use --resume", .path.display())]
     Stopped {
         /// The database.
         path: PathBuf,
-        /// The message of the commit that failed.
+        /// What the write that failed said.
         cause: String,
     },
     /// The files of the run were removed or replaced while it was being written.
@@ -172,7 +178,10 @@ impl JournalError {
     /// Turns the failure of a file operation into an error that names the file.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            _ => Self::Io { action, path, source },
+        }
     }
 }
 

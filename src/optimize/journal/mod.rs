@@ -2,7 +2,7 @@
 //! ends in the same result, and nothing that was paid for is paid twice.
 //!
 //! A run is a directory: `run.sqlite` (with `-wal` and `-shm` beside it while it is open), `lock`,
-//! and what others put there. A step is a kind, a key unique within its kind, a JSON body, and the
+//! `reserve` while there is a writer, and what others put there. A step is a kind, a key unique within its kind, a JSON body, and the
 //! programs it proposed; it is committed whole, in one transaction, before its result is used.
 //! [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
 //! committed, and both give the value as read back from its JSON, so that a resumed run sees the
@@ -25,6 +25,7 @@
 mod encode;
 mod error;
 mod lock;
+mod reserve;
 mod store;
 
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::{
     optimize::journal::{
         encode::{decode, encode},
         lock::{LOCK_FILE, Lock, Place},
+        reserve::Reserve,
         store::{Access, Store},
     },
     program::Program,
@@ -102,6 +104,8 @@ struct Writer {
     places: Vec<Place>,
     /// Why nothing more is written.
     stopped: Option<String>,
+    /// Room for the last result on a disk that fills up.
+    reserve: Reserve,
     /// Held until dropped.
     _lock: Lock,
 }
@@ -112,8 +116,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Exists`], [`JournalError::NotEmpty`], [`JournalError::Locked`],
-    /// [`JournalError::Io`], [`JournalError::Storage`], and [`JournalError::TooLarge`] for the
-    /// configuration.
+    /// [`JournalError::Io`], [`JournalError::Storage`], [`JournalError::Full`], and
+    /// [`JournalError::TooLarge`] for the configuration.
     pub fn create(dir: &Path, config: &Value) -> Result<Self, JournalError> {
         let text = encode("run", "config", config, CONFIG_BYTES)?;
         fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
@@ -145,7 +149,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
-    /// [`JournalError::NewerVersion`], [`JournalError::Io`], [`JournalError::Storage`].
+    /// [`JournalError::NewerVersion`], [`JournalError::Io`], [`JournalError::Storage`],
+    /// [`JournalError::Full`].
     pub fn resume(dir: &Path) -> Result<Self, JournalError> {
         check_run(dir)?;
         let lock = Lock::take(dir)?;
@@ -180,6 +185,7 @@ impl Journal {
             Some(lock) => Some(Writer {
                 places: vec![lock.place.clone(), Place::of(&path)?, Place::of(&store::log(&path))?],
                 stopped: None,
+                reserve: Reserve::take(dir)?,
                 _lock: lock,
             }),
             None => None,
@@ -217,7 +223,9 @@ impl Journal {
     /// what cannot be stored; all these leave the journal as it was. After
     /// [`JournalError::Storage`], [`JournalError::Moved`] or [`JournalError::Damaged`], further
     /// commits are refused with [`JournalError::Stopped`]: a write that failed is not tried again,
-    /// as the system may have dropped it. [`JournalError::ReadOnly`] without a lock.
+    /// as the system may have dropped it. When the disk fills up, the step at hand takes the room
+    /// kept for it, 4 MiB, and the next is refused; [`JournalError::Full`] when that was not
+    /// enough. [`JournalError::ReadOnly`] without a lock.
     pub fn commit<T: Serialize>(
         &mut self,
         kind: &str,
@@ -330,11 +338,17 @@ impl Journal {
             };
             return if same { Ok(()) } else { Err(conflict()) };
         }
-        let appended = self
-            .store
-            .append(kind, key, body, programs)
-            // What was written to a file without a name is lost.
-            .and_then(|()| self.check_places());
+        let mut appended = self.store.append(kind, key, body, programs);
+        let Some(writer) = &mut self.writer else { return appended };
+        if let Err(error @ JournalError::Full { .. }) = &appended
+            && writer.reserve.release()
+        {
+            // Writing failed, not syncing what was written, so that it may be tried again.
+            writer.stopped = Some(error.to_string());
+            appended = self.store.append(kind, key, body, programs);
+        }
+        // What was written to a file without a name is lost.
+        let appended = appended.and_then(|()| self.check_places());
         if let (Err(error), Some(writer)) = (&appended, &mut self.writer) {
             writer.stopped = Some(error.to_string());
             // Closing must not copy a log whose last write failed.

@@ -15,6 +15,7 @@
 //! <https://www.sqlite.org/fileformat2.html>.
 
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -23,7 +24,7 @@ use std::{
 use blake3::Hasher;
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior,
-    config::DbConfig, params,
+    config::DbConfig, ffi::code_to_str, params,
 };
 
 use crate::{optimize::journal::JournalError, program::Program};
@@ -118,18 +119,14 @@ impl Store {
             // SQLite would take it for a new database and delete the write-ahead log.
             return Err(damaged(path, "the file is empty"));
         }
-        let opened = || match access {
-            Access::Write => Self::open_with(path, access, false),
-            Access::Read => match Self::open_with(path, access, false) {
-                // Without the right to write its shared index, SQLite reads a database only when
-                // told that nobody else writes; so it is when there is no log.
-                Err(JournalError::Storage { .. }) if !has_log(path) => {
-                    Self::open_with(path, access, true)
-                }
-                opened => opened,
-            },
-        };
-        opened()
+        match Self::open_with(path, access, false) {
+            // Without the right to write its shared index, SQLite reads a database only when told
+            // that nobody else writes; so it is when there is no log.
+            Err(JournalError::Storage { .. }) if access == Access::Read && !has_log(path) => {
+                Self::open_with(path, access, true)
+            }
+            opened => opened,
+        }
     }
 
     /// Opens a database, as unchangeable if wanted.
@@ -160,6 +157,12 @@ impl Store {
                     cause: format!("the database cannot be written to (journal mode {mode})"),
                 });
             }
+            // A write that changes nothing creates the log and shows at once, before anything was
+            // paid for, whether the disk takes one.
+            store
+                .connection
+                .pragma_update(None, "user_version", FORMAT)
+                .map_err(|error| store.failed("write", &error))?;
             store.leave_log(false)?;
         }
         Ok(store)
@@ -208,9 +211,13 @@ impl Store {
         if report != "ok" {
             return Err(self.damaged(&report));
         }
-        let mut last = 0;
-        self.each_step(|_| {
-            last += 1;
+        let mut proposed = HashMap::new();
+        self.each_step(|step| {
+            for id in step.programs.split_terminator(' ') {
+                if !proposed.contains_key(id) {
+                    proposed.insert(id.to_owned(), step.n);
+                }
+            }
             Ok(())
         })?;
         let mut statement = self.prepare("SELECT n, id, step, source FROM program ORDER BY n")?;
@@ -223,9 +230,7 @@ impl Store {
                 .get(0)
                 .and_then(|n| Ok((n, row.get(2)?)))
                 .map_err(|error| self.failed("read", &error))?;
-            let listed =
-                self.step_numbered(step)?.is_some_and(|step| lists(&step.programs, program.id()));
-            if n != n_programs || !listed {
+            if n != n_programs || proposed.get(program.id()) != Some(&step) {
                 return Err(
                     self.damaged(&format!("program {} is not of step {step}", program.id()))
                 );
@@ -269,16 +274,6 @@ impl Store {
         let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
         let mut rows =
             statement.query(params![kind, key]).map_err(|error| self.failed("read", &error))?;
-        match rows.next().map_err(|error| self.failed("read", &error))? {
-            Some(row) => self.checked_step(row).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// The step with a number.
-    fn step_numbered(&self, n: i64) -> Result<Option<Stored>, JournalError> {
-        let mut statement = self.prepare(&format!("{STEP} WHERE n = ?1"))?;
-        let mut rows = statement.query([n]).map_err(|error| self.failed("read", &error))?;
         match rows.next().map_err(|error| self.failed("read", &error))? {
             Some(row) => self.checked_step(row).map(Some),
             None => Ok(None),
@@ -430,11 +425,6 @@ pub(super) fn ids(programs: &[Program]) -> String {
     programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a list of ids has one.
-fn lists(programs: &str, id: &str) -> bool {
-    programs.split(' ').any(|listed| listed == id)
-}
-
 /// The write-ahead log of a database.
 pub(super) fn log(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
@@ -499,7 +489,7 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 4]) -> [u8; 32] {
 /// hands is damage.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full; free some space".to_owned(),
+        Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::ReadOnly
@@ -513,7 +503,11 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
             | ErrorCode::TooBig
             | ErrorCode::OperationInterrupted
             | ErrorCode::ApiMisuse,
-        ) => error.to_string(),
+        ) => match error.sqlite_error() {
+            // Says which operation on which file failed.
+            Some(code) => format!("{error} ({})", code_to_str(code.extended_code)),
+            None => error.to_string(),
+        },
         _ => return damaged(path, &error.to_string()),
     };
     JournalError::Storage { action, path: path.to_owned(), cause }

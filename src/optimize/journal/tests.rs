@@ -334,6 +334,48 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     add(&mut journal, 3).expect("space was made");
 }
 
+/// Needs a disk of 10 to 64 MiB, which `AGENT_TEST_SMALL_DISK` names.
+#[test]
+fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
+    let Some(disk) = std::env::var_os("AGENT_TEST_SMALL_DISK") else {
+        eprintln!("skipped: AGENT_TEST_SMALL_DISK names no small disk");
+        return;
+    };
+    let home = TempDir::new_in(disk).expect("directory");
+    let dir = home.path().join("run");
+    let mut journal = filled(&dir, 3);
+    let ballast = home.path().join("ballast");
+    let fill = || {
+        let mut file = fs::File::create(&ballast).expect("ballast");
+        while std::io::Write::write_all(&mut file, &[1; 1 << 10]).is_ok() {}
+    };
+    fill();
+    let reply = "x".repeat(1 << 20);
+    let step = |journal: &mut Journal, key: &str| {
+        journal.step::<String, JournalError>("llm", key, || Ok((reply.clone(), vec![])))
+    };
+    assert_eq!(step(&mut journal, "1").expect("kept"), reply);
+    fill();
+    let paid = journal.step::<u8, JournalError>("llm", "2", || panic!("paid on a full disk"));
+    let message = paid.expect_err("stopped").to_string();
+    assert!(message.contains("disk is full"), "{message}");
+    let before = seen(&journal).expect("seen");
+    drop(journal);
+    fill();
+    let full = Journal::resume(&dir);
+    assert!(matches!(full, Err(JournalError::Full { .. })), "{full:?}");
+    assert_eq!(seen(&Journal::open_read_only(&dir).expect("read")).expect("seen"), before);
+    fs::remove_file(&ballast).expect("remove");
+    let mut journal = Journal::resume(&dir).expect("resume");
+    assert_eq!(seen(&journal).expect("seen"), before);
+    step(&mut journal, "2").expect("room again");
+    // Steps until the disk is full by itself: all that were acknowledged are there.
+    let n_steps = (3..).find(|n| step(&mut journal, &n.to_string()).is_err()).expect("full");
+    drop(journal);
+    let steps = Journal::open_read_only(&dir).expect("read").steps().expect("steps");
+    assert_eq!(steps.len(), 3 + n_steps - 1);
+}
+
 #[test]
 fn files_that_vanish_stop_the_journal() {
     for name in ["", "lock", DATABASE_FILE, "run.sqlite-wal"] {
@@ -400,6 +442,9 @@ fn a_program_is_found_by_the_beginning_of_its_id() {
     let mut ids: Vec<&str> = programs.iter().map(Program::id).collect();
     ids.sort_unstable();
     let pair = ids.windows(2).find(|pair| pair[0][..6] == pair[1][..6]).expect("9 000 of 16^6");
+    drop(journal);
+    let journal = Journal::resume(dir.path()).expect("resume");
+    assert_eq!(journal.programs().expect("programs"), programs);
     let error = journal.program(&pair[0][..6]).expect_err("two");
     assert!(matches!(&error, JournalError::Ambiguous { ids, .. } if ids == pair), "{error:?}");
 }

@@ -1,0 +1,306 @@
+//! Reads every source file and checks what the compiler cannot: which module uses which, where
+//! foreign engines are known, who opens the test split, and how a file begins.
+//!
+//! The layers are read from the crate's own documentation, so that there is one list of them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Longest source file, lines: beyond that, a file holds two concepts.
+const MAX_LINES: usize = 900;
+/// Sources of one line of the layers that do not know one another at all.
+const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
+/// Foreign crates, and the only places that may name them.
+const FOREIGN: [(&str, &[&str]); 6] = [
+    ("tantivy", &["src/index/text.rs"]),
+    ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
+    ("rusqlite", &["src/optimize/journal"]),
+    ("clap", &["src/cli/", "src/main.rs"]),
+    ("anyhow", &["src/cli/", "src/main.rs"]),
+    ("indicatif", &["src/cli/", "src/main.rs"]),
+];
+/// Who may open the test split: its home, who measures, and who is asked to measure.
+const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/eval/", "src/cli/"];
+/// Pages whose links are followed.
+const PAGES: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "src/README.md",
+    "docs/architecture.md",
+    "docs/tools.md",
+    "sandboxes/rhai/README.md",
+];
+
+struct Source {
+    /// Path from the repository's root, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The top-level module a file of `src/` belongs to.
+    fn module(&self) -> Option<&str> {
+        let rest = self.path.strip_prefix("src/")?;
+        let module = rest.split('/').next()?.trim_end_matches(".rs");
+        (!["lib", "main"].contains(&module)).then_some(module)
+    }
+
+    /// The code without comments that fill their lines, with line numbers from 1.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().zip(1..).map(|(line, number)| (number, line));
+        lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+}
+
+/// All Rust files below `src/` and `tests/`, by path.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut dirs = vec![root.join("src"), root.join("tests")];
+    let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                paths.insert(path);
+            }
+        }
+    }
+    let source = |path: PathBuf| Source {
+        text: fs::read_to_string(&path).unwrap(),
+        path: path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/"),
+    };
+    paths.into_iter().map(source).collect()
+}
+
+/// The layers, highest first, as `src/lib.rs` documents them: lines of modules, left to right.
+fn layers(lib: &str) -> Vec<Vec<String>> {
+    let text: String = lib
+        .lines()
+        .skip_while(|line| *line != "//! # Layers")
+        .skip_while(|line| !line.starts_with("//! `"))
+        .take_while(|line| line.starts_with("//!"))
+        .flat_map(|line| [line.trim_start_matches("//!"), " "])
+        .collect();
+    let written = text.split(". ").next().unwrap();
+    let layer = |part: &str| part.trim().trim_matches('`').split(' ').map(str::to_owned).collect();
+    written.split('·').map(layer).collect()
+}
+
+/// Why a module may not use another; `None` if it may.
+fn forbidden(layers: &[Vec<String>], from: &str, to: &str) -> Option<&'static str> {
+    let place = |module: &str| {
+        let at = |layer: &Vec<String>| layer.iter().position(|name| name == module);
+        layers.iter().enumerate().find_map(|(line, layer)| Some((line, at(layer)?)))
+    };
+    if from == to {
+        return None;
+    }
+    let (Some(from_at), Some(to_at)) = (place(from), place(to)) else {
+        return Some("one of them is in no layer");
+    };
+    if UNAWARE.iter().any(|group| group.contains(&from) && group.contains(&to)) {
+        return Some("they must not know one another");
+    }
+    if to_at.0 > from_at.0 {
+        return Some("it is in a lower layer");
+    }
+    (to_at.0 == from_at.0 && to_at.1 > from_at.1).then_some("it is to the right in its layer")
+}
+
+/// The first names of all `crate::` paths of a text, those in braces included, with line numbers.
+fn crate_paths(text: &str) -> Vec<(usize, String)> {
+    let mut paths = Vec::new();
+    for (at, found) in text.match_indices("crate::") {
+        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
+            continue;
+        }
+        let rest = &text[at + found.len()..];
+        let mut depth = 0usize;
+        let mut expected = true;
+        for (offset, c) in rest.char_indices() {
+            let line = || text[..at + found.len() + offset].matches('\n').count() + 1;
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                ',' if depth == 1 => expected = true,
+                c if expected && (c.is_alphabetic() || c == '_') => {
+                    let end = |c: char| !(c.is_alphanumeric() || c == '_');
+                    let name = rest[offset..].split(end).next().unwrap();
+                    paths.push((line(), name.to_owned()));
+                    expected = false;
+                }
+                _ => {}
+            }
+            if depth == 0 && (!expected || !c.is_whitespace()) {
+                break;
+            }
+        }
+    }
+    paths
+}
+
+/// Whether a line of code names a crate: `name::` that is no part of a longer path.
+fn names_crate(line: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let uses = |found: usize| {
+        let (before, after) = (&line[..found], &line[found + name.len()..]);
+        let starts = !before.ends_with(is_part) || before.ends_with("use ::");
+        starts && (after.starts_with("::") || before.trim() == "use" && !after.starts_with(is_part))
+    };
+    line.match_indices(name).any(|(found, _)| uses(found))
+}
+
+#[track_caller]
+fn none(violations: &[String]) {
+    assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
+}
+
+#[test]
+fn modules_use_only_the_layers_above_them() {
+    let sources = sources();
+    let lib = sources.iter().find(|source| source.path == "src/lib.rs").unwrap();
+    let layers = layers(&lib.text);
+    let mut violations = Vec::new();
+    for source in &sources {
+        let Some(from) = source.module() else { continue };
+        for (line, to) in crate_paths(&source.text) {
+            if let Some(why) = forbidden(&layers, from, &to) {
+                violations.push(format!("{}:{line}: {from} uses {to}: {why}", source.path));
+            }
+        }
+        for (line, code) in source.code() {
+            if code.contains("super::super") {
+                violations.push(format!("{}:{line}: write the path from `crate`", source.path));
+            }
+        }
+    }
+    none(&violations);
+    for source in &sources {
+        if let Some(module) = source.module() {
+            assert_eq!(forbidden(&layers, "cli", module), None, "{module}");
+        }
+    }
+}
+
+#[test]
+fn foreign_engines_stay_in_their_places() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src/")) {
+        for (name, places) in FOREIGN {
+            if places.iter().any(|place| source.path.starts_with(place)) {
+                continue;
+            }
+            // The file of that name is the module that hides the crate.
+            let own = format!("pub use {name}::");
+            let named = |line: &str| names_crate(line, name) && !line.starts_with(&own);
+            for (line, _) in source.code().filter(|(_, line)| named(line)) {
+                violations.push(format!("{}:{line}: names {name}", source.path));
+            }
+        }
+    }
+    none(&violations);
+}
+
+#[test]
+fn the_test_split_is_opened_by_those_who_measure() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src/")) {
+        if MAY_LOAD_TEST.iter().any(|place| source.path.starts_with(place)) {
+            continue;
+        }
+        for (line, _) in source.code().filter(|(_, line)| line.contains("load_test")) {
+            violations.push(format!("{}:{line}: opens the test split", source.path));
+        }
+    }
+    none(&violations);
+}
+
+#[test]
+fn files_say_what_they_are_for_and_stay_short() {
+    let mut violations = Vec::new();
+    for Source { path, text } in sources() {
+        let first = text.lines().next().unwrap_or_default();
+        if first.trim_start_matches("//!").trim().is_empty() || !first.starts_with("//! ") {
+            violations.push(format!("{path}:1: begins without `//! ` and what it is for"));
+        }
+        let n_lines = text.lines().count();
+        if n_lines > MAX_LINES {
+            violations.push(format!("{path}: {n_lines} lines, more than {MAX_LINES}"));
+        }
+    }
+    none(&violations);
+}
+
+#[test]
+fn no_test_file_is_forgotten() {
+    let sources = sources();
+    let main = sources.iter().find(|source| source.path == "tests/it/main.rs").unwrap();
+    for source in &sources {
+        let file = source.path.strip_prefix("tests/it/").and_then(|file| file.strip_suffix(".rs"));
+        let Some(module) = file.filter(|file| *file != "main" && !file.contains('/')) else {
+            continue;
+        };
+        assert!(main.text.contains(&format!("\nmod {module};\n")), "{module} is not in main.rs");
+    }
+}
+
+#[test]
+fn every_module_is_introduced() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources_page = fs::read_to_string(root.join("src/README.md")).unwrap();
+    let architecture = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let sources = sources();
+    let modules: BTreeSet<&str> = sources.iter().filter_map(Source::module).collect();
+    for module in modules {
+        let links = [format!("]({module})"), format!("]({module}.rs)")];
+        assert!(links.iter().any(|link| sources_page.contains(link)), "src/README.md: {module}");
+        assert!(architecture.contains(&format!("\n| `{module}` |")), "architecture.md: {module}");
+    }
+}
+
+#[test]
+fn links_between_files_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut violations = Vec::new();
+    for page in PAGES {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let place = root.join(page).parent().unwrap().join(target);
+            if !target.contains("://") && !target.starts_with('#') && !place.exists() {
+                violations.push(format!("{page}: {target} does not exist"));
+            }
+        }
+    }
+    none(&violations);
+}
+
+#[test]
+fn the_checks_see_what_they_look_for() {
+    let text =
+        "use crate::{\n    kb::{Kb, set},\n    optimize::mine,\n};\nfn f() { crate::eval::g(); }";
+    let names = [(2, "kb"), (3, "optimize"), (5, "eval")];
+    assert_eq!(crate_paths(text), names.map(|(line, name)| (line, name.to_owned())));
+    assert_eq!(crate_paths("use crate::infer;"), [(1, "infer".to_owned())]);
+
+    let layers = layers(
+        "//! # Layers\n//!\n//! Text:\n//! `a` · `kb embed` ·\n//! `dataset` · `b c`. A test.",
+    );
+    assert_eq!(layers, [vec!["a"], vec!["kb", "embed"], vec!["dataset"], vec!["b", "c"]]);
+    assert_eq!(forbidden(&layers, "c", "b"), None);
+    assert_eq!(forbidden(&layers, "c", "a"), None);
+    assert!(forbidden(&layers, "b", "c").is_some_and(|why| why.contains("right")));
+    assert!(forbidden(&layers, "a", "b").is_some_and(|why| why.contains("lower")));
+    assert!(forbidden(&layers, "embed", "kb").is_some_and(|why| why.contains("know")));
+    assert!(forbidden(&layers, "b", "new").is_some_and(|why| why.contains("no layer")));
+
+    assert!(names_crate("use rhai::{Engine};", "rhai"));
+    assert!(names_crate("    x: rhai::Map,", "rhai"));
+    assert!(names_crate("use rhai;", "rhai"));
+    assert!(!names_crate("use crate::sandbox::rhai::meter;", "rhai"));
+    assert!(!names_crate("mod rhai;", "rhai"));
+}
