@@ -103,7 +103,10 @@ impl Runtime {
         trace: Option<&Trace>,
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
-        let candidates = self.candidates(query)?;
+        let candidates = match self.sandbox.reads_candidates(compiled) {
+            true => self.candidates(query)?,
+            false => Arc::default(),
+        };
         let mut session = Session::new(self.base.clone(), self.cache.clone());
         if let Some(trace) = trace {
             session = session.traced(trace);

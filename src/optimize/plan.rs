@@ -229,16 +229,16 @@ fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
         line("w_both", "value: 1.0, min: 0.0, max: 4.0", "reached by more than one walk");
     }
     if !branches.is_empty() {
-        line("n_anchors", "value: 5, min: 1, max: 30", "anchors of each type");
-        line("sharpness", "value: 1.5, min: 0.5, max: 4.0", "how much surer anchors count");
+        line("n_anchors", "value: 3, min: 1, max: 30", "anchors of each type");
+        line("sharpness", "value: 2.0, min: 0.5, max: 4.0", "how much surer anchors count");
     }
-    line("w_search", "value: 0.3, min: 0.0, max: 4.0", "found by words anywhere");
-    line("w_text", "value: 0.8, min: 0.0, max: 4.0", "words of the document");
-    line("w_cover", "value: 0.8, min: 0.0, max: 4.0", "share of the query's words");
-    line("w_names", "value: 0.3, min: 0.0, max: 4.0", "names of neighbours");
+    line("w_search", "value: 0.5, min: 0.0, max: 4.0", "found by words anywhere");
+    line("w_text", "value: 0.6, min: 0.0, max: 4.0", "words of the document");
+    line("w_cover", "value: 0.3, min: 0.0, max: 4.0", "share of the query's words");
+    line("w_names", "value: 0.6, min: 0.0, max: 4.0", "names of neighbours");
     line("w_meaning", "value: 0.2, min: 0.0, max: 4.0", "embeddings");
     if branches.iter().any(|named| Some(named.branch.anchor) == plan.target) {
-        line("w_itself", "value: 1.0, min: 0.0, max: 4.0", "taken from anchors themselves");
+        line("w_itself", "value: 0.6, min: 0.0, max: 4.0", "taken from anchors themselves");
     }
     out.push_str("    }\n}\n");
 }

@@ -279,6 +279,9 @@ pub trait Sandbox: Send + Sync {
     /// outside its bounds, or there are more than [`Limits::parameters`].
     fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure>;
 
+    /// Whether the program can look at its candidates; if not, they need not be found.
+    fn reads_candidates(&self, program: &Compiled) -> bool;
+
     /// Calls `retrieve` once. The host answers tool calls and is handed back with its records.
     ///
     /// # Errors

@@ -22,8 +22,8 @@ use std::{
 };
 
 use rhai::{
-    AST, Dynamic, Engine, EvalAltResult, LexError, Map, OptimizationLevel, ParseErrorType, Scope,
-    Token,
+    AST, ASTNode, Dynamic, Engine, EvalAltResult, Expr, LexError, Map, OptimizationLevel,
+    ParseErrorType, Scope, Stmt, Token,
     module_resolvers::DummyModuleResolver,
     packages::{Package, StandardPackage},
 };
@@ -91,6 +91,10 @@ impl Sandbox for RhaiSandbox {
             .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
     }
 
+    fn reads_candidates(&self, program: &Compiled) -> bool {
+        program.0.downcast_ref::<Tree>().is_none_or(|tree| tree.reads_candidates)
+    }
+
     fn run(
         &self,
         program: &Compiled,
@@ -134,6 +138,7 @@ struct Tree {
     ast: Option<AST>,
     specs: &'static [ToolSpec],
     has_params: bool,
+    reads_candidates: bool,
     params: OnceLock<Result<Vec<Param>, Failure>>,
 }
 
@@ -276,8 +281,28 @@ fn compile(specs: &'static [ToolSpec], source: &str, limits: &Limits) -> Result<
         return Err(Failure::new(FailureKind::MissingFunction, message, limits));
     }
     let has_params = !params.is_empty();
-    let tree = Tree { ast: Some(ast), specs, has_params, params: OnceLock::new() };
+    let reads_candidates = reads_candidates(&ast);
+    let ast = Some(ast);
+    let tree = Tree { ast, specs, has_params, reads_candidates, params: OnceLock::new() };
     Ok(Compiled(Arc::new(tree)))
+}
+
+/// Whether any variable has the name of the second parameter of `retrieve`.
+fn reads_candidates(ast: &AST) -> bool {
+    let retrieve = ast.iter_functions().find(|function| function.name == RETRIEVE);
+    let Some(name) = retrieve.and_then(|function| function.params.get(1).copied()) else {
+        return true;
+    };
+    let mut reads = false;
+    ast.walk(&mut |path| {
+        reads |= match path.last() {
+            Some(ASTNode::Expr(Expr::Variable(variable, ..))) => variable.1 == name,
+            Some(ASTNode::Stmt(Stmt::Share(shared))) => shared.iter().any(|one| one.0.name == name),
+            _ => false,
+        };
+        !reads
+    });
+    reads
 }
 
 impl Tree {
