@@ -138,14 +138,10 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
     let base = dataset::open(&dataset, ctx)?;
     if let Err(error) = bundle.check_base(&base) {
         let why = format!("\"{}\" is another base", dataset.base.name);
-        return Ok(vec![
-            Check::failed("base", error.to_string()),
-            Check::skipped("replay", why),
-        ]);
+        return Ok(vec![Check::failed("base", error.to_string()), Check::skipped("replay", why)]);
     }
     let name = &dataset.base.name;
-    let mut checks =
-        vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
+    let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
     checks.extend(replay::check(bundle, &dataset.base, &base, ctx)?);
     Ok(checks)
 }

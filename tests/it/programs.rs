@@ -183,8 +183,10 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     let ids: Vec<&Value> = chain.iter().map(|ancestor| &ancestor["id"]).collect();
     assert_eq!(ids, [first.id(), second.id()]);
     assert_eq!(chain[1]["parent"], first.id());
-    assert_eq!((&chain[1]["tests"][0]["p"], &chain[1]["tests"][1]["change"]),
-        (&json!(0.125), &json!("tuned numbers")));
+    assert_eq!(
+        (&chain[1]["tests"][0]["p"], &chain[1]["tests"][1]["change"]),
+        (&json!(0.125), &json!("tuned numbers"))
+    );
     let table = world.run(["program", "lineage", third.id(), "--run", "run"]).done();
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains("+0.2500") && table.trim_end().ends_with("no"), "{table}");

@@ -59,11 +59,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut rows = table(headings, &[3, 4, 5]);
     for ancestor in &chain {
         let id: String = ancestor.id.chars().take(12).collect();
-        let mut head = vec![
-            id,
-            plain(ancestor.proposed_by, MAX_SHOWN),
-            plain(ancestor.change, MAX_SHOWN),
-        ];
+        let mut head =
+            vec![id, plain(ancestor.proposed_by, MAX_SHOWN), plain(ancestor.change, MAX_SHOWN)];
         for test in &ancestor.tests {
             let mut row = std::mem::replace(&mut head, vec![String::new(), String::new()]);
             if row.len() == 2 {

@@ -60,8 +60,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ctx.printer.data(&lines?.join("\n"))?;
         return Ok(Exit::Done);
     }
-    let headings =
-        ["id", "category", "by", "tuned", "n train", "mrr", "n val", "mrr", "frozen"];
+    let headings = ["id", "category", "by", "tuned", "n train", "mrr", "n val", "mrr", "frozen"];
     let mut rows = table(headings, &[3, 4, 5, 6, 7]);
     for line in &listed {
         let n = |score: Option<Score>| score.map_or(String::new(), |s| count(s.n as u64));

@@ -10,9 +10,11 @@ use anyhow::anyhow;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    bundle::Bundle,
+    bundle::{Bundle, Category},
     cli::{
         failure::{Explain, Result},
+        hits::MAX_SHOWN,
+        printer::plain,
         systems::read_bundle,
     },
     infer::ParamValues,
@@ -103,7 +105,7 @@ impl Place {
 }
 
 fn of_bundle(bundle: &Bundle) -> Sources {
-    let entry = |category: &crate::bundle::Category| Entry {
+    let entry = |category: &Category| Entry {
         program: category.program.clone(),
         category: category.name.clone(),
         params: category.params.clone(),
@@ -121,11 +123,8 @@ fn of_bundle(bundle: &Bundle) -> Sources {
 
 fn of_run(dir: &Path) -> Result<Sources> {
     let journal = Journal::open_read_only(dir)?;
-    let programs: HashMap<String, Program> = journal
-        .programs()?
-        .into_iter()
-        .map(|program| (program.id().to_owned(), program))
-        .collect();
+    let programs: HashMap<String, Program> =
+        journal.programs()?.into_iter().map(|program| (program.id().to_owned(), program)).collect();
     // A run that is not finished has no bundle yet.
     let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
     let frozen = |program: &Program, params: &ParamValues| {
@@ -134,14 +133,16 @@ fn of_run(dir: &Path) -> Result<Sources> {
     };
     let mut sources =
         Sources { entries: Vec::new(), origins: HashMap::new(), decisions: Vec::new() };
+    // Entries by program and numbers.
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
     for step in journal.steps()? {
         if step.kind == DECISION {
             sources.decisions.push(body(step)?);
         } else if step.kind == TRIAL {
             let trial: Trial = body(step)?;
             let Some(program) = programs.get(&trial.program) else { continue };
-            let same = |entry: &Entry| entry.program == *program && entry.params == trial.params;
-            let at = sources.entries.iter().position(same).unwrap_or_else(|| {
+            let key = (trial.program.clone(), format!("{:?}", trial.params));
+            let at = *places.entry(key).or_insert_with(|| {
                 sources.entries.push(Entry {
                     program: program.clone(),
                     category: program.category().unwrap_or_default().to_owned(),
@@ -210,16 +211,18 @@ impl Sources {
         }
         if others.len() > 1 {
             let listed = others.iter().take(MAX_LISTED).map(|entry| {
-                let category = crate::cli::printer::plain(&entry.category, 60);
+                let category = plain(&entry.category, MAX_SHOWN);
                 format!("{} ({category})", entry.program.short_id())
             });
             let listed = listed.collect::<Vec<_>>().join(", ");
             return Err(anyhow!("{} programs are meant by {name:?}", others.len()))
                 .hint(format!("give the id of one: {listed}"));
         }
-        let accepted = self.decisions.iter().rev().find(|decision| {
-            decision.accepted && decision.to == first.program.id()
-        });
+        let accepted = self
+            .decisions
+            .iter()
+            .rev()
+            .find(|decision| decision.accepted && decision.to == first.program.id());
         let accepted = accepted
             .and_then(|decision| found.iter().find(|entry| entry.params == decision.params));
         let frozen = found.iter().find(|entry| entry.frozen);
@@ -233,7 +236,5 @@ pub(super) fn declared(program: &Program) -> Vec<Param> {
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
     let sandbox = RhaiSandbox::new(workers.into());
     let compiled = sandbox.compile(program.source(), &limits);
-    compiled
-        .and_then(|compiled| sandbox.declared_params(&compiled, &limits))
-        .unwrap_or_default()
+    compiled.and_then(|compiled| sandbox.declared_params(&compiled, &limits)).unwrap_or_default()
 }

@@ -63,8 +63,7 @@ fn missing_function(
     compiled: &Compiled,
     category: &Category,
 ) -> Option<String> {
-    let input =
-        Input { query: DRY_QUERY, candidates: &[], params: &category.params, n_nodes: 0 };
+    let input = Input { query: DRY_QUERY, candidates: &[], params: &category.params, n_nodes: 0 };
     let (ran, _) = sandbox.run(compiled, Box::new(Nothing), input, &Limits::default());
     let failure = ran.err().filter(|failure| failure.kind == FailureKind::Runtime)?;
     let call = failure.message.strip_prefix(NO_FUNCTION)?;

@@ -6,8 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use anyhow::{Context as _, anyhow};
@@ -190,9 +192,8 @@ fn first_difference(
             (0..answered.len()).filter(|&query| answered[query].category == at).collect();
         let found = category_score(&queries, ranks, baselines, bundle.provenance.seed)?;
         if category.validation != found {
-            let shown = |score: &Option<CategoryScore>| {
-                serde_json::to_string(score).unwrap_or_default()
-            };
+            let shown =
+                |score: &Option<CategoryScore>| serde_json::to_string(score).unwrap_or_default();
             return Ok(Some(format!(
                 "category {:?}: the bundle says {}, replayed {}",
                 category.name,
