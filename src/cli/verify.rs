@@ -136,9 +136,14 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
         return Ok(vec![Check::skipped("base", why.clone()), Check::skipped("replay", why)]);
     };
     let base = dataset::open(&dataset, ctx)?;
-    if let Err(error) = bundle.check_base(&base) {
-        let why = format!("\"{}\" is another base", dataset.base.name);
-        return Ok(vec![Check::failed("base", error.to_string()), Check::skipped("replay", why)]);
+    if bundle.check_base(&base).is_err() {
+        let (name, made_for) = (&dataset.base.name, &bundle.dataset.name);
+        let why = if bundle.dataset.kb == base.kb.fingerprint() {
+            format!("the index of \"{name}\" is another than the bundle was made with")
+        } else {
+            format!("\"{name}\" is another base than \"{made_for}\", which it was made for")
+        };
+        return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
     let name = &dataset.base.name;
     let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
