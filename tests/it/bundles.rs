@@ -156,6 +156,10 @@ fn a_bundle_that_does_what_it_says_is_verified() {
     let names: Vec<&serde_json::Value> = checks.iter().map(|check| &check["check"]).collect();
     assert_eq!(names, ["file", "program", "router", "base", "replay"]);
     assert!(checks.iter().all(|check| check["status"] == "ok"), "{checks:?}");
+    fs::remove_dir_all(world.path("home/bases/tiny/index")).unwrap();
+    let skipped = world.run(["verify", "bundle.json"]).done();
+    assert!(skipped.contains("skipped  tiny has no index"), "{skipped}");
+    world.run(["verify", "bundle.json", "--dataset", "tiny"]).fails(1, &["no index"]);
     world.run(["data", "remove", "tiny"]).done();
     let skipped = world.run(["verify", "bundle.json"]).done();
     assert!(skipped.contains("skipped") && skipped.contains("--dataset N"), "{skipped}");
