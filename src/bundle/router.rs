@@ -14,11 +14,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
     kb::TypeId,
-    words::{STOP_WORDS, name_words},
+    words::{is_question_word, is_stop_word, name_words},
 };
 
 /// Stems of one query that become features.
 const MAX_STEMS: usize = 128;
+/// Nodes found by words whose types become features.
+const FOUND: usize = 20;
+/// Words at the beginning of a query that count as such.
+const FIRST_STEMS: usize = 3;
 /// Link strength from which a node's words count as its name.
 const SURE_LINK: f32 = 0.45;
 
@@ -70,14 +74,23 @@ pub fn features(base: &IndexedBase, query: &str) -> Result<Features, IndexError>
     for (kind, score) in found {
         features.insert(format!("describes {}", base.kb.type_name(kind)), score / top);
     }
+    let found = base.text.search(query, TextPart::DocumentWithNames, &[], FOUND)?;
+    for &(node, _) in &found {
+        let name = format!("finds {}", base.kb.type_name(base.kb.node_type(node)));
+        *features.entry(name).or_default() += 1.0 / found.len() as f32;
+    }
     let rest = base.names.without_names(query, &sure);
     let stems: Vec<String> = name_words(&rest)
-        .filter(|(_, word)| word.len() > 1 && STOP_WORDS.binary_search(&word.as_ref()).is_err())
+        .filter(|(_, word)| word.len() > 1 && !is_stop_word(word))
         .map(|(_, word)| base.stems.stem(&word).into_owned())
         .take(MAX_STEMS)
         .collect();
     for pair in stems.windows(2) {
         features.insert(format!("says {} {}", pair[0], pair[1]), 0.5);
+    }
+    let topical = stems.iter().filter(|stem| !is_question_word(stem));
+    for stem in topical.take(FIRST_STEMS) {
+        features.insert(format!("begins with {stem}"), 0.5);
     }
     for stem in stems {
         features.insert(format!("says {stem}"), 0.5);

@@ -260,20 +260,3 @@ pub fn mine(
     mined.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.pattern.cmp(&b.pattern)));
     Ok(mined)
 }
-
-/// The pattern in words, such as `named author -author_writes_paper-> paper`.
-pub fn describe(base: &IndexedBase, pattern: &Pattern) -> String {
-    let source = match pattern.source {
-        AnchorSource::Named => "named",
-        AnchorSource::Described => "described",
-    };
-    let mut text = format!("{source} {}", base.kb.type_name(pattern.anchor));
-    for step in &pattern.steps {
-        let name = base.kb.relation_name(step.relation);
-        text += &match step.direction {
-            Direction::In => format!(" <-{name}-"),
-            _ => format!(" -{name}->"),
-        };
-    }
-    format!("{text} {}", base.kb.type_name(pattern.target))
-}

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use crate::{
     index::IndexedBase,
-    kb::{Direction, RelationId, TypeId},
+    kb::{Direction, TypeId},
     optimize::mine::{AnchorSource, Pattern, Step},
     program::Program,
 };
@@ -101,15 +101,13 @@ fn direction(direction: Direction) -> &'static str {
 
 /// Whether a step can end at other types than this one.
 fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
-    let ends = |relation: RelationId| {
-        base.kb.tuples().iter().filter(move |tuple| tuple.relation == relation).map(|tuple| {
-            match step.direction {
-                Direction::In => tuple.source,
-                _ => tuple.target,
-            }
-        })
-    };
-    ends(step.relation).any(|end| end != target)
+    base.kb.tuples().iter().filter(|tuple| tuple.relation == step.relation).any(|tuple| {
+        match step.direction {
+            Direction::Out => tuple.target != target,
+            Direction::In => tuple.source != target,
+            Direction::Any => tuple.target != target || tuple.source != target,
+        }
+    })
 }
 
 /// A branch with the names its program gives to anchors and to what they reach.
@@ -159,14 +157,17 @@ fn walk_in_words(base: &IndexedBase, branch: &Branch) -> String {
     for step in &branch.steps {
         let relation = base.kb.relation_name(step.relation);
         text += &match step.direction {
+            Direction::Out => format!(" -{relation}->"),
             Direction::In => format!(" <-{relation}-"),
-            _ => format!(" -{relation}->"),
+            Direction::Any => format!(" -{relation}-"),
         };
     }
     text
 }
 
-/// A short name for the queries that a plan answers.
+/// A short name for the queries that a plan answers, such as
+/// `paper by named author (author_writes_paper)`. Relations followed against their stored
+/// direction are marked with `<`, those followed either way with `~`.
 pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     let target = plan.target.map_or("any node", |target| base.kb.type_name(target));
     if plan.branches.is_empty() {
@@ -176,8 +177,15 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
         .branches
         .iter()
         .map(|branch| {
-            let relations: Vec<&str> =
-                branch.steps.iter().map(|step| base.kb.relation_name(step.relation)).collect();
+            let relation = |step: &Step| {
+                let mark = match step.direction {
+                    Direction::Out => "",
+                    Direction::In => "<",
+                    Direction::Any => "~",
+                };
+                format!("{mark}{}", base.kb.relation_name(step.relation))
+            };
+            let relations: Vec<String> = branch.steps.iter().map(relation).collect();
             let how = match branch.anchors {
                 Anchors::Named => "named",
                 Anchors::Described => "described",
