@@ -14,12 +14,15 @@ use crate::{
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Baseline, RetrieveError, Retriever, checked},
+    tools::registry,
 };
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
 /// Characters of a category's name, and of a tool call, that are shown.
 const MAX_CATEGORY: usize = 120;
+/// The group of tools that combine and cut scores which other tools gave.
+const COMPUTES: &str = "rank";
 
 /// Answer a question with a frozen bundle
 ///
@@ -139,9 +142,10 @@ fn told(explanation: &str) -> String {
             }
             continue;
         };
-        let by_name = call.starts_with(|first: char| first.is_ascii_alphabetic());
+        let name = call.split('(').next().unwrap_or_default();
+        let computes = registry().iter().any(|spec| spec.name == name && spec.group == COMPUTES);
         let of_node = call.rfind("; this node ").or_else(|| call.rfind("; with this node"));
-        if let Some(at) = of_node.filter(|_| ranked && by_name) {
+        if let Some(at) = of_node.filter(|_| ranked && !computes) {
             lines.push(format!("  {}{}", plain(&call[..at], MAX_CATEGORY), &call[at..]));
         }
     }
@@ -155,7 +159,7 @@ mod tests {
     #[test]
     fn only_what_speaks_of_the_node_is_told() {
         let whole = "category a (60 %): rank 1, score 2.0000\n  search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n  \
-            +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n\
+            +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n  top(2 scores, 1) = 1 scores; this node 2.0000\n\
             category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n";
         let kept = "category a (60 %): rank 1, score 2.0000\n  \
             search(\"x\", 5) = 2 scores: n, m; this node 1.0000";
