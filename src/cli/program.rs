@@ -1,6 +1,11 @@
 //! `agent program`: runs one program on one query, and shows the programs of a run or a bundle.
 
+mod diff;
+mod lineage;
+mod list;
 mod run;
+mod show;
+mod sources;
 
 use clap::Subcommand;
 
@@ -10,10 +15,22 @@ use crate::cli::{Context, Exit, failure::Result};
 pub(super) enum Command {
     /// Run one program on one query, in the sandbox
     Run(run::Args),
+    /// List the programs of a run or a bundle
+    List(list::Args),
+    /// Print the source of a program
+    Show(show::Args),
+    /// Compare two programs, source and numbers
+    Diff(diff::Args),
+    /// Show from which programs a program was made, and how each step was tested
+    Lineage(lineage::Args),
 }
 
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::Run(args) => run::run(&args, ctx),
+        Command::List(args) => list::run(&args, ctx),
+        Command::Show(args) => show::run(&args, ctx),
+        Command::Diff(args) => diff::run(&args, ctx),
+        Command::Lineage(args) => lineage::run(&args, ctx),
     }
 }

@@ -14,12 +14,15 @@ use crate::{
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Baseline, RetrieveError, Retriever, checked},
+    tools::registry,
 };
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
-/// Characters of a category's name that are shown.
+/// Characters of a category's name, and of a tool call, that are shown.
 const MAX_CATEGORY: usize = 120;
+/// The group of tools that combine and cut scores which other tools gave.
+const COMPUTES: &str = "rank";
 
 /// Answer a question with a frozen bundle
 ///
@@ -40,7 +43,10 @@ pub(super) struct Args {
     #[arg(short, value_name = "K", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: u64,
-    /// Say which categories answer, and for the first five nodes what the programs did
+    /// Say which categories answer, and for the first five nodes which tool calls gave them
+    ///
+    /// With --json the explanation has all calls, those that gave other nodes and those that only
+    /// compute too.
     #[arg(long)]
     explain: bool,
     /// Use the bundle on another base than the one it was made for
@@ -73,7 +79,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let explain = args.explain && !failed;
     if explain {
         for hit in hits.iter_mut().take(MAX_EXPLAINED) {
-            hit.explanation = Some(retriever.explain(text, hit.id)?);
+            let whole = retriever.explain(text, hit.id)?;
+            hit.explanation = Some(if args.json { whole } else { told(&whole) });
         }
     }
     if hits.is_empty() {
@@ -121,4 +128,41 @@ fn print_explained(
     ctx.printer.table(&rows)?;
     ctx.printer.data("\n")?;
     hits::print_explained(hits, ctx)
+}
+
+/// Of an explanation the categories that rank the node, and of their calls the tools that gave it.
+fn told(explanation: &str) -> String {
+    let mut lines = Vec::new();
+    let mut ranked = false;
+    for line in explanation.lines() {
+        let Some(call) = line.strip_prefix("  ") else {
+            ranked = !line.ends_with(": not ranked");
+            if ranked {
+                lines.push(line.to_owned());
+            }
+            continue;
+        };
+        let name = call.split('(').next().unwrap_or_default();
+        let computes = registry().iter().any(|spec| spec.name == name && spec.group == COMPUTES);
+        let of_node = call.rfind("; this node ").or_else(|| call.rfind("; with this node"));
+        if let Some(at) = of_node.filter(|_| ranked && !computes) {
+            lines.push(format!("  {}{}", plain(&call[..at], MAX_CATEGORY), &call[at..]));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn only_what_speaks_of_the_node_is_told() {
+        let whole = "category a (60 %): rank 1, score 2.0000\n  search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n  \
+            +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n  top(2 scores, 1) = 1 scores; this node 2.0000\n\
+            category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n";
+        let kept = "category a (60 %): rank 1, score 2.0000\n  \
+            search(\"x\", 5) = 2 scores: n, m; this node 1.0000";
+        assert_eq!(told(whole), kept);
+    }
 }

@@ -1,18 +1,171 @@
 //! `agent verify`: checks that a bundle is whole and does what it says.
 
+mod programs;
+mod replay;
+
 use std::path::PathBuf;
 
-use crate::cli::{Context, Exit, failure::Result, systems::read_bundle};
+use serde::Serialize;
+
+use crate::{
+    bundle::{Bundle, BundleError},
+    cli::{
+        Context, Exit,
+        dataset::{self, Dataset},
+        failure::Result,
+        printer::{plain, table},
+    },
+    dataset::DatasetError,
+};
+
+/// Characters of a detail that a table shows.
+const MAX_DETAIL: usize = 300;
 
 /// Check that a bundle is whole and does what it says
+///
+/// Checks format and digest, that all programs compile, call functions that exist and have numbers
+/// within their bounds; and on its dataset that the base is the same and that the validation
+/// queries give exactly the scores that the bundle states. Exits with 1 if something does not
+/// hold.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Replay on this dataset [default: the one it was made for, if it is installed]
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
+    /// Print JSON lines with check, status and detail
+    #[arg(long)]
+    json: bool,
 }
 
-pub(super) fn run(args: &Args, _: &Context) -> Result<Exit> {
-    read_bundle(&args.file)?;
-    Ok(Exit::Done)
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Skipped,
+    Failed,
+}
+
+/// One thing that was checked.
+#[derive(Serialize)]
+struct Check {
+    check: &'static str,
+    status: Status,
+    detail: String,
+}
+
+impl Check {
+    fn ok(check: &'static str, detail: String) -> Check {
+        Check { check, status: Status::Ok, detail }
+    }
+
+    fn skipped(check: &'static str, detail: String) -> Check {
+        Check { check, status: Status::Skipped, detail }
+    }
+
+    fn failed(check: &'static str, detail: String) -> Check {
+        Check { check, status: Status::Failed, detail }
+    }
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let mut checks = Vec::new();
+    match Bundle::read(&args.file) {
+        Ok(bundle) => {
+            let digest = bundle.digest.get(..12).unwrap_or_default();
+            let detail = format!("format {}, digest {digest} is right", bundle.format);
+            checks.push(Check::ok("file", detail));
+            checks.extend(programs::check(&bundle)?);
+            checks.push(router(&bundle));
+            checks.extend(on_dataset(args, &bundle, ctx)?);
+        }
+        Err(error @ BundleError::Io { .. }) => return Err(error.into()),
+        Err(error) => checks.push(Check::failed("file", error.to_string())),
+    }
+    if args.json {
+        for check in &checks {
+            ctx.printer.json(check)?;
+        }
+    } else {
+        let mut rows = table(["check", "status", "detail"], &[]);
+        for check in &checks {
+            let status = match check.status {
+                Status::Ok => "ok",
+                Status::Skipped => "skipped",
+                Status::Failed => "FAILED",
+            };
+            rows.add_row([check.check, status, &plain(&check.detail, MAX_DETAIL)]);
+        }
+        ctx.printer.table(&rows)?;
+    }
+    let failed = checks.iter().any(|check| check.status == Status::Failed);
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// Whether the router has a weight for each category.
+fn router(bundle: &Bundle) -> Check {
+    let n = bundle.categories.len();
+    let wrong = bundle
+        .router
+        .weights
+        .iter()
+        .find(|(_, weights)| weights.len() != n || weights.iter().any(|w| !w.is_finite()));
+    match wrong {
+        Some((feature, weights)) => Check::failed(
+            "router",
+            format!("feature {feature:?} has {} finite weights for {n} categories", weights.len()),
+        ),
+        None if bundle.fusion.most == 0 => {
+            Check::failed("router", "no category may answer".to_owned())
+        }
+        None => {
+            let features = bundle.router.weights.len();
+            Check::ok("router", format!("{features} features for {n} categories"))
+        }
+    }
+}
+
+/// What can be checked on the dataset only.
+fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>> {
+    let Some(dataset) = find(args, bundle, ctx)? else {
+        let name = &bundle.dataset.name;
+        let why = format!("\"{name}\" is not installed; name a dataset with --dataset N");
+        return Ok(vec![Check::skipped("base", why.clone()), Check::skipped("replay", why)]);
+    };
+    let base = match dataset::open(&dataset, ctx) {
+        // Nobody asked for this dataset.
+        Err(error) if args.dataset.is_none() => {
+            let why = error.message();
+            return Ok(vec![Check::skipped("base", why.clone()), Check::skipped("replay", why)]);
+        }
+        opened => opened?,
+    };
+    if bundle.check_base(&base).is_err() {
+        let (name, made_for) = (&dataset.base.name, &bundle.dataset.name);
+        let why = if bundle.dataset.kb == base.kb.fingerprint() {
+            format!("the index of \"{name}\" is another than the bundle was made with")
+        } else {
+            format!("\"{name}\" is another base than \"{made_for}\", which it was made for")
+        };
+        return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
+    }
+    let name = &dataset.base.name;
+    let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
+    checks.extend(replay::check(bundle, &dataset.base, &base, ctx)?);
+    Ok(checks)
+}
+
+/// The dataset to replay on: the given one, or the one the bundle was made for, if installed.
+fn find(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Option<Dataset>> {
+    if let Some(name) = &args.dataset {
+        return dataset::find(name, ctx).map(Some);
+    }
+    match ctx.home.get(&bundle.dataset.name) {
+        Ok(_) => dataset::find(&bundle.dataset.name, ctx).map(Some),
+        Err(DatasetError::UnknownName { .. } | DatasetError::BadName { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -59,8 +59,7 @@ pub fn tune(
             .collect();
         Ok(mean(&ranks))
     };
-    let failed =
-        |failure| OptimizeError::Program(program.short_id().to_owned(), Box::new(failure));
+    let failed = |failure| OptimizeError::Program(program.short_id().to_owned(), Box::new(failure));
     let compiled = trials.runtime.compile(program).map_err(failed)?;
     let declared = trials.runtime.declared_params(&compiled).map_err(failed)?;
     let before = worth(start)?;

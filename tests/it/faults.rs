@@ -15,6 +15,9 @@ fn wrong_command_lines_end_in_status_2() {
         &["eval", "--dataset", "tiny", "--split", "val"],
         &["--quiet", "--verbose", "doctor"],
         &["data", "sample", "imdb"],
+        &["program", "show", "abcdef"],
+        &["program", "list", "--run", "a", "--bundle", "b"],
+        &["query", "--dataset", "tiny", "dart"],
     ] {
         world.run(args.iter().copied()).fails(2, &["--help"]);
     }

@@ -6,7 +6,7 @@ use crate::support::World;
 fn help_names_every_flag_of_every_command() {
     let world = World::new();
     for (command, flags) in [
-        ("", "data index search eval doctor --home --quiet --verbose AGENT_HOME 130"),
+        ("", "data index search eval program query verify doctor --home --quiet --verbose AGENT_HOME 130"),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
         ("data import", "--name --from --format neutral stark --lenient --json"),
@@ -16,6 +16,14 @@ fn help_names_every_flag_of_every_command() {
         ("index", "--embedder builtin candle:DIR openai:MODEL --force"),
         ("search", "--system -k --explain --json bm25+names 20"),
         ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
+        ("program", "run list show diff lineage"),
+        ("program run", "FILE.rhai --dataset --query --params -k --json"),
+        ("program list", "--run --bundle --json"),
+        ("program show", "--run --bundle --json"),
+        ("program diff", "--run --bundle --json"),
+        ("program lineage", "--run --bundle --json"),
+        ("query", "--bundle --dataset -k --explain --force --json"),
+        ("verify", "FILE --dataset --json"),
         ("doctor", "--json"),
     ] {
         let text = world.run(command.split_whitespace().chain(["--help"])).done();

@@ -3,12 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod bundles;
 mod data;
 mod eval;
 mod faults;
 mod generated;
 mod help;
+<<<<<<< HEAD
 mod optimize;
+=======
+mod programs;
+>>>>>>> cli2
 mod samples;
 mod search;
 mod support;

@@ -1,0 +1,112 @@
+//! `agent program lineage`: from which programs a program was made, and how each step was tested.
+
+use anyhow::anyhow;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{Explain, Result},
+        hits::MAX_SHOWN,
+        printer::{plain, table},
+        program::sources::{Place, Sources},
+    },
+    optimize::Decision,
+};
+
+/// Show from which programs a program was made, and how each step was tested
+///
+/// Prints the oldest ancestor first; below each program the tests on validation: the difference of
+/// the mean reciprocal ranks, its p, and whether the change was accepted.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// At least six digits of its id, or its category
+    #[arg(value_name = "ID|CATEGORY")]
+    program: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// A program of the chain.
+#[derive(Serialize)]
+struct Ancestor<'a> {
+    id: &'a str,
+    category: &'a str,
+    proposed_by: &'a str,
+    change: &'a str,
+    parent: Option<&'a str>,
+    tests: Vec<&'a Decision>,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.place.run_dir().is_none() {
+        return Err(anyhow!("a bundle does not say how its programs were found"))
+            .hint("give the run's directory with --run DIR");
+    }
+    let sources = args.place.read()?;
+    let entry = sources.find(&args.program)?;
+    let chain = chain(&sources, entry.program.id());
+    if args.json {
+        let lines: std::result::Result<Vec<_>, _> =
+            chain.iter().map(serde_json::to_string).collect();
+        ctx.printer.data(&lines?.join("\n"))?;
+        return Ok(Exit::Done);
+    }
+    let headings = ["program", "by", "change", "n", "difference", "p", "accepted"];
+    let mut rows = table(headings, &[3, 4, 5]);
+    for ancestor in &chain {
+        let id: String = ancestor.id.chars().take(12).collect();
+        let mut head =
+            vec![id, plain(ancestor.proposed_by, MAX_SHOWN), plain(ancestor.change, MAX_SHOWN)];
+        for test in &ancestor.tests {
+            let mut row = std::mem::replace(&mut head, vec![String::new(), String::new()]);
+            if row.len() == 2 {
+                row.push(plain(&test.change, MAX_SHOWN));
+            } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
+                // The program's own origin first, then what its numbers were tested for.
+                rows.add_row(row);
+                row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
+            }
+            row.push(test.n.to_string());
+            row.push(format!("{:+.4}", test.difference));
+            row.push(format!("{:.4}", test.p));
+            row.push(if test.accepted { "yes" } else { "no" }.to_owned());
+            rows.add_row(row);
+        }
+        if head.len() == 3 {
+            rows.add_row(head);
+        }
+    }
+    ctx.printer.table(&rows)?;
+    Ok(Exit::Done)
+}
+
+/// The program's ancestors and itself, oldest first.
+fn chain<'a>(sources: &'a Sources, id: &'a str) -> Vec<Ancestor<'a>> {
+    let mut chain: Vec<Ancestor<'a>> = Vec::new();
+    let mut next = Some(id);
+    while let Some(id) = next {
+        // Mutations may come back to a source that was there before.
+        if chain.iter().any(|ancestor| ancestor.id == id) {
+            break;
+        }
+        let Some((id, trial)) = sources.origins.get_key_value(id) else { break };
+        let entry = sources.entries.iter().find(|entry| entry.program.id() == id);
+        let parent = trial.origin.parent.as_deref().filter(|parent| parent != id);
+        let tests = sources.decisions.iter().filter(|decision| decision.to == *id).collect();
+        chain.push(Ancestor {
+            id,
+            category: entry.map_or("", |entry| &entry.category),
+            proposed_by: &trial.origin.proposed_by,
+            change: &trial.origin.change,
+            parent,
+            tests,
+        });
+        next = parent;
+    }
+    chain.reverse();
+    chain
+}

@@ -1,0 +1,82 @@
+//! `agent program list`: the programs of a run or a bundle.
+
+use serde::Serialize;
+
+use crate::cli::{
+    Context, Exit,
+    failure::Result,
+    hits::MAX_SHOWN,
+    printer::{count, plain, table},
+    program::sources::{Place, Score},
+};
+
+/// List the programs of a run or a bundle
+///
+/// Prints the id, the category, who proposed it, how many numbers were tuned, and the mean
+/// reciprocal rank on the training and validation queries it ran on. Those of a bundle are the
+/// bundle's on the validation queries that the router sends there.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    category: &'a str,
+    proposed_by: &'a str,
+    tuned: usize,
+    train: Option<Score>,
+    validation: Option<Score>,
+    frozen: bool,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let sources = args.place.read()?;
+    let listed: Vec<Listed<'_>> = sources
+        .entries
+        .iter()
+        .map(|entry| Listed {
+            id: entry.program.id(),
+            category: &entry.category,
+            proposed_by: &entry.proposed_by,
+            tuned: entry.params.len(),
+            train: entry.train,
+            validation: entry.validation,
+            frozen: entry.frozen,
+        })
+        .collect();
+    if listed.is_empty() {
+        ctx.printer.notice("there is no program yet");
+        return Ok(Exit::Done);
+    }
+    if args.json {
+        let lines: std::result::Result<Vec<_>, _> =
+            listed.iter().map(serde_json::to_string).collect();
+        ctx.printer.data(&lines?.join("\n"))?;
+        return Ok(Exit::Done);
+    }
+    let headings = ["id", "category", "by", "tuned", "n train", "mrr", "n val", "mrr", "frozen"];
+    let mut rows = table(headings, &[3, 4, 5, 6, 7]);
+    for line in &listed {
+        let n = |score: Option<Score>| score.map_or(String::new(), |s| count(s.n as u64));
+        let mrr = |score: Option<Score>| score.map_or(String::new(), |s| format!("{:.4}", s.mrr));
+        rows.add_row([
+            line.id.chars().take(12).collect(),
+            plain(line.category, MAX_SHOWN),
+            plain(line.proposed_by, MAX_SHOWN),
+            line.tuned.to_string(),
+            n(line.train),
+            mrr(line.train),
+            n(line.validation),
+            mrr(line.validation),
+            if line.frozen { "yes" } else { "" }.to_owned(),
+        ]);
+    }
+    ctx.printer.table(&rows)?;
+    Ok(Exit::Done)
+}

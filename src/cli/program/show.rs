@@ -1,0 +1,89 @@
+//! `agent program show`: the source of a program, with its tuned numbers.
+
+use std::{
+    fmt::Write,
+    io::{self, IsTerminal},
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::Result,
+        program::sources::{Entry, Place, declared},
+    },
+    infer::ParamValues,
+    sandbox::Param,
+};
+
+/// Print the source of a program
+///
+/// Tuned numbers follow as comments, so that what is printed is a program.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// At least six digits of its id, or its category
+    #[arg(value_name = "ID|CATEGORY")]
+    program: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    category: &'a str,
+    description: &'a str,
+    proposed_by: &'a str,
+    source: &'a str,
+    declared: Vec<Param>,
+    params: &'a ParamValues,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let sources = args.place.read()?;
+    let entry = sources.find(&args.program)?;
+    if args.json {
+        ctx.printer.json(&Shown {
+            id: entry.program.id(),
+            category: &entry.category,
+            description: entry.program.description(),
+            proposed_by: &entry.proposed_by,
+            source: entry.program.source(),
+            declared: declared(&entry.program),
+            params: &entry.params,
+        })?;
+        return Ok(Exit::Done);
+    }
+    let text = format!("{}{}", entry.program.source(), tuned(entry));
+    ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
+    Ok(Exit::Done)
+}
+
+/// Tuned numbers as comments; empty when there are none.
+fn tuned(entry: &Entry) -> String {
+    let mut text = String::new();
+    if entry.params.is_empty() {
+        return text;
+    }
+    let end = if entry.program.source().ends_with('\n') { "" } else { "\n" };
+    let _ = writeln!(text, "{end}\n// Tuned numbers:");
+    let declared = declared(&entry.program);
+    for (name, value) in &entry.params {
+        let _ = match declared.iter().find(|param| param.name == *name) {
+            Some(Param { value: before, min, max, .. }) => {
+                writeln!(text, "//   {name}: {value} (declared {before}, {min} to {max})")
+            }
+            None => writeln!(text, "//   {name}: {value}"),
+        };
+    }
+    text
+}
+
+/// Text without characters that could steer a terminal; lines and tabs stay.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
+}

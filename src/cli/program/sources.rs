@@ -1,0 +1,240 @@
+//! The programs of a run's journal or of a bundle, in one form, found by id or category.
+//! Must not know how they are shown.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use anyhow::anyhow;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    bundle::{Bundle, Category},
+    cli::{
+        failure::{Explain, Result},
+        hits::MAX_SHOWN,
+        printer::plain,
+        systems::read_bundle,
+    },
+    infer::ParamValues,
+    optimize::{
+        BUNDLE_FILE, Decision,
+        journal::{Journal, PREFIX_DIGITS, StepRecord},
+        trial::{TRIAL, Trial},
+    },
+    program::Program,
+    sandbox::{Limits, Param, RhaiSandbox, Sandbox, Workers},
+};
+
+/// The kind of steps that hold tests on validation.
+const DECISION: &str = "decision";
+/// The pool that feeds learning, as trials name it.
+const TRAIN: &str = "train";
+/// Programs that an error lists at most.
+const MAX_LISTED: usize = 8;
+
+/// Where programs are.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Place {
+    /// Directory of a run
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// Frozen bundle
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+}
+
+/// The score of a program on some queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Score {
+    /// Queries.
+    pub(super) n: usize,
+    /// Mean reciprocal rank.
+    pub(super) mrr: f64,
+}
+
+/// A program with its numbers.
+pub(super) struct Entry {
+    /// The program.
+    pub(super) program: Program,
+    /// The category it answers; empty when it says none.
+    pub(super) category: String,
+    /// Numbers that differ from the declared ones.
+    pub(super) params: ParamValues,
+    /// Who proposed it.
+    pub(super) proposed_by: String,
+    /// Its score on the most training queries it ran on.
+    pub(super) train: Option<Score>,
+    /// Of a run: its score on the most validation queries it ran on. Of a bundle: the bundle's
+    /// score on the validation queries that the router sends to it.
+    pub(super) validation: Option<Score>,
+    /// Whether it is in the bundle.
+    pub(super) frozen: bool,
+}
+
+/// All programs of a place.
+pub(super) struct Sources {
+    /// In the order in which they were proposed, or of the bundle's categories. A program is here
+    /// once for each set of numbers it ran with.
+    pub(super) entries: Vec<Entry>,
+    /// First trial of every program; of runs only.
+    pub(super) origins: HashMap<String, Trial>,
+    /// Tests on validation in their order; of runs only.
+    pub(super) decisions: Vec<Decision>,
+}
+
+impl Place {
+    /// The directory of the run, if the place is one.
+    pub(super) fn run_dir(&self) -> Option<&Path> {
+        self.run.as_deref()
+    }
+
+    /// Reads the programs.
+    ///
+    /// # Errors
+    /// That the run or the bundle cannot be read.
+    pub(super) fn read(&self) -> Result<Sources> {
+        match (&self.run, &self.bundle) {
+            (Some(dir), _) => of_run(dir),
+            (_, Some(file)) => Ok(of_bundle(&read_bundle(file)?)),
+            (None, None) => Err(anyhow!("give --run DIR or --bundle FILE").into()),
+        }
+    }
+}
+
+fn of_bundle(bundle: &Bundle) -> Sources {
+    let entry = |category: &Category| Entry {
+        program: category.program.clone(),
+        category: category.name.clone(),
+        params: category.params.clone(),
+        proposed_by: category.proposed_by.clone(),
+        train: None,
+        validation: category.validation.as_ref().map(|of| Score { n: of.n, mrr: of.mrr }),
+        frozen: true,
+    };
+    Sources {
+        entries: bundle.categories.iter().map(entry).collect(),
+        origins: HashMap::new(),
+        decisions: Vec::new(),
+    }
+}
+
+fn of_run(dir: &Path) -> Result<Sources> {
+    let journal = Journal::open_read_only(dir)?;
+    let programs: HashMap<String, Program> =
+        journal.programs()?.into_iter().map(|program| (program.id().to_owned(), program)).collect();
+    // A run that is not finished has no bundle yet.
+    let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
+    let frozen = |program: &Program, params: &ParamValues| {
+        let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
+        categories.any(|category| category.program == *program && category.params == *params)
+    };
+    let mut sources =
+        Sources { entries: Vec::new(), origins: HashMap::new(), decisions: Vec::new() };
+    // Entries by program and numbers.
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    for step in journal.steps()? {
+        if step.kind == DECISION {
+            sources.decisions.push(body(step)?);
+        } else if step.kind == TRIAL {
+            let trial: Trial = body(step)?;
+            let Some(program) = programs.get(&trial.program) else { continue };
+            let key = (trial.program.clone(), format!("{:?}", trial.params));
+            let at = *places.entry(key).or_insert_with(|| {
+                sources.entries.push(Entry {
+                    program: program.clone(),
+                    category: program.category().unwrap_or_default().to_owned(),
+                    params: trial.params.clone(),
+                    proposed_by: trial.origin.proposed_by.clone(),
+                    train: None,
+                    validation: None,
+                    frozen: frozen(program, &trial.params),
+                });
+                sources.entries.len() - 1
+            });
+            let score = Score { n: trial.queries.len(), mrr: trial.mrr() };
+            let entry = &mut sources.entries[at];
+            let kept = if trial.pool == TRAIN { &mut entry.train } else { &mut entry.validation };
+            if kept.is_none_or(|kept| kept.n <= score.n) {
+                *kept = Some(score);
+            }
+            sources.origins.entry(trial.program.clone()).or_insert(trial);
+        }
+    }
+    Ok(sources)
+}
+
+/// The result of a step, typed.
+fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T> {
+    let (n, kind) = (step.n, step.kind);
+    serde_json::from_value(step.body).map_err(|error| {
+        anyhow!("step {n} of the run is no {kind}: {error}; it is of another version").into()
+    })
+}
+
+impl Sources {
+    /// The program that an id, the beginning of one, or a category names. Of one program with
+    /// several sets of numbers: the frozen one, else the one accepted last, else the first.
+    ///
+    /// # Errors
+    /// That there is none, or that there are several.
+    pub(super) fn find(&self, name: &str) -> Result<&Entry> {
+        let prefix = name.to_ascii_lowercase();
+        let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
+        let mut found: Vec<&Entry> = Vec::new();
+        if by_id {
+            found = self.entries.iter().filter(|e| e.program.id().starts_with(&prefix)).collect();
+        }
+        let category = name.to_lowercase();
+        let lower = |entry: &&Entry| entry.category.to_lowercase();
+        if found.is_empty() {
+            found = self.entries.iter().filter(|entry| lower(entry) == category).collect();
+        }
+        if found.is_empty() && !category.is_empty() {
+            found = self.entries.iter().filter(|entry| lower(entry).contains(&category)).collect();
+        }
+        // Of the programs of a category the frozen one is meant.
+        if !by_id && found.iter().any(|entry| entry.frozen) {
+            found.retain(|entry| entry.frozen);
+        }
+        let Some(&first) = found.first() else {
+            return Err(anyhow!("there is no program {name:?}"))
+                .hint("`agent program list` shows ids and categories");
+        };
+        let mut others: Vec<&Entry> = Vec::new();
+        for entry in &found {
+            if !others.iter().any(|other| other.program == entry.program) {
+                others.push(entry);
+            }
+        }
+        if others.len() > 1 {
+            let listed = others.iter().take(MAX_LISTED).map(|entry| {
+                let category = plain(&entry.category, MAX_SHOWN);
+                format!("{} ({category})", entry.program.short_id())
+            });
+            let listed = listed.collect::<Vec<_>>().join(", ");
+            return Err(anyhow!("{} programs are meant by {name:?}", others.len()))
+                .hint(format!("give the id of one: {listed}"));
+        }
+        let accepted = self
+            .decisions
+            .iter()
+            .rev()
+            .find(|decision| decision.accepted && decision.to == first.program.id());
+        let accepted = accepted
+            .and_then(|decision| found.iter().find(|entry| entry.params == decision.params));
+        let frozen = found.iter().find(|entry| entry.frozen);
+        Ok(frozen.or(accepted).copied().unwrap_or(first))
+    }
+}
+
+/// The numbers a program declares; none when it does not run.
+pub(super) fn declared(program: &Program) -> Vec<Param> {
+    let limits = Limits::default();
+    let Ok(workers) = Workers::new(1) else { return Vec::new() };
+    let sandbox = RhaiSandbox::new(workers.into());
+    let compiled = sandbox.compile(program.source(), &limits);
+    compiled.and_then(|compiled| sandbox.declared_params(&compiled, &limits)).unwrap_or_default()
+}

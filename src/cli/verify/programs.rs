@@ -1,0 +1,96 @@
+//! Checks of a bundle's programs that need no base: that they compile, that their numbers lie
+//! within the declared bounds, and that they call functions that exist.
+//!
+//! Functions are looked up when they are called, so each program is run once with tools that
+//! answer nothing. What it calls only when something was found is seen by the replay alone.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use crate::{
+    bundle::{Bundle, Category},
+    cli::{failure::Result, verify::Check},
+    sandbox::{Compiled, Failure, FailureKind, Input, Limits, RhaiSandbox, Sandbox, Workers},
+    tools::{Kind, ToolError, ToolHost, Value, registry},
+};
+
+/// The query of the dry call.
+const DRY_QUERY: &str = "dry call";
+/// How the engine begins to say that no function takes the arguments of a call.
+const NO_FUNCTION: &str = "no function takes these arguments: ";
+
+pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
+    let workers = Workers::new(1).context("cannot start a thread for programs")?;
+    let sandbox = RhaiSandbox::new(Arc::new(workers));
+    let mut failed = Vec::new();
+    for category in &bundle.categories {
+        if let Err(why) = check_one(&sandbox, category) {
+            let (id, name) = (category.program.short_id(), &category.name);
+            failed.push(Check::failed("program", format!("{id} ({name}): {why}")));
+        }
+    }
+    if failed.is_empty() {
+        let n = bundle.categories.len();
+        failed.push(Check::ok("program", format!("{n} compile, numbers are within bounds")));
+    }
+    Ok(failed)
+}
+
+fn check_one(sandbox: &RhaiSandbox, category: &Category) -> std::result::Result<(), String> {
+    let limits = Limits::default();
+    let failed = |failure: Failure| failure.to_string();
+    let compiled = sandbox.compile(category.program.source(), &limits).map_err(failed)?;
+    let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
+    for (name, &value) in &category.params {
+        let Some(param) = declared.iter().find(|param| param.name == *name) else {
+            return Err(format!("it declares no number {name}"));
+        };
+        if !(param.min <= value && value <= param.max) {
+            let (min, max) = (param.min, param.max);
+            return Err(format!("{name} is {value}, not within {min} and {max}"));
+        }
+    }
+    match missing_function(sandbox, &compiled, category) {
+        Some(call) => Err(format!("no function takes these arguments: {call}")),
+        None => Ok(()),
+    }
+}
+
+/// The call of a function that does not exist, if the dry call makes one.
+fn missing_function(
+    sandbox: &RhaiSandbox,
+    compiled: &Compiled,
+    category: &Category,
+) -> Option<String> {
+    let input = Input { query: DRY_QUERY, candidates: &[], params: &category.params, n_nodes: 0 };
+    let (ran, _) = sandbox.run(compiled, Box::new(Nothing), input, &Limits::default());
+    let failure = ran.err().filter(|failure| failure.kind == FailureKind::Runtime)?;
+    let call = failure.message.strip_prefix(NO_FUNCTION)?;
+    let name = call.split([' ', '(']).next().unwrap_or_default();
+    // Nothing stands in for what tools find, so a call with nothing in it proves nothing.
+    let of_nothing = call.contains("(()") || call.contains(", ()");
+    let known = registry().iter().any(|spec| spec.name == name);
+    (!known && !of_nothing).then(|| call.to_owned())
+}
+
+/// Tools that find nothing.
+struct Nothing;
+
+impl ToolHost for Nothing {
+    fn call(&mut self, tool: usize, _: Vec<Value>) -> std::result::Result<Value, ToolError> {
+        let kind = registry().get(tool).map_or(Kind::Unit, |spec| spec.result);
+        Ok(match kind {
+            Kind::Unit | Kind::Any => Value::Unit,
+            Kind::Bool => Value::Bool(false),
+            Kind::Int | Kind::Node => Value::Int(0),
+            Kind::Number => Value::Float(0.0),
+            Kind::Text => Value::text(""),
+            Kind::Nodes => Value::nodes(Default::default()),
+            Kind::Scores => Value::scores(Default::default()),
+            Kind::Vector => Value::Vector(Arc::from([])),
+            Kind::Texts | Kind::Numbers | Kind::Vectors | Kind::Bools => Value::List(Vec::new()),
+            Kind::Map => Value::Map(Default::default()),
+        })
+    }
+}

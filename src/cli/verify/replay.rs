@@ -1,0 +1,235 @@
+//! Replays the validation split: the scores of bundle, categories and baselines must come out
+//! exactly as the bundle states them.
+//!
+//! As when it was frozen, a query on which a program fails counts with that program's default
+//! candidates.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context as _, anyhow};
+use rayon::prelude::*;
+
+use crate::{
+    bundle::{Bundle, CategoryScore, router::features},
+    cli::{
+        Context,
+        failure::Result,
+        systems::{all_threads, open_runtime},
+        verify::Check,
+    },
+    dataset::{Base, LabelledQuery, Split, load_split},
+    eval::statistics::bootstrap_interval,
+    index::IndexedBase,
+    infer::{Runtime, chosen_categories, fuse},
+    optimize::trial::{mean, reciprocal_rank},
+    retrieve::{Baseline, Ranking, Retriever, System},
+    sandbox::{Compiled, FailureKind},
+};
+
+/// Nodes a baseline ranks.
+const BASELINE_DEPTH: usize = 1_000;
+
+/// What the bundle did on one query.
+struct Answered {
+    /// Reciprocal rank of the first answer.
+    rank: f32,
+    /// The most probable category.
+    category: usize,
+}
+
+/// Failures of programs during a replay.
+#[derive(Default)]
+struct Failures {
+    n: u64,
+    late: u64,
+    first: Option<String>,
+}
+
+pub(super) fn check(
+    bundle: &Bundle,
+    installed: &Base,
+    base: &Arc<IndexedBase>,
+    ctx: &Context,
+) -> Result<Vec<Check>> {
+    let queries = load_split(installed, &Split::Val)?;
+    if queries.len() != bundle.validation.n {
+        let (found, stated) = (queries.len(), bundle.validation.n);
+        let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
+        return Ok(vec![Check::failed("replay", why)]);
+    }
+    let runtime = open_runtime(base, all_threads())?;
+    let compiled: Vec<Compiled> = bundle
+        .categories
+        .iter()
+        .map(|category| runtime.compile(&category.program))
+        .collect::<std::result::Result<_, _>>()
+        .context("a program does not compile")?;
+    let progress = ctx.printer.progress();
+    let done = AtomicU64::new(0);
+    let failures = Mutex::new(Failures::default());
+    let answered = queries
+        .par_iter()
+        .map(|query| {
+            if ctx.stop.load(Ordering::Relaxed) {
+                return Err(anyhow!("the replay was not finished"));
+            }
+            let answered = answer(bundle, &runtime, &compiled, query, &failures)?;
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress.at("replay", n, queries.len() as u64);
+            Ok(answered)
+        })
+        .collect::<anyhow::Result<Vec<Answered>>>()?;
+    let baselines = baselines(&runtime, &queries)?;
+    drop(progress);
+
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut checks = Vec::new();
+    if let Some(first) = failures.first {
+        let n = failures.n;
+        ctx.printer.warning(&format!("programs failed {n} times, first: {first}"));
+        if failures.late > 0 {
+            ctx.printer.warning("deadlines depend on the machine: verify again when it is idle");
+        }
+    }
+    let ranks: Vec<f32> = answered.iter().map(|answered| answered.rank).collect();
+    match first_difference(bundle, &answered, &ranks, &baselines)? {
+        Some(difference) => checks.push(Check::failed("replay", difference)),
+        None => checks.push(Check::ok(
+            "replay",
+            format!(
+                "{} validation queries: mrr {:.4}, all scores as stated",
+                ranks.len(),
+                mean(&ranks)
+            ),
+        )),
+    }
+    Ok(checks)
+}
+
+/// The bundle on one query.
+fn answer(
+    bundle: &Bundle,
+    runtime: &Runtime,
+    compiled: &[Compiled],
+    query: &LabelledQuery,
+    failures: &Mutex<Failures>,
+) -> anyhow::Result<Answered> {
+    let features = features(runtime.base(), &query.text)?;
+    let probabilities = bundle.router.probabilities(&features);
+    let chosen = chosen_categories(&probabilities, bundle.fusion);
+    let mut rankings: Vec<(f32, Ranking)> = Vec::new();
+    for &(at, probability) in &chosen {
+        let params = &bundle.categories[at].params;
+        let ranking = match runtime.run(&compiled[at], params, &query.text, None)? {
+            Ok(outcome) => outcome.ranking,
+            Err(failure) => {
+                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                failures.n += 1;
+                failures.late += u64::from(failure.kind == FailureKind::Deadline);
+                failures.first.get_or_insert_with(|| format!("query {}: {failure}", query.id));
+                drop(failures);
+                let candidates = runtime.candidates(&query.text)?;
+                let n = candidates.len() as f32;
+                candidates.iter().enumerate().map(|(at, &id)| (id, n - at as f32)).collect()
+            }
+        };
+        rankings.push((probability, ranking));
+    }
+    let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, r)| (*p, r)).collect();
+    let rank = reciprocal_rank(runtime, &fuse(&borrowed, bundle.fusion), &query.answers);
+    Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
+}
+
+/// Reciprocal ranks of every baseline, by name.
+fn baselines(
+    runtime: &Runtime,
+    queries: &[LabelledQuery],
+) -> Result<BTreeMap<&'static str, Vec<f32>>> {
+    let mut ranks = BTreeMap::new();
+    for system in System::ALL {
+        let baseline = Baseline::new(runtime.base().clone(), system);
+        let of_queries = queries
+            .par_iter()
+            .map(|query| {
+                let ranking = baseline.retrieve(&query.text, BASELINE_DEPTH)?;
+                Ok(reciprocal_rank(runtime, &ranking, &query.answers))
+            })
+            .collect::<anyhow::Result<Vec<f32>>>()?;
+        ranks.insert(system.name(), of_queries);
+    }
+    Ok(ranks)
+}
+
+/// The first score that is not as the bundle states it.
+fn first_difference(
+    bundle: &Bundle,
+    answered: &[Answered],
+    ranks: &[f32],
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+) -> Result<Option<String>> {
+    let differs = |what: &str, stated: f64, found: f64| {
+        (stated != found).then(|| format!("{what}: the bundle says {stated}, replayed {found}"))
+    };
+    if let Some(difference) = differs("mrr", bundle.validation.mrr, mean(ranks)) {
+        return Ok(Some(difference));
+    }
+    for (name, &stated) in &bundle.validation.baselines {
+        let Some(ranks) = baselines.get(name.as_str()) else {
+            return Ok(Some(format!("there is no baseline {name:?}")));
+        };
+        if let Some(difference) = differs(&format!("mrr of {name}"), stated, mean(ranks)) {
+            return Ok(Some(difference));
+        }
+    }
+    for (at, category) in bundle.categories.iter().enumerate() {
+        let queries: Vec<usize> =
+            (0..answered.len()).filter(|&query| answered[query].category == at).collect();
+        let found = category_score(&queries, ranks, baselines, bundle.provenance.seed)?;
+        if category.validation != found {
+            let shown =
+                |score: &Option<CategoryScore>| serde_json::to_string(score).unwrap_or_default();
+            return Ok(Some(format!(
+                "category {:?}: the bundle says {}, replayed {}",
+                category.name,
+                shown(&category.validation),
+                shown(&found)
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The bundle against the best baseline on some queries; none without queries.
+fn category_score(
+    queries: &[usize],
+    ranks: &[f32],
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+    seed: u64,
+) -> Result<Option<CategoryScore>> {
+    let on = |ranks: &[f32]| -> Vec<f32> { queries.iter().map(|&query| ranks[query]).collect() };
+    let best = baselines
+        .iter()
+        .map(|(&name, ranks)| (name, on(ranks)))
+        .reduce(|best, next| if mean(&next.1) > mean(&best.1) { next } else { best });
+    let Some((baseline, baseline_ranks)) = best.filter(|_| !queries.is_empty()) else {
+        return Ok(None);
+    };
+    let ranks = on(ranks);
+    let differences: Vec<f64> =
+        ranks.iter().zip(&baseline_ranks).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+    let (mrr, baseline_mrr) = (mean(&ranks), mean(&baseline_ranks));
+    Ok(Some(CategoryScore {
+        n: queries.len(),
+        baseline: baseline.to_owned(),
+        baseline_mrr,
+        mrr,
+        difference: mrr - baseline_mrr,
+        ci95: bootstrap_interval(&differences, seed)?,
+    }))
+}

@@ -1,0 +1,209 @@
+//! `agent query`, `agent verify`, and bundles as systems.
+
+use std::{collections::BTreeMap, fs};
+
+use agent::{
+    bundle::{
+        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, Provenance, Validation,
+        router::Router,
+    },
+    dataset::Home,
+    eval::Interval,
+    index::{IndexedBase, index_dir},
+    infer::ParamValues,
+    program::Program,
+};
+use serde_json::json;
+
+use crate::support::World;
+
+/// A bundle of one program for the tiny base, with the scores it has there.
+fn bundle(world: &World, source: &str) -> Bundle {
+    let base = Home::new(world.path("home")).get("tiny").unwrap();
+    let opened = IndexedBase::open(&base.kb_dir(), &index_dir(&base.index_dir()), "tiny").unwrap();
+    let mut baselines = BTreeMap::new();
+    for system in ["bm25", "bm25+names", "dense", "hybrid"] {
+        let eval = ["eval", "--dataset", "tiny", "--split", "val", "--system", system, "--json"];
+        let mrr = world.run(eval).json_lines()[0]["metrics"]["mrr"].as_f64().unwrap();
+        baselines.insert(system.to_owned(), mrr);
+    }
+    assert_eq!(baselines["bm25"], 1.0);
+    Bundle {
+        format: FORMAT,
+        dataset: Dataset {
+            name: "tiny".to_owned(),
+            title: "Tiny".to_owned(),
+            kb: opened.kb.fingerprint().to_owned(),
+            index: opened.fingerprint().to_owned(),
+            embedder: opened.embedder().describe(),
+        },
+        categories: vec![Category {
+            name: "products by words".to_owned(),
+            program: Program::new(source),
+            params: ParamValues::from([("k".to_owned(), 4.0)]),
+            proposed_by: "search".to_owned(),
+            validation: Some(CategoryScore {
+                n: 2,
+                baseline: "bm25".to_owned(),
+                baseline_mrr: 1.0,
+                mrr: 1.0,
+                difference: 0.0,
+                ci95: Interval { low: 0.0, high: 0.0 },
+            }),
+        }],
+        router: Router {
+            n_categories: 1,
+            weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
+        },
+        fusion: Fusion { most: 1, normalized: true },
+        validation: Validation { n: 2, mrr: 1.0, baselines },
+        provenance: Provenance {
+            version: "0.1.0".to_owned(),
+            seed: 0,
+            steps: 0,
+            n_train: 1,
+            n_validation: 2,
+        },
+        digest: String::new(),
+    }
+    .sealed()
+}
+
+const SEARCHES: &str = "fn params() { #{ k: #{ value: 5, min: 1, max: 10 } } }\n\
+    fn retrieve(query, candidates, params) { search(query, \"product\", params.k) }\n";
+
+/// A world with the bundle of `source` in `bundle.json`.
+fn world_with(source: &str) -> (World, Bundle) {
+    let world = World::indexed();
+    let bundle = bundle(&world, source);
+    bundle.write(&world.path("bundle.json")).unwrap();
+    (world, bundle)
+}
+
+/// Installs a changed copy of the tiny base as `other`.
+fn install_other(world: &World) {
+    let nodes = world.path("tiny/nodes.jsonl");
+    fs::write(&nodes, fs::read_to_string(&nodes).unwrap().replace("steel", "brass")).unwrap();
+    world.run(["data", "import", "--name", "other", "--from", &world.source()]).done();
+    world.run(["index", "other"]).done();
+}
+
+#[test]
+fn a_bundle_answers_explains_and_is_measured() {
+    let (world, bundle) = world_with(SEARCHES);
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "steel dart"];
+    let hits = world.run(query.into_iter().chain(["--json", "-k", "2"])).json_lines();
+    let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["rank", "id", "type", "name", "score"]);
+    assert_eq!((&hits[0]["rank"], &hits[0]["id"]), (&json!(1), &json!(0)));
+    assert!(world.run(query).done().contains("steel dart"));
+    let explained = world.run(query.into_iter().chain(["--explain"])).done();
+    for word in ["products by words", bundle.categories[0].program.short_id(), "100.0 %"] {
+        assert!(explained.contains(word), "{word} is not in {explained}");
+    }
+    assert!(explained.contains("search(\"steel dart\"") && explained.contains("this node"));
+    let empty = ["query", "--bundle", "bundle.json", "--dataset", "tiny", " "];
+    world.run(empty).fails(1, &["the query is empty"]);
+
+    let eval = ["eval", "--dataset", "tiny", "--split", "val", "--system", "bundle:bundle.json"];
+    let measured = &world.run(eval.into_iter().chain(["--json"])).json_lines()[0];
+    assert_eq!(measured["metrics"]["mrr"], 1.0);
+    let listed = world.run(["program", "list", "--bundle", "bundle.json", "--json"]).json_lines();
+    assert_eq!(listed[0]["validation"], json!({"n": 2, "mrr": 1.0}));
+    let lineage = ["program", "lineage", "products by words", "--bundle", "bundle.json"];
+    world.run(lineage).fails(1, &["--run DIR"]);
+}
+
+#[test]
+fn a_program_that_fails_is_replaced_by_the_baseline_and_reported() {
+    let fails = SEARCHES.replace("search(query", "throw \"no\"; search(query");
+    let (world, _) = world_with(&fails);
+    let ran = world.run(["query", "--bundle", "bundle.json", "--dataset", "tiny", "steel dart"]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.stdout.contains("steel dart") && ran.stderr.contains("hybrid"), "{}", ran.stderr);
+    fs::write(world.path("fails.rhai"), &fails).unwrap();
+    for system in ["bundle:bundle.json", "program:fails.rhai"] {
+        let eval = ["eval", "--dataset", "tiny", "--split", "val", "--system", system, "--json"];
+        let ran = world.run(eval);
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        let line: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((&line["n"], &line["failed"]), (&json!(2), &json!(2)));
+        assert!(line["metrics"]["mrr"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn another_base_is_refused_unless_forced() {
+    let (world, _) = world_with(SEARCHES);
+    install_other(&world);
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "other", "dart"];
+    world.run(query).fails(1, &["made for tiny", "--force"]);
+    let forced = world.run(query.into_iter().chain(["--force"]));
+    assert!(forced.stderr.contains("made for tiny"), "{}", forced.stderr);
+    forced.done();
+    let system = ["--system", "bundle:bundle.json"];
+    world.run(["search", "other", "dart"].into_iter().chain(system)).fails(1, &["made for tiny"]);
+    let ran = world.run(["verify", "bundle.json", "--dataset", "other"]);
+    assert_eq!(ran.status, 1);
+    let base = "FAILED   \"other\" is another base than \"tiny\"";
+    assert!(ran.stdout.contains(base), "{}", ran.stdout);
+}
+
+#[test]
+fn a_bundle_that_does_what_it_says_is_verified() {
+    let (world, _) = world_with(SEARCHES);
+    let checks = world.run(["verify", "bundle.json", "--json"]).json_lines();
+    let names: Vec<&serde_json::Value> = checks.iter().map(|check| &check["check"]).collect();
+    assert_eq!(names, ["file", "program", "router", "base", "replay"]);
+    assert!(checks.iter().all(|check| check["status"] == "ok"), "{checks:?}");
+    fs::remove_dir_all(world.path("home/bases/tiny/index")).unwrap();
+    let skipped = world.run(["verify", "bundle.json"]).done();
+    assert!(skipped.contains("skipped  tiny has no index"), "{skipped}");
+    world.run(["verify", "bundle.json", "--dataset", "tiny"]).fails(1, &["no index"]);
+    world.run(["data", "remove", "tiny"]).done();
+    let skipped = world.run(["verify", "bundle.json"]).done();
+    assert!(skipped.contains("skipped") && skipped.contains("--dataset N"), "{skipped}");
+}
+
+#[test]
+fn what_does_not_hold_is_told() {
+    let (world, whole) = world_with(SEARCHES);
+    let file = world.path("bundle.json");
+    let verify = |words: &[&str]| {
+        let ran = world.run(["verify", "bundle.json"]);
+        assert_eq!(ran.status, 1, "{}", ran.stdout);
+        for word in words {
+            assert!(ran.stdout.contains(word), "{word} is not in {}", ran.stdout);
+        }
+    };
+    let mut bytes = fs::read(&file).unwrap();
+    let at = bytes.windows(6).position(|window| window == b"params").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    verify(&["FAILED"]);
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("qarams", "params")).unwrap();
+    world.run(["verify", "bundle.json"]).done();
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("Tiny", "Tidy")).unwrap();
+    verify(&["has changed since it was frozen"]);
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "dart"];
+    world.run(query).fails(1, &["has changed since it was frozen"]);
+
+    let write = |change: &dyn Fn(&mut Bundle)| {
+        let mut changed = whole.clone();
+        change(&mut changed);
+        changed.sealed().write(&file).unwrap();
+    };
+    write(&|bundle| bundle.validation.mrr = 0.75);
+    verify(&["mrr: the bundle says 0.75, replayed 1"]);
+    write(&|bundle| bundle.categories[0].validation = None);
+    verify(&["products by words", "the bundle says null"]);
+    write(&|bundle| {
+        bundle.categories[0].params.insert("k".to_owned(), 11.0);
+    });
+    verify(&["k is 11, not within 1 and 10"]);
+    write(&|bundle| {
+        let unknown = SEARCHES.replace("search(", "seek(");
+        bundle.categories[0].program = Program::new(&unknown);
+    });
+    verify(&["no function takes these arguments: seek"]);
+}

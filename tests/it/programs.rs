@@ -1,0 +1,196 @@
+//! `agent program`.
+
+use std::fs;
+
+use agent::{
+    infer::ParamValues,
+    optimize::{
+        Decision,
+        journal::Journal,
+        trial::{Origin, Trial},
+    },
+    program::Program,
+};
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+/// A program that searches, with one number.
+const SEARCHES: &str = "//! category: products by words\n\
+    fn params() { #{ k: #{ value: 5, min: 1, max: 10 } } }\n\
+    fn retrieve(query, candidates, params) {\n    print(\"ran\");\n    \
+    search(query, \"product\", params.k)\n}\n";
+
+/// Runs a source with `--json`; its status and the one object it prints.
+fn run_json(world: &World, source: &[u8]) -> (i32, Value) {
+    fs::write(world.path("program.rhai"), source).unwrap();
+    let run = ["program", "run", "program.rhai", "--dataset", "tiny", "--query", "steel dart"];
+    let ran = world.run(run.into_iter().chain(["--json"]));
+    assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
+    (ran.status, serde_json::from_str(&ran.stdout).unwrap())
+}
+
+#[test]
+fn a_program_ranks_and_says_what_it_used() {
+    let world = World::indexed();
+    let (status, ran) = run_json(&world, SEARCHES.as_bytes());
+    let keys: Vec<&String> = ran.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["status", "kind", "message", "position", "ranking", "usage", "output"]);
+    assert_eq!((status, &ran["status"], &ran["output"]), (0, &json!("ok"), &json!("ran\n")));
+    assert_eq!(ran["ranking"][0][0], 0);
+    assert!(ran["ranking"][0][1].as_f64().unwrap() > 0.0);
+    let usage: Vec<&String> = ran["usage"].as_object().unwrap().keys().collect();
+    assert_eq!(usage, ["operations", "tool_calls", "ms", "peak_bytes"]);
+    assert_eq!(ran["usage"]["tool_calls"], 1);
+
+    let run = ["program", "run", "program.rhai", "--dataset", "tiny", "--query", "dart"];
+    let table = world.run(run.into_iter().chain(["--params", r#"{"k": 1}"#]));
+    assert!(table.stderr.contains("1 tool calls"), "{}", table.stderr);
+    assert_eq!(table.done().lines().count(), 2);
+    let unknown = world.run(run.into_iter().chain(["--params", r#"{"z": 1}"#]));
+    unknown.fails(1, &["no parameter is named z", "k"]);
+    world.run(run.into_iter().chain(["--params", "[1]"])).fails(2, &["JSON object of numbers"]);
+    world.run(run[..6].iter().copied().chain([" "])).fails(1, &["the query is empty"]);
+}
+
+#[test]
+fn every_way_to_fail_has_its_kind() {
+    let world = World::indexed();
+    let slow = "let s = \"x\"; s.pad(1000000, 'y'); let n = 0; loop { n += s.index_of(\"yyyz\") }";
+    for (kind, body) in [
+        ("operations", "loop { }"),
+        ("deadline", slow),
+        ("memory", "let s = \"x\"; loop { s += s; }"),
+        ("depth", "fn deeper(n) { deeper(n + 1) } deeper(0)"),
+        ("output", "loop { print(\"0123456789\") }"),
+        ("tool_budget", "loop { search(query, \"product\", 1) }"),
+        ("tool", "search(query, \"nothing of that type\", 1)"),
+        ("result", "#{ \"99\": 1.0 }"),
+        ("runtime", "throw \"no\""),
+    ] {
+        let (before, body) = match body.split_once("} ") {
+            Some((function, call)) if kind == "depth" => (format!("{function}}}\n"), call),
+            _ => (String::new(), body),
+        };
+        let source = format!("{before}fn retrieve(query, candidates, params) {{\n{body}\n}}\n");
+        let (status, ran) = run_json(&world, source.as_bytes());
+        assert_eq!((status, &ran["status"], &ran["kind"]), (1, &json!("error"), &json!(kind)));
+        assert_eq!(ran["ranking"], json!([]));
+        assert!(ran["message"].is_string() && ran["usage"]["ms"].as_f64().unwrap() < 2_400.0);
+    }
+    let too_long = format!("{SEARCHES}//{}", "x".repeat(64 << 10));
+    for (kind, source) in [
+        ("parse", &b"fn retrieve(query, candidates, params) { let = }"[..]),
+        ("parse", b" \n"),
+        ("parse", b"fn retrieve(q, c, p) { \"\xff\" }"),
+        ("parse", too_long.as_bytes()),
+        ("missing_function", b"fn other() { 1 }"),
+    ] {
+        let (status, ran) = run_json(&world, source);
+        assert_eq!((status, &ran["kind"]), (1, &json!(kind)), "{ran}");
+    }
+    let (_, ran) = run_json(&world, b"fn retrieve(query, candidates, params) { let = }");
+    assert_eq!(ran["position"]["line"], 1);
+
+    let run = |file| ["program", "run", file, "--dataset", "tiny", "--query", "dart"];
+    world.run(run("absent.rhai")).fails(1, &["parse: cannot read absent.rhai"]);
+    world.run(run("x.wasm")).fails(1, &["WASM programs are not built into this version"]);
+    world.run(run("program.rhai")).fails(1, &["error: parse:", "program.rhai:1:"]);
+}
+
+/// Writes a run of three programs: the first, a change of it that was accepted, another that was
+/// not; the second was also tuned.
+fn write_run(world: &World) -> [Program; 3] {
+    let first = Program::new(SEARCHES);
+    let second = Program::new(&SEARCHES.replace("value: 5", "value: 7"));
+    let third = Program::new(&SEARCHES.replace("value: 5", "value: 9"));
+    let dir = world.path("run");
+    let mut journal = Journal::create(&dir, &json!({})).unwrap();
+    let tuned = ParamValues::from([("k".to_owned(), 3.0)]);
+    let none = ParamValues::new();
+    let trials = [
+        (&first, &none, None, "train", 0.25),
+        (&first, &none, None, "validation", 0.25),
+        (&second, &none, Some(&first), "validation", 0.5),
+        (&third, &none, Some(&first), "validation", 0.2),
+        (&second, &tuned, Some(&second), "validation", 1.0),
+    ];
+    for (at, (program, params, parent, pool, rank)) in trials.into_iter().enumerate() {
+        let trial = Trial {
+            program: program.id().to_owned(),
+            params: params.clone(),
+            pool: pool.to_owned(),
+            origin: Origin {
+                proposed_by: "search".to_owned(),
+                change: "more nodes".to_owned(),
+                parent: parent.map(|parent| parent.id().to_owned()),
+            },
+            queries: vec![0, 1],
+            reciprocal_ranks: vec![rank, rank],
+            failed: 0,
+            failure: None,
+        };
+        journal.commit("trial", &at.to_string(), &trial, std::slice::from_ref(program)).unwrap();
+    }
+    let decide = |from: &Program, to: &Program, params: &ParamValues, change: &str, accepted| {
+        let (from, to) = (from.id().to_owned(), to.id().to_owned());
+        let (category, change, params) = (String::new(), change.to_owned(), params.clone());
+        Decision { category, from, to, params, change, n: 2, difference: 0.25, p: 0.125, accepted }
+    };
+    for (at, decision) in [
+        decide(&first, &second, &none, "more nodes", true),
+        decide(&first, &third, &none, "more nodes", false),
+        decide(&second, &second, &tuned, "tuned numbers", true),
+    ]
+    .iter()
+    .enumerate()
+    {
+        journal.commit("decision", &at.to_string(), decision, &[]).unwrap();
+    }
+    [first, second, third]
+}
+
+#[test]
+fn programs_of_a_run_are_listed_shown_compared_and_traced() {
+    let world = World::new();
+    let [first, second, third] = write_run(&world);
+    let list = world.run(["program", "list", "--run", "run", "--json"]).json_lines();
+    assert_eq!(list.len(), 4);
+    assert_eq!(list[0]["id"], first.id());
+    assert_eq!(list[0]["train"], json!({"n": 2, "mrr": 0.25}));
+    assert_eq!((&list[3]["tuned"], &list[3]["validation"]["mrr"]), (&json!(1), &json!(1.0)));
+    let table = world.run(["program", "list", "--run", "run"]).done();
+    assert!(table.contains(second.short_id()) && table.contains("0.5000"), "{table}");
+
+    // The numbers that were accepted last belong to a program.
+    let show = ["program", "show", second.short_id(), "--run", "run"];
+    let shown = world.run(show).done();
+    assert!(shown.starts_with(second.source()), "{shown}");
+    assert!(shown.ends_with("//   k: 3 (declared 7, 1 to 10)\n"), "{shown}");
+    let shown = &world.run(show.into_iter().chain(["--json"])).json_lines()[0];
+    assert_eq!((&shown["source"], &shown["params"]), (&json!(second.source()), &json!({"k": 3.0})));
+    let several = ["program", "show", "by words", "--run", "run"];
+    world.run(several).fails(1, &["3 programs are meant", first.short_id()]);
+    world.run(["program", "show", "abcdef", "--run", "run"]).fails(1, &["no program \"abcdef\""]);
+
+    let diff = ["program", "diff", first.short_id(), second.short_id(), "--run", "run"];
+    let text = world.run(diff).done();
+    assert!(text.contains("-fn params() { #{ k: #{ value: 5"), "{text}");
+    assert!(text.ends_with("numbers:\n  k: 5 -> 3\n"), "{text}");
+
+    let lineage = ["program", "lineage", second.short_id(), "--run", "run"];
+    let chain = world.run(lineage.into_iter().chain(["--json"])).json_lines();
+    let ids: Vec<&Value> = chain.iter().map(|ancestor| &ancestor["id"]).collect();
+    assert_eq!(ids, [first.id(), second.id()]);
+    assert_eq!(chain[1]["parent"], first.id());
+    assert_eq!(
+        (&chain[1]["tests"][0]["p"], &chain[1]["tests"][1]["change"]),
+        (&json!(0.125), &json!("tuned numbers"))
+    );
+    let table = world.run(["program", "lineage", third.id(), "--run", "run"]).done();
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("+0.2500") && table.trim_end().ends_with("no"), "{table}");
+
+    world.run(["program", "list"]).fails(2, &["--run"]);
+    world.run(["program", "list", "--run", "nowhere"]).fails(1, &["nowhere"]);
+}
