@@ -6,7 +6,10 @@ use crate::support::World;
 fn help_names_every_flag_of_every_command() {
     let world = World::new();
     for (command, flags) in [
-        ("", "data index search eval program query verify doctor --home --quiet --verbose AGENT_HOME 130"),
+        (
+            "",
+            "data index search eval program query verify doctor --home --quiet --verbose AGENT_HOME 130",
+        ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
         ("data import", "--name --from --format neutral stark --lenient --json"),

@@ -9,11 +9,8 @@ mod eval;
 mod faults;
 mod generated;
 mod help;
-<<<<<<< HEAD
 mod optimize;
-=======
 mod programs;
->>>>>>> cli2
 mod samples;
 mod search;
 mod support;
