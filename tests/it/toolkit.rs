@@ -85,7 +85,7 @@ fn every_tool_is_described_well() {
         assert!(spec.example.contains(name), "{name}: {}", spec.example);
 
         if spec.is_operator() {
-            assert!(["&", "|", "-", "+", "*"].contains(&name), "{name}");
+            assert!(["&", "|", "-", "+", "*", "/"].contains(&name), "{name}");
             assert_eq!(spec.min_args(), 2, "{name}");
         } else {
             assert!(is_snake_case(name), "{name}");
