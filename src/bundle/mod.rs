@@ -223,7 +223,7 @@ impl Bundle {
     pub fn write(&self, path: &Path) -> Result<(), BundleError> {
         let failed = |source| BundleError::Io { path: path.display().to_string(), source };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
+        let mut file = readable(&mut tempfile::Builder::new()).tempfile_in(dir).map_err(failed)?;
         serde_json::to_writer(&mut file, self).map_err(|error| failed(error.into()))?;
         file.write_all(b"\n").map_err(failed)?;
         file.as_file().sync_all().map_err(failed)?;
@@ -278,4 +278,16 @@ impl Bundle {
             found: base.fingerprint().chars().take(12).collect(),
         })
     }
+}
+
+/// Lets everyone read the file whom the user's mask allows to; temporary files are private.
+fn readable<'a, 'b>(
+    builder: &'a mut tempfile::Builder<'b, 'b>,
+) -> &'a mut tempfile::Builder<'b, 'b> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder
 }

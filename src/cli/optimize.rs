@@ -214,9 +214,9 @@ fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal
     let dir = match (&args.run, args.resume) {
         (Some(dir), _) => dir.clone(),
         (None, true) => (1..=MAX_RUNS)
+            .rev()
             .map(numbered)
-            .take_while(|dir| dir.exists())
-            .last()
+            .find(|dir| dir.exists())
             .ok_or_else(|| anyhow!("there is no run of \"{}\" to resume", base.name))
             .hint("name it with --run DIR, or leave out --resume")?,
         (None, false) => (1..=MAX_RUNS)

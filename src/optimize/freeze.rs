@@ -113,6 +113,7 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
 pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
     let routing = Routing::new(run, members)?;
+    run.trials.check_stop()?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let mut rankings: Vec<Vec<Ranking>> = Vec::new();
     for member in members {
@@ -184,6 +185,7 @@ fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, Opt
     let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();
     for system in System::ALL {
+        run.trials.check_stop()?;
         let baseline = Baseline::new(run.base.clone(), system);
         let of_queries: Result<Vec<f32>, OptimizeError> = run
             .validation

@@ -9,7 +9,10 @@
 //!
 //! Must not know: answers of validation or test, programs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use rayon::prelude::*;
 
@@ -225,15 +228,21 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
 /// by pattern. Independent of the number of threads.
 ///
 /// # Errors
-/// Those of the text index.
+/// Those of the text index; [`IndexError::Stopped`] soon after `stop` is set.
 pub fn mine(
     base: &IndexedBase,
     queries: &[LabelledQuery],
     min_support: usize,
+    stop: &AtomicBool,
 ) -> Result<Vec<Mined>, IndexError> {
     let steps = all_steps(base);
-    let per_query: Result<Vec<_>, _> =
-        queries.par_iter().map(|query| mine_query(base, &steps, query)).collect();
+    let per_query: Result<Vec<_>, _> = queries
+        .par_iter()
+        .map(|query| match stop.load(Ordering::Relaxed) {
+            true => Err(IndexError::Stopped),
+            false => mine_query(base, &steps, query),
+        })
+        .collect();
     let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
     for (at, shares) in per_query?.into_iter().enumerate() {
         for (pattern, share) in shares {

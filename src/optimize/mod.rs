@@ -102,7 +102,7 @@ pub enum OptimizeError {
     Journal(#[from] JournalError),
     /// An index failed.
     #[error(transparent)]
-    Index(#[from] IndexError),
+    Index(IndexError),
     /// A query cannot be searched.
     #[error(transparent)]
     Retrieve(#[from] RetrieveError),
@@ -112,6 +112,15 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+}
+
+impl From<IndexError> for OptimizeError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Stopped => Self::Stopped,
+            other => Self::Index(other),
+        }
+    }
 }
 
 /// What happens in a run, for those who watch.
@@ -306,7 +315,12 @@ impl Run<'_> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
-        let walks = discover::walks(&mine::mine(&self.base, &self.train.queries, min_support)?);
+        let walks = discover::walks(&mine::mine(
+            &self.base,
+            &self.train.queries,
+            min_support,
+            self.trials.stop,
+        )?);
         let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
         let everywhere = (0..n).map(|query| (query, 0.0)).collect();
         plans.push((Plan { target: None, branches: Vec::new() }, everywhere));

@@ -22,6 +22,9 @@ const RETURNED: usize = 200;
 /// Nodes found by words that join the pool.
 const SEARCHED: usize = 200;
 
+/// Prefix of anchors that are found both ways.
+const LIKELY: &str = "likely_";
+
 /// How anchors of a branch are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anchors {
@@ -129,7 +132,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
             let prefix = match branch.anchors {
                 Anchors::Named => "",
                 Anchors::Described => "described_",
-                Anchors::Either => "likely_",
+                Anchors::Either => LIKELY,
             };
             let mut suffix = word.clone();
             if !taken.insert(suffix.clone()) {
@@ -265,7 +268,12 @@ fn render_anchors(out: &mut String, branches: &[Named<'_>]) {
         let found = match branch.anchors {
             Anchors::Named => named,
             Anchors::Described => described,
-            Anchors::Either => format!("largest({named}, {described})"),
+            Anchors::Either => {
+                let word = anchors.trim_start_matches(LIKELY);
+                let _ = writeln!(out, "    let named_{word} = {named};");
+                let _ = writeln!(out, "    let described_{word} = {described};");
+                format!("largest(named_{word}, described_{word})")
+            }
         };
         let _ = writeln!(out, "    let {anchors} = power({found}, params.sharpness);");
     }
@@ -280,7 +288,9 @@ fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[N
         let mut walk = anchors.clone();
         for step in &branch.steps {
             let relation = base.kb.relation_name(step.relation);
-            walk = format!("hop({walk}, {relation:?}, {:?}, {how:?})", direction(step.direction));
+            let line_break = if walk.contains('(') { "\n        " } else { " " };
+            let direction = direction(step.direction);
+            walk = format!("hop({walk},{line_break}{relation:?}, {direction:?}, {how:?})");
         }
         if let (Some(target), Some(&last)) = (plan.target, branch.steps.last())
             && leads_elsewhere(base, last, target)
@@ -326,7 +336,7 @@ fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &
         rest = format!("without_names({rest}, at_least({anchors}, 0.4))");
     }
     let _ = writeln!(out, "    let rest = {rest};");
-    let mut order = vec![
+    let order = [
         "pool".to_owned(),
         "normalize(match_text(rest, pool)) * params.w_text".to_owned(),
         "cover(rest, pool) * params.w_cover".to_owned(),
@@ -338,6 +348,9 @@ fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &
         .filter(|named| Some(named.branch.anchor) == plan.target)
         .map(|named| named.anchors.as_str())
         .collect();
-    order.extend(itself.iter().map(|anchors| format!("{anchors} * -params.w_itself")));
-    let _ = writeln!(out, "    top({}, {RETURNED})", order.join("\n        + "));
+    let mut order = order.join("\n        + ");
+    for anchors in itself {
+        let _ = write!(order, "\n        - {anchors} * params.w_itself");
+    }
+    let _ = writeln!(out, "    top({order}, {RETURNED})");
 }
