@@ -538,3 +538,18 @@ impl NameIndex {
         covered * covered * matched / (matched + PART_HALF)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_hold_each_number_once_and_ascend() {
+        let mut bits = Bits::new(130);
+        let numbers = [129, 0, 64, 63, 128, 64, 0];
+        let n_new = numbers.iter().filter(|&&number| bits.insert(number)).count();
+        assert_eq!((n_new, bits.insert(192)), (5, false), "192 is out of bounds");
+        assert_eq!(bits.iter().collect::<Vec<u32>>(), [0, 63, 64, 128, 129]);
+        assert!(bits.contains(63) && !bits.contains(1) && !bits.contains(192));
+    }
+}
