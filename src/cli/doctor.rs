@@ -164,16 +164,25 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
         }
     };
     let check = format!("index of {name}");
+    let damaged = |check: String, error: &IndexError| {
+        Check::new(check, Status::Broken, error.to_string())
+            .remedy(format!("build it again with `agent index {name} --force`"))
+    };
     let began = Instant::now();
     let index = match dataset::open_index(&base) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
-            Check::new(check, Status::Ok, format!("opened in {time}; embedder: {embedder}"))
+            match index.verify() {
+                Ok(()) => {
+                    let detail = format!("opened with its base in {time}; embedder: {embedder}");
+                    Check::new(check, Status::Ok, detail)
+                }
+                Err(error) => damaged(check, &error),
+            }
         }
         Err(IndexError::Missing { .. }) => Check::new(check, Status::Note, "none")
             .remedy(format!("build it with `agent index {name}`")),
-        Err(error) => Check::new(check, Status::Broken, error.to_string())
-            .remedy(format!("build it again with `agent index {name} --force`")),
+        Err(error) => damaged(check, &error),
     };
     vec![opened, index]
 }

@@ -26,13 +26,16 @@
 //! # File
 //! One safetensors file: `terms` F32 `[n_terms, dim]`, `singular_values` F32 `[dim]`, `vocabulary` U8, stems
 //! joined by newlines in the order of the rows. Metadata `lsa` is a JSON object with `format`, `checksum`
-//! (BLAKE3 of the three tensors), `documents` and `seed`. It is mapped, and checked whole when opened.
+//! (BLAKE3 of the three tensors), `documents` and `seed`. Stems ascend, so that the mapped file is its own
+//! dictionary. Opening checks the structure and reads the stems, at most [`MAX_TERMS`];
+//! [`Embedder::verify`] reads it all.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use rand_chacha::ChaCha8Rng;
@@ -123,15 +126,11 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// A trained model, in memory or mapped from its file.
 pub struct LsaEmbedder {
-    dim: usize,
-    n_documents: u64,
     fingerprint: String,
-    /// Stem to row of the term matrix.
-    vocabulary: HashMap<Box<str>, u32>,
+    layout: Layout,
     /// The whole safetensors file.
     file: FileBytes,
-    /// Where the term matrix lies in `file`.
-    terms: Range<usize>,
+    path: PathBuf,
 }
 
 enum FileBytes {
@@ -197,11 +196,12 @@ impl LsaEmbedder {
         Ok(())
     }
 
-    /// Maps a model written by [`save`](LsaEmbedder::save) and checks it, in time linear in its size.
+    /// Maps a model written by [`save`](LsaEmbedder::save). Its numbers are not read: altered ones are
+    /// found by [`verify`](Embedder::verify) only. O(bytes of the stems).
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] for anything
-    /// else that is not what was saved.
+    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] when the
+    /// structure is not that of a model.
     pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
@@ -213,28 +213,42 @@ impl LsaEmbedder {
 
     /// Number of stems the model knows.
     pub fn n_terms(&self) -> usize {
-        self.vocabulary.len()
+        self.layout.stem_ends.len()
     }
 
     fn from_bytes(file: FileBytes, path: &Path) -> Result<LsaEmbedder, EmbedError> {
         let layout = Layout::read(&file, path)?;
-        Ok(LsaEmbedder {
-            dim: layout.dim,
-            n_documents: layout.n_documents,
-            fingerprint: layout.fingerprint,
-            vocabulary: layout.vocabulary,
-            terms: layout.terms,
-            file,
-        })
+        let fingerprint =
+            format!("lsa{FORMAT}-{}", layout.checksum.get(..32).unwrap_or(&layout.checksum));
+        Ok(LsaEmbedder { fingerprint, layout, file, path: path.to_owned() })
+    }
+
+    /// The row of a stem, by binary search: O(log n).
+    fn row_of(&self, stem: &str) -> Option<u32> {
+        let stems = self.file.get(self.layout.stems.clone())?;
+        let ends = &self.layout.stem_ends;
+        let (mut low, mut high) = (0, ends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            let start = middle.checked_sub(1).map_or(0, |before| ends[before] as usize + 1);
+            match stems.get(start..ends[middle] as usize)?.cmp(stem.as_bytes()) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Some(middle as u32),
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
     }
 
     /// Embeds one text into `vector` (zeros, `[dim]`).
     fn embed_into(&self, text: &str, cache: &mut StemCache<Option<u32>>, vector: &mut [f32]) {
-        let terms = self.file.get(self.terms.clone()).unwrap_or_default().as_chunks::<4>().0;
-        for (term, count) in term_counts(text, cache, |stem| self.vocabulary.get(stem).copied()) {
-            let start = term as usize * self.dim;
+        let dim = self.layout.dim;
+        let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
+        let terms = terms.as_chunks::<4>().0;
+        for (term, count) in term_counts(text, cache, |stem| self.row_of(stem)) {
+            let start = term as usize * dim;
             let weight = term_weight(count);
-            for (sum, value) in vector.iter_mut().zip(&terms[start..start + self.dim]) {
+            for (sum, value) in vector.iter_mut().zip(&terms[start..start + dim]) {
                 *sum += weight * f32::from_le_bytes(*value);
             }
         }
@@ -244,7 +258,7 @@ impl LsaEmbedder {
 
 impl Embedder for LsaEmbedder {
     fn dim(&self) -> usize {
-        self.dim
+        self.layout.dim
     }
 
     fn fingerprint(&self) -> &str {
@@ -254,30 +268,40 @@ impl Embedder for LsaEmbedder {
     fn describe(&self) -> String {
         format!(
             "built-in latent semantic analysis: {} dimensions, {} stems, learned from {} documents",
-            self.dim,
+            self.layout.dim,
             self.n_terms(),
-            self.n_documents
+            self.layout.n_documents
         )
     }
 
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
-        let matrix = Matrix::zeros(texts.len(), self.dim)?;
+        let matrix = Matrix::zeros(texts.len(), self.layout.dim)?;
         let mut data = matrix.into_data();
-        data.par_chunks_mut(self.dim * CHUNK_DOCUMENTS)
+        data.par_chunks_mut(self.layout.dim * CHUNK_DOCUMENTS)
             .zip(texts.par_chunks(CHUNK_DOCUMENTS))
             .for_each(|(rows, texts)| {
                 let mut cache = StemCache::new();
-                for (row, text) in rows.chunks_mut(self.dim).zip(texts) {
+                for (row, text) in rows.chunks_mut(self.layout.dim).zip(texts) {
                     self.embed_into(text, &mut cache, row);
                 }
             });
-        Matrix::new(texts.len(), self.dim, data)
+        Matrix::new(texts.len(), self.layout.dim, data)
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let mut vector = vec![0.0; self.dim];
+        let mut vector = vec![0.0; self.layout.dim];
         self.embed_into(text, &mut StemCache::new(), &mut vector);
         Ok(vector)
+    }
+
+    fn verify(&self) -> Result<(), EmbedError> {
+        let part = |range: &Range<usize>| self.file.get(range.clone()).unwrap_or_default();
+        let Layout { dim, terms, singular_values, stems, .. } = &self.layout;
+        if checksum(*dim, part(terms), part(singular_values), part(stems)) == self.layout.checksum {
+            return Ok(());
+        }
+        let reason = "its checksum does not match".to_owned();
+        Err(EmbedError::Damaged { path: self.path.clone(), reason })
     }
 }
 
@@ -532,13 +556,17 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
     hasher.finalize().to_hex().to_string()
 }
 
-/// Where things lie in a model file, after every check.
+/// Where things lie in a model file, after every check of its structure.
 struct Layout {
     dim: usize,
     n_documents: u64,
-    fingerprint: String,
-    vocabulary: HashMap<Box<str>, u32>,
+    /// As recorded in the file.
+    checksum: String,
     terms: Range<usize>,
+    singular_values: Range<usize>,
+    stems: Range<usize>,
+    /// Where each stem ends within `stems`.
+    stem_ends: Vec<u32>,
 }
 
 impl Layout {
@@ -566,33 +594,38 @@ impl Layout {
         let singular_values = tensor("singular_values", Dtype::F32, 1)?;
         let stems = tensor("vocabulary", Dtype::U8, 1)?;
         let (n_terms, dim) = (terms.shape()[0], terms.shape()[1]);
-        if !(1..=MAX_DIM).contains(&dim) || singular_values.shape() != [dim] {
+        if !(1..=MAX_DIM).contains(&dim) || n_terms > MAX_TERMS || singular_values.shape() != [dim]
+        {
             return Err(damaged(format!("shape [{n_terms}, {dim}] is out of range")));
         }
-        let checksum = checksum(dim, terms.data(), singular_values.data(), stems.data());
-        if metadata["checksum"].as_str() != Some(&checksum) {
-            return Err(damaged("its checksum does not match".to_owned()));
+        let checksum = metadata["checksum"].as_str().unwrap_or_default().to_owned();
+        let stem_ends = line_ends(stems.data());
+        if stem_ends.len() != n_terms {
+            return Err(damaged(format!("{} stems for {n_terms} rows", stem_ends.len())));
         }
-        let names =
-            std::str::from_utf8(stems.data()).map_err(|error| damaged(error.to_string()))?;
-        let vocabulary: HashMap<Box<str>, u32> = names
-            .split('\n')
-            .filter(|stem| !stem.is_empty())
-            .zip(0..)
-            .map(|(s, i)| (s.into(), i))
-            .collect();
-        if vocabulary.len() != n_terms {
-            return Err(damaged(format!("{} stems for {n_terms} rows", vocabulary.len())));
-        }
-        let start = terms.data().as_ptr().addr() - file.as_ptr().addr();
+        let place = |bytes: &[u8]| {
+            let start = bytes.as_ptr().addr() - file.as_ptr().addr();
+            start..start + bytes.len()
+        };
         Ok(Layout {
             dim,
             n_documents: metadata["documents"].as_u64().unwrap_or(0),
-            fingerprint: format!("lsa{FORMAT}-{}", checksum.get(..32).unwrap_or_default()),
-            vocabulary,
-            terms: start..start + terms.data().len(),
+            checksum,
+            terms: place(terms.data()),
+            singular_values: place(singular_values.data()),
+            stems: place(stems.data()),
+            stem_ends,
         })
     }
+}
+
+/// The ends of the lines of a text without a last newline; none when it is empty.
+fn line_ends(text: &[u8]) -> Vec<u32> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let newlines = text.iter().zip(0u32..).filter(|pair| *pair.0 == b'\n').map(|pair| pair.1);
+    newlines.chain([text.len() as u32]).collect()
 }
 
 #[cfg(test)]
@@ -715,12 +748,15 @@ mod tests {
             std::fs::write(&path, &good[..end]).unwrap();
             assert!(matches!(LsaEmbedder::open(&path), Err(EmbedError::Damaged { .. })), "{end}");
         }
-        // A flipped byte is either noticed or without consequence.
+        // A flipped byte is noticed, at the latest by reading everything, or without consequence; and it
+        // never makes a query panic.
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] ^= 0x41;
             std::fs::write(&path, &bad).unwrap();
-            if let Ok(opened) = LsaEmbedder::open(&path) {
+            let Ok(opened) = LsaEmbedder::open(&path) else { continue };
+            opened.embed_query("driver of a yellow car").unwrap();
+            if opened.verify().is_ok() {
                 assert_eq!(opened.fingerprint(), train(&planted(), 4).fingerprint(), "byte {i}");
             }
         }

@@ -58,6 +58,14 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+
+    /// Reads the whole model and compares it with its checksum, where it has one.
+    ///
+    /// # Errors
+    /// [`EmbedError::Damaged`].
+    fn verify(&self) -> Result<(), EmbedError> {
+        Ok(())
+    }
 }
 
 /// Why an embedder could not be trained, saved, opened or used.

@@ -57,6 +57,11 @@ impl IndexedBase {
             return Err(IndexError::OtherBase { base: name.to_owned() });
         }
         let vectors = VectorIndex::open(&index_dir.join(VECTORS))?;
+        let embedder = LsaEmbedder::open(&index_dir.join(EMBEDDER))?;
+        if [embedder.fingerprint(), vectors.embedder()] != [&record.embedder; 2] {
+            let what = "its parts come from different embedders".to_owned();
+            return Err(IndexError::damaged(index_dir, what));
+        }
         Ok(Self {
             text: TextIndex::open(&index_dir.join(TEXT))?,
             terms: TermIndex::open(&index_dir.join(TERMS))?,
@@ -64,11 +69,21 @@ impl IndexedBase {
             names: NameIndex::open(&index_dir.join(NAMES))?,
             vectors,
             stems: Stems::default(),
-            embedder: Box::new(LsaEmbedder::open(&index_dir.join(EMBEDDER))?),
+            embedder: Box::new(embedder),
             kept_vectors: Mutex::default(),
             fingerprint: record.fingerprint(),
             kb,
         })
+    }
+
+    /// Reads the embedder and all vectors and compares them with their checksums, which opening
+    /// does not.
+    ///
+    /// # Errors
+    /// That one of them is damaged.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.embedder.verify()?;
+        Ok(self.vectors.verify()?)
     }
 
     /// Identifies base, index format and embedder: equal fingerprints give equal answers.

@@ -45,7 +45,7 @@ pub(super) struct Record {
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
     /// Fingerprint of the embedder.
-    embedder: String,
+    pub(super) embedder: String,
 }
 
 impl Record {

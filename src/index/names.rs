@@ -18,6 +18,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     path::Path,
+    sync::OnceLock,
 };
 
 use safetensors::Dtype;
@@ -27,7 +28,7 @@ use crate::{
         IndexError,
         arrays::{Array, Arrays, Strings},
     },
-    kb::{FieldId, Kb, NodeId, Scores, TypeId, best},
+    kb::{Combine, FieldId, Kb, NodeId, Scores, TypeId, best},
     words::{Stems, is_question_word, is_stop_word, name_words},
 };
 
@@ -53,6 +54,8 @@ const MAX_EXACT_WORDS: usize = 32;
 const MAX_QUERY_WORDS: usize = 256;
 /// Entries whose coverage is computed for one query; stems are taken rarest first until then.
 const MAX_ENTRIES_TRIED: usize = 30_000;
+/// Numbers of entries whose idf is kept: most stems are rarer.
+const KEPT_IDFS: usize = 4_096;
 /// Letters a word must have to be matched with one edit.
 const MIN_FUZZY_LETTERS: usize = 5;
 /// Words of a name whose initials are an entry.
@@ -91,6 +94,8 @@ pub struct NameIndex {
     fuzzy_keys: Array<u64>,
     fuzzy_stems: Array<u32>,
     vocabulary: Strings,
+    /// Idf by number of entries, for numbers below [`KEPT_IDFS`]; filled when first needed.
+    idfs: OnceLock<Vec<f32>>,
 }
 
 /// Hash of words in order, the key of the exact table.
@@ -274,8 +279,53 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
 /// A query's words, ready to be looked up.
 struct Linked {
     words: Vec<(String, bool)>,
-    /// Strength of each stem of the index that the query has.
-    stems: HashMap<u32, f32>,
+    /// Stems of the index that the query has, ascending, with their strength.
+    stems: Vec<(u32, f32)>,
+    /// The same stems as a set: most stems of an entry are not among them.
+    has_stem: Bits,
+}
+
+impl Linked {
+    /// The strength of a stem; zero if the query does not have it.
+    fn strength(&self, stem: u32) -> f32 {
+        if !self.has_stem.contains(stem) {
+            return 0.0;
+        }
+        let at = self.stems.binary_search_by_key(&stem, |pair| pair.0);
+        at.ok().and_then(|at| self.stems.get(at)).map_or(0.0, |pair| pair.1)
+    }
+}
+
+/// A set of numbers below a bound, one bit each.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    /// The empty set of numbers below `bound`. O(bound / 64).
+    fn new(bound: usize) -> Self {
+        Self(vec![0; bound.div_ceil(64)])
+    }
+
+    /// Adds a number; whether it is new. What is out of bounds is not added.
+    fn insert(&mut self, number: u32) -> bool {
+        let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
+        let bit = 1 << (number % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
+    /// The numbers, ascending.
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().zip((0u32..).step_by(64)).flat_map(|(&word, first)| {
+            let next = |rest: &u64| Some(rest & rest.wrapping_sub(1)).filter(|&rest| rest != 0);
+            std::iter::successors(Some(word).filter(|&word| word != 0), next)
+                .map(move |rest| first + rest.trailing_zeros())
+        })
+    }
 }
 
 impl NameIndex {
@@ -297,6 +347,7 @@ impl NameIndex {
             fuzzy_keys: arrays.get("fuzzy_keys")?,
             fuzzy_stems: arrays.get("fuzzy_stems")?,
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
+            idfs: OnceLock::new(),
         })
     }
 
@@ -305,21 +356,32 @@ impl NameIndex {
     /// counts by the share of its idf mass that is covered, squared.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let linked = self.look_up(text);
-        let mut found: HashMap<NodeId, f32> = HashMap::new();
-        let mut keep = |entry: u32, strength: f32| {
-            let Some(&node) = self.entry_node.as_slice().get(entry as usize) else { return };
-            if types.is_empty() || types.contains(&kb.node_type(node)) {
-                let best = found.entry(node).or_default();
-                *best = best.max(strength);
-            }
+        let node_of = |entry: u32| {
+            let node = *self.entry_node.as_slice().get(entry as usize)?;
+            (types.is_empty() || types.contains(&kb.node_type(node))).then_some(node)
         };
-        self.for_exact(&linked, &mut keep);
-        self.for_parts(&linked, &mut keep);
-        let mut by_type: HashMap<TypeId, Vec<(NodeId, f32)>> = HashMap::new();
-        for (node, strength) in found {
-            by_type.entry(kb.node_type(node)).or_default().push((node, strength));
+        let mut exact: Vec<(NodeId, f32)> = Vec::new();
+        self.for_exact(&linked, |entry, strength| {
+            exact.extend(node_of(entry).map(|node| (node, strength)));
+        });
+        let mut parts: Vec<(NodeId, f32)> = Vec::new();
+        for entry in self.sharing(&linked).iter() {
+            let Some(node) = node_of(entry) else { continue };
+            let strength = self.strength_of_part(&linked, entry);
+            // Entries ascend by node, so those of one node are side by side.
+            match parts.last_mut() {
+                Some((last, best)) if *last == node => *best = best.max(strength),
+                _ => parts.push((node, strength)),
+            }
         }
-        Scores::new(by_type.into_values().flat_map(|pairs| best(pairs, k)).collect())
+        let found = Scores::new(exact).combine(&Scores::new(parts), Combine::Max);
+        let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
+        for &(node, strength) in found.as_slice() {
+            if let Some(pairs) = by_type.get_mut(usize::from(kb.node_type(node).0)) {
+                pairs.push((node, strength));
+            }
+        }
+        Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect())
     }
 
     /// The text without the words by which it names any of the nodes; words keep their order.
@@ -348,8 +410,13 @@ impl NameIndex {
     }
 
     fn idf(&self, stem: u32) -> f32 {
-        let df = self.stem_entries.part(&self.stem_bounds, stem as usize).len() as f32;
-        (1.0 + self.entry_node.as_slice().len() as f32 / (df + 1.0)).ln()
+        let bounds = self.stem_bounds.as_slice();
+        let bound = |at: usize| bounds.get(at).copied().unwrap_or(0);
+        let df = bound(stem as usize + 1).saturating_sub(bound(stem as usize)) as usize;
+        let n = self.entry_node.as_slice().len() as f32;
+        let idf = |df: usize| (1.0 + n / (df as f32 + 1.0)).ln();
+        let kept = self.idfs.get_or_init(|| (0..KEPT_IDFS).map(idf).collect());
+        kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
     fn look_up(&self, text: &str) -> Linked {
@@ -376,7 +443,13 @@ impl NameIndex {
                 None => {}
             }
         }
-        Linked { words, stems: found }
+        let mut stems: Vec<(u32, f32)> = found.into_iter().collect();
+        stems.sort_unstable_by_key(|pair| pair.0);
+        let mut has_stem = Bits::new(self.vocabulary.len());
+        for &(stem, _) in &stems {
+            has_stem.insert(stem);
+        }
+        Linked { words, stems, has_stem }
     }
 
     /// Stems at one edit of a word: a letter more, less, other, or two swapped.
@@ -397,28 +470,30 @@ impl NameIndex {
     }
 
     /// Every entry whose words stand in the query in order.
-    fn for_exact(&self, linked: &Linked, keep: &mut impl FnMut(u32, f32)) {
+    fn for_exact(&self, linked: &Linked, mut keep: impl FnMut(u32, f32)) {
         let words = &linked.words;
         let stems = Stems::default();
+        let mass_of = |word: &str| {
+            let stem = (!is_stop_word(word)).then(|| self.vocabulary.find(&stems.stem(word)));
+            stem.flatten().map_or(0.0, |stem| self.idf(stem as u32))
+        };
+        let masses: Vec<f32> = words.iter().map(|(word, _)| mass_of(word)).collect();
+        let keys = self.exact_keys.as_slice();
         for start in 0..words.len() {
             let mut hasher = blake3::Hasher::new();
-            let mut mass = 0.0;
+            let (mut mass, mut capital) = (0.0, false);
             for end in start..words.len().min(start + MAX_EXACT_WORDS) {
-                let (word, _) = &words[end];
+                let (word, has_capital) = &words[end];
                 hasher.update(word.as_bytes()).update(b" ");
-                if !is_stop_word(word) {
-                    let stem = self.vocabulary.find(&stems.stem(word));
-                    mass += stem.map_or(0.0, |stem| self.idf(stem as u32));
-                }
-                let wanted = first_u64(&hasher);
-                let keys = self.exact_keys.as_slice();
-                let first = keys.partition_point(|&key| key < wanted);
-                let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
+                mass += masses[end];
+                capital |= has_capital;
                 let one_word = start == end;
-                let capital = words[start..=end].iter().any(|(_, capital)| *capital);
                 if one_word && is_question_word(word) && !capital {
                     continue;
                 }
+                let wanted = first_u64(&hasher);
+                let first = keys.partition_point(|&key| key < wanted);
+                let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
                 for &entry in self.exact_entries.as_slice().get(first..first + same).unwrap_or(&[])
                 {
                     let flags =
@@ -442,31 +517,46 @@ impl NameIndex {
     }
 
     /// Entries that share stems with the query, found by its rarest stems.
-    fn for_parts(&self, linked: &Linked, keep: &mut impl FnMut(u32, f32)) {
-        let mut stems: Vec<(usize, u32)> = linked
-            .stems
-            .keys()
-            .map(|&stem| (self.stem_entries.part(&self.stem_bounds, stem as usize).len(), stem))
-            .collect();
+    fn sharing(&self, linked: &Linked) -> Bits {
+        let entries_of = |stem: u32| self.stem_entries.part(&self.stem_bounds, stem as usize);
+        let mut stems: Vec<(usize, u32)> =
+            linked.stems.iter().map(|&(stem, _)| (entries_of(stem).len(), stem)).collect();
         stems.sort_unstable();
-        let mut tried: HashSet<u32> = HashSet::new();
+        let mut sharing = Bits::new(self.entry_node.as_slice().len());
+        let mut n_sharing = 0;
         for (n, stem) in stems {
-            if tried.len() + n > MAX_ENTRIES_TRIED {
+            if n_sharing + n > MAX_ENTRIES_TRIED {
                 break;
             }
-            for &entry in self.stem_entries.part(&self.stem_bounds, stem as usize) {
-                if !tried.insert(entry) {
-                    continue;
-                }
-                let (mut matched, mut total) = (0.0, 0.0);
-                for &stem in self.entry_stems.part(&self.entry_bounds, entry as usize) {
-                    let idf = self.idf(stem);
-                    total += idf;
-                    matched += idf * linked.stems.get(&stem).copied().unwrap_or(0.0);
-                }
-                let covered = matched / f32::max(total, f32::MIN_POSITIVE);
-                keep(entry, covered * covered * matched / (matched + PART_HALF));
-            }
+            n_sharing += entries_of(stem).iter().filter(|&&entry| sharing.insert(entry)).count();
         }
+        sharing
+    }
+
+    /// How strongly the query names an entry of which it has some stems.
+    fn strength_of_part(&self, linked: &Linked, entry: u32) -> f32 {
+        let (mut matched, mut total) = (0.0, 0.0);
+        for &stem in self.entry_stems.part(&self.entry_bounds, entry as usize) {
+            let idf = self.idf(stem);
+            total += idf;
+            matched += idf * linked.strength(stem);
+        }
+        let covered = matched / f32::max(total, f32::MIN_POSITIVE);
+        covered * covered * matched / (matched + PART_HALF)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_hold_each_number_once_and_ascend() {
+        let mut bits = Bits::new(130);
+        let numbers = [129, 0, 64, 63, 128, 64, 0];
+        let n_new = numbers.iter().filter(|&&number| bits.insert(number)).count();
+        assert_eq!((n_new, bits.insert(192)), (5, false), "192 is out of bounds");
+        assert_eq!(bits.iter().collect::<Vec<u32>>(), [0, 63, 64, 128, 129]);
+        assert!(bits.contains(63) && !bits.contains(1) && !bits.contains(192));
     }
 }

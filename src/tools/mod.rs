@@ -19,7 +19,7 @@ mod value;
 use std::sync::LazyLock;
 
 pub use cache::ToolCache;
-pub use session::{Meter, Session, ToolCall, Trace};
+pub use session::{KnownTexts, Meter, Session, ToolCall, Trace};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
 pub use toolkit::{EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, toolkit_toml};
 pub use value::{Args, Kind, Value, node_id};
@@ -32,6 +32,8 @@ pub struct ToolCtx<'a> {
     pub base: &'a IndexedBase,
     /// Counts the work.
     pub meter: &'a mut Meter,
+    /// Texts that earlier calls of the same program compared with nodes.
+    pub texts: &'a mut KnownTexts,
 }
 
 /// Answers the tool calls of one program call. The sandbox knows tools only through this.

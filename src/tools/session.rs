@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    index::IndexedBase,
+    index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
     tools::{ArgSpec, Args, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value, registry},
 };
@@ -13,6 +13,35 @@ use crate::{
 const MAX_TOUCHED: u64 = 20_000_000;
 /// Calls kept in a trace; later ones are counted, not kept.
 const MAX_TRACED: usize = 200;
+
+/// Texts kept ready for comparison in one program call; at this number all are dropped.
+const MAX_KNOWN_TEXTS: usize = 8;
+
+/// Texts ready to be compared with nodes, so that a program that scores candidates one by one has
+/// its query analysed once.
+#[derive(Default)]
+pub struct KnownTexts(Vec<(bool, String, Arc<QueryTerms>)>);
+
+impl KnownTexts {
+    /// The terms of a text in the documents' index, or in that of neighbours' names.
+    pub(super) fn terms(
+        &mut self,
+        base: &IndexedBase,
+        in_names: bool,
+        text: &str,
+    ) -> Arc<QueryTerms> {
+        if let Some(known) = self.0.iter().find(|known| known.0 == in_names && known.1 == text) {
+            return known.2.clone();
+        }
+        let index = if in_names { &base.neighbor_names } else { &base.terms };
+        let terms = Arc::new(index.query(&base.stems, text));
+        if self.0.len() >= MAX_KNOWN_TEXTS {
+            self.0.clear();
+        }
+        self.0.push((in_names, text.to_owned(), terms.clone()));
+        terms
+    }
+}
 
 /// Counts the work of one program call.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +104,7 @@ pub struct Session {
     base: Arc<IndexedBase>,
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
+    texts: KnownTexts,
     trace: Option<Trace>,
 }
 
@@ -82,7 +112,7 @@ impl Session {
     /// A session over a base. With a cache, equal calls of other sessions are answered from it and
     /// charged alike.
     pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
-        Self { base, cache, meter: Meter::default(), trace: None }
+        Self { base, cache, meter: Meter::default(), texts: KnownTexts::default(), trace: None }
     }
 
     /// The same session, noting its first 200 calls with arguments and results.
@@ -107,7 +137,7 @@ impl Session {
             return Ok(value);
         }
         let before = self.meter.touched();
-        let mut ctx = ToolCtx { base: &self.base, meter: &mut self.meter };
+        let mut ctx = ToolCtx { base: &self.base, meter: &mut self.meter, texts: &mut self.texts };
         let value = (spec.run)(&mut ctx, &Args::new(args))?;
         if let Some((cache, key)) = key {
             cache.put(key, &value, (self.meter.touched() - before) as usize);

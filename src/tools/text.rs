@@ -96,7 +96,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         example: r#"match_text(query, hop(link(query, "brand"), "has_brand"))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.base.terms.query(&ctx.base.stems, args.text(0)?);
+            let query = ctx.texts.terms(ctx.base, false, args.text(0)?);
             score(ctx, args, |ctx, node| ctx.base.terms.bm25(&query, node))
         },
     },
@@ -111,7 +111,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         example: r#"match_names(query, nodes([0, 1, 2]))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.base.neighbor_names.query(&ctx.base.stems, args.text(0)?);
+            let query = ctx.texts.terms(ctx.base, true, args.text(0)?);
             score(ctx, args, |ctx, node| ctx.base.neighbor_names.bm25(&query, node))
         },
     },
@@ -126,7 +126,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         example: r#"cover(query, nodes([0, 1, 2]))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.base.terms.query(&ctx.base.stems, args.text(0)?);
+            let query = ctx.texts.terms(ctx.base, false, args.text(0)?);
             score(ctx, args, |ctx, node| ctx.base.terms.coverage(&query, node))
         },
     },

@@ -1,0 +1,87 @@
+//! What a base costs: importing, opening, neighbours, names, search, scores within a set.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
+
+mod support;
+
+use std::hint::black_box;
+
+use agent::{
+    dataset::Home,
+    index::{TextPart, names},
+    kb::{Direction, Kb, NodeId, RelationId},
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+/// Nodes that are scored in a set.
+const SET: u32 = 1_000;
+
+fn importing(criterion: &mut Criterion) {
+    let temporary = tempfile::tempdir().unwrap();
+    let files = temporary.path().join("files");
+    support::sample_files(&files);
+    let home = Home::new(temporary.path().join("home"));
+    criterion.bench_function("import a sample", |b| b.iter(|| support::import(&files, &home)));
+}
+
+/// Links in a sample of any size: only its names are indexed.
+fn linking(criterion: &mut Criterion) {
+    let (temporary, base) = support::sample();
+    let kb = Kb::open(&base.kb_dir()).unwrap();
+    let path = temporary.path().join("names");
+    names::build(&kb, &path).unwrap();
+    let names = names::NameIndex::open(&path).unwrap();
+    let n = kb.n_nodes();
+    let mut nodes = (0..n).step_by(n as usize / 7).cycle();
+    criterion.bench_function(&format!("link a query to {n} names of a sample"), |b| {
+        b.iter(|| {
+            let node = nodes.next().unwrap_or_default();
+            let query =
+                format!("Which papers by {} are on {}?", kb.name(node), kb.name(n - 1 - node));
+            names.link(&kb, black_box(&query), &[], 10)
+        })
+    });
+}
+
+fn using(criterion: &mut Criterion) {
+    let world = support::world();
+    let base = world.shared();
+    let queries = world.queries();
+    let mut texts = queries.iter().map(|query| query.text.as_str()).cycle();
+    let mut next = || black_box(texts.next().unwrap_or_default());
+
+    criterion
+        .bench_function("open the base", |b| b.iter(|| Kb::open(&world.base.kb_dir()).unwrap()));
+    criterion.bench_function("open the base with its index", |b| b.iter(|| world.open()));
+    let (n, n_relations) = (base.kb.n_nodes(), base.kb.relations().len() as u16);
+    let mut at = (0..n).step_by(97).cycle();
+    criterion.bench_function("neighbours of a node by every relation", |b| {
+        b.iter(|| {
+            let node: NodeId = at.next().unwrap_or_default();
+            let neighbors = (0..n_relations)
+                .map(|r| base.kb.neighbors(node, RelationId(r), Direction::Out).len());
+            neighbors.sum::<usize>()
+        })
+    });
+    criterion
+        .bench_function("link a query", |b| b.iter(|| base.names.link(&base.kb, next(), &[], 2)));
+    criterion.bench_function("search by words, 100 nodes", |b| {
+        b.iter(|| base.text.search(next(), TextPart::Document, &[], 100).unwrap())
+    });
+    let vector = base.embed_query(next()).unwrap();
+    criterion.bench_function("search by vector, 100 nodes", |b| {
+        b.iter(|| base.vectors.top_k(&vector, 100, None).unwrap())
+    });
+    criterion.bench_function("embed a query", |b| {
+        b.iter(|| base.embedder().embed_query(next()).unwrap())
+    });
+    let set: Vec<NodeId> = (0..n).step_by((n / SET).max(1) as usize).take(SET as usize).collect();
+    criterion.bench_function("match words with the text of 1,000 nodes", |b| {
+        b.iter(|| {
+            let terms = base.terms.query(&base.stems, next());
+            set.iter().map(|&node| base.terms.bm25(&terms, node)).sum::<f32>()
+        })
+    });
+}
+
+criterion_group! { name = benches; config = support::quick(); targets = importing, linking, using }
+criterion_main!(benches);

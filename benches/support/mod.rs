@@ -1,0 +1,97 @@
+//! The base that benches run on: an installed one, or a generated sample.
+//!
+//! `AGENT_BENCH_BASE=N` names an installed and indexed base of `AGENT_HOME`. Without it a `mag`
+//! sample is generated, imported and indexed in a temporary directory; `AGENT_BENCH_SCALE` sets its
+//! size relative to the benchmark.
+#![allow(dead_code, reason = "each bench uses a part")]
+
+use std::{
+    env,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use agent::{
+    dataset::{
+        Base, Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::{self, IndexedBase},
+    kb::Kb,
+};
+use criterion::Criterion;
+use tempfile::TempDir;
+
+/// Size of the sample unless asked otherwise: some thousand nodes, built in seconds.
+const DEFAULT_SCALE: f64 = 0.003;
+
+/// Few samples: numbers are for orders of magnitude and for comparing two builds.
+pub(crate) fn quick() -> Criterion {
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+        .without_plots()
+}
+
+/// A base with its index, and where it lives.
+pub(crate) struct World {
+    pub(crate) base: Base,
+    _temporary: Option<TempDir>,
+}
+
+/// The installed base, or an indexed sample.
+pub(crate) fn world() -> World {
+    if let Ok(name) = env::var("AGENT_BENCH_BASE") {
+        let home = env::var("AGENT_HOME").expect("AGENT_HOME says where the base is");
+        return World { base: Home::new(home).get(&name).unwrap(), _temporary: None };
+    }
+    let (temporary, base) = sample();
+    let kb = Kb::open(&base.kb_dir()).unwrap();
+    let dir = index::index_dir(&base.index_dir());
+    index::build(&kb, &dir, &|_| {}, &AtomicBool::new(false)).unwrap();
+    World { base, _temporary: Some(temporary) }
+}
+
+/// A generated base without index.
+pub(crate) fn sample() -> (TempDir, Base) {
+    let temporary = tempfile::tempdir().unwrap();
+    let files = temporary.path().join("files");
+    sample_files(&files);
+    let base = import(&files, &Home::new(temporary.path().join("home")));
+    (temporary, base)
+}
+
+/// Files of a sample in neutral format.
+pub(crate) fn sample_files(files: &Path) {
+    let scale = env::var("AGENT_BENCH_SCALE").ok().map(|scale| scale.parse().unwrap());
+    let options = SampleOptions { seed: 7, scale: scale.or(Some(DEFAULT_SCALE)) };
+    generate(SampleKind::Mag, options, files, &mut |_| {}).unwrap();
+}
+
+/// Imports files in neutral format.
+pub(crate) fn import(files: &Path, home: &Home) -> Base {
+    let (options, stop) = (ImportOptions::default(), AtomicBool::new(false));
+    import_neutral(files, home, "bench", &options, &mut |_| {}, &stop).unwrap().base
+}
+
+impl World {
+    /// Opens base and index.
+    pub(crate) fn open(&self) -> IndexedBase {
+        let dir = index::index_dir(&self.base.index_dir());
+        IndexedBase::open(&self.base.kb_dir(), &dir, &self.base.name).unwrap()
+    }
+
+    /// The same, shared.
+    pub(crate) fn shared(&self) -> Arc<IndexedBase> {
+        Arc::new(self.open())
+    }
+
+    /// Training queries, at most 50.
+    pub(crate) fn queries(&self) -> Vec<LabelledQuery> {
+        let mut queries = load_split(&self.base, &Split::Train).unwrap();
+        queries.truncate(50);
+        queries
+    }
+}
