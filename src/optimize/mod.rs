@@ -354,6 +354,7 @@ impl Run<'_> {
             let program = plan::render(&self.base, &plan);
             members.push(self.member(plan, program, ParamValues::new(), &origin)?);
         }
+        let members = needed(members, n);
         for (queries, member) in assign(&members, n).iter().zip(&members) {
             let ranks: Vec<f32> = queries.iter().map(|&at| member.train[at]).collect();
             let name = member.program.category().unwrap_or_default();
@@ -462,7 +463,7 @@ impl Run<'_> {
             .iter()
             .map(|&at| f64::from(changed.validation[at]) - f64::from(member.validation[at]))
             .collect();
-        let difference = differences.iter().sum::<f64>() / differences.len().max(1) as f64;
+        let difference = (differences.iter().sum::<f64>() + 0.0) / differences.len().max(1) as f64;
         let p = match differences.is_empty() {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
@@ -512,6 +513,22 @@ pub struct Decision {
     pub p: f64,
     /// Whether the change was kept.
     pub accepted: bool,
+}
+
+/// The members that still add to the others when each is judged on all training queries; plans
+/// were chosen on those that their walks support.
+fn needed(members: Vec<Member>, n: usize) -> Vec<Member> {
+    let worths: Vec<discover::Worth> = members
+        .iter()
+        .map(|member| member.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
+        .collect();
+    let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
+    let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+    if kept.is_empty() {
+        kept.push(0);
+    }
+    let mut members: Vec<Option<Member>> = members.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| members[at].take()).collect()
 }
 
 /// Training queries by the category whose program answers them best; ties go to the earlier

@@ -93,7 +93,8 @@ impl Trial {
 
 /// Mean of reciprocal ranks; 0 without any.
 pub fn mean(ranks: &[f32]) -> f64 {
-    ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() / ranks.len().max(1) as f64
+    // An empty sum is -0.
+    (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
 }
 
 /// Reciprocal rank of the first answer in a ranking.
