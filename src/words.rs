@@ -172,7 +172,8 @@ pub fn reference_words(text: &str) -> impl Iterator<Item = (Range<usize>, String
 
 /// Words of a name with their byte ranges, in order: folded alphanumeric runs.
 pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str>)> {
-    runs(text, char::is_alphanumeric).map(|range| (range.clone(), fold(&text[range])))
+    runs(text, |c| c.is_alphanumeric() || is_combining_mark(c))
+        .map(|range| (range.clone(), fold(&text[range])))
 }
 
 /// English stems.
@@ -225,6 +226,12 @@ mod tests {
             (13..16, "sgd".into()),
         ];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn composed_and_decomposed_letters_are_the_same() {
+        let words = |text| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
+        assert_eq!(words("E\u{301}cole"), words("\u{c9}cole"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) const EMBEDDER: &str = "embedder";
 const RECORD: &str = "index.json";
 
 /// Version of the whole directory; raised whenever any index would be built otherwise.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Neighbours of one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Texts embedded at a time.
