@@ -744,6 +744,91 @@ fn any_number_of_workers_gives_the_same_results() {
     );
 }
 
+/// The least `n` for which the source fails, and how; every smaller one runs.
+fn first_failure(
+    limits: &Limits,
+    at_most: usize,
+    source: impl Fn(usize) -> String,
+) -> (usize, FailureKind) {
+    let (mut runs, mut fails) = (0, at_most);
+    while fails - runs > 1 {
+        let middle = runs.midpoint(fails);
+        match run_source(&source(middle), limits) {
+            Ok(_) => runs = middle,
+            Err(_) => fails = middle,
+        }
+    }
+    run_source(&source(runs), limits).expect("the neighbour just under the limit runs");
+    (fails, run_source(&source(fails), limits).expect_err("just over the limit").kind)
+}
+
+#[test]
+fn every_size_has_a_limit_with_a_neighbour_just_under_it() {
+    let base = Limits::default();
+    let grows = |text: &str, n: usize| body(&text.replace("{n}", &n.to_string()));
+    let is_at = |name: &str, found: (usize, FailureKind), limit: usize, kind: FailureKind| {
+        assert_eq!(found.1, kind, "{name}");
+        assert!(found.0.abs_diff(limit) <= 4, "{name}: fails from {}, limit {limit}", found.0);
+    };
+
+    let limits = Limits { list_items: 100, ..base.clone() };
+    let found =
+        first_failure(&limits, 300, |n| grows("let a = []; for i in 0..{n} { a.push(i); } #{}", n));
+    is_at("list items", found, 100, FailureKind::Memory);
+
+    let limits = Limits { map_entries: 100, ..base.clone() };
+    let found = first_failure(&limits, 300, |n| {
+        grows("let m = #{}; for i in 0..{n} { m.set(i.to_string(), i); } #{}", n)
+    });
+    is_at("map entries", found, 100, FailureKind::Memory);
+
+    let limits = Limits { text_bytes: 100, ..base.clone() };
+    let found = first_failure(&limits, 300, |n| {
+        grows("let s = \"\"; for i in 0..{n} { s += \"x\"; } #{}", n)
+    });
+    is_at("text bytes", found, 100, FailureKind::Memory);
+
+    let limits = Limits { variables: 50, ..base.clone() };
+    let found = first_failure(&limits, 200, |n| {
+        let variables: String = (0..n).map(|i| format!("let v{i} = {i};")).collect();
+        body(&format!("{variables} #{{}}"))
+    });
+    is_at("variables", found, 50, FailureKind::Memory);
+
+    let limits = Limits { functions: 20, ..base.clone() };
+    let found = first_failure(&limits, 100, |n| {
+        let functions: String = (0..n).map(|i| format!("fn f{i}() {{ {i} }}\n")).collect();
+        format!("{functions}{}", body("#{}"))
+    });
+    is_at("functions", found, 20, FailureKind::Parse);
+
+    let limits = Limits { expression_depth: 40, ..base.clone() };
+    let found = first_failure(&limits, 100, |n| {
+        body(&format!("let x = {}1{}; #{{}}", "-(".repeat(n), ")".repeat(n)))
+    });
+    assert_eq!(found.1, FailureKind::Parse);
+    assert!((5..=40).contains(&found.0), "expression depth: fails from {}", found.0);
+
+    let limits = Limits { source_bytes: 500, ..base.clone() };
+    let empty = body("#{}");
+    let found = first_failure(&limits, 1_000, |n| {
+        if n > empty.len() + 2 {
+            format!("{empty}//{}", "x".repeat(n - empty.len() - 2))
+        } else {
+            empty.clone()
+        }
+    });
+    assert_eq!(found, (501, FailureKind::Parse));
+
+    // A program's own values may fill half of the budget, as one step may copy them.
+    let mega = 1 << 20;
+    let limits = Limits { memory_bytes: 16 << 20, text_bytes: 64 << 20, ..base };
+    let found =
+        first_failure(&limits, 40, |n| grows("let s = \"\"; s.pad({n}, \"x\"); #{}", n * mega));
+    assert_eq!(found.1, FailureKind::Memory);
+    assert!((4..=17).contains(&found.0), "memory: fails from {} MiB of 16", found.0);
+}
+
 #[test]
 fn names_of_kinds_are_stable() {
     let kinds = "parse missing_function operations deadline memory depth output tool_budget tool result runtime panic";
