@@ -11,6 +11,21 @@
 //! no negation, one meaning per word, nothing beyond the base, English stems. A stem seen in fewer than
 //! [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown; so exact names are better left to text search.
 //!
+//! # Weights
+//! Mean reciprocal rank of dense search alone, in hundredths, over the `kind=llm` queries of the train and
+//! val splits of three bases (products 105, biomed 108, papers 96). The last column is the mean difference
+//! from the first row with its standard error over queries; no other setting that was tried is better by
+//! more than noise. Added at 0.2 to BM25 within its first 200, the means of these six differ by at most 0.6.
+//!
+//! | setting | products | biomed | papers | difference |
+//! | --- | --- | --- | --- | --- |
+//! | as built: 256 dimensions, `SCALING` 0.5, `RARITY` 1.5, `FOLDING` 1.5 | 19.5 | 2.6 | 9.6 | |
+//! | `SCALING` 0 | 21.0 | 3.3 | 9.4 | +0.7 ± 0.4 |
+//! | `SCALING` 1 | 18.8 | 2.4 | 8.4 | -0.7 ± 0.5 |
+//! | 128 dimensions | 14.8 | 4.8 | 5.4 | -2.3 ± 1.2 |
+//! | `FOLDING` 1 | 18.1 | 2.6 | 8.3 | -0.9 ± 0.6 |
+//! | `RARITY` 1, `FOLDING` 1 | 13.6 | 2.9 | 9.5 | -1.9 ± 1.0 |
+//!
 //! # Cost
 //! Training takes `O((entries + n_terms * l) * l)` time with `l = dim + 24`, and about 16 bytes an entry plus
 //! `4 (documents + 3 n_terms) l` bytes of memory, whatever the size of the base:
@@ -58,7 +73,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
 pub const MAX_TERMS: usize = 50_000;
 /// Sampled documents in which a stem must occur to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Dimensions unless asked otherwise; on real bases 256 rank clearly better than 128.
+/// Dimensions unless asked otherwise; 256 rank better than 128 on two of the three bases measured above.
 pub const DEFAULT_DIM: usize = 256;
 /// Most dimensions that can be asked for.
 pub const MAX_DIM: usize = 1024;
@@ -74,7 +89,7 @@ const SCALING: f32 = 0.5;
 /// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook, more favours rare
 /// stems and thereby exact words over topics.
 const RARITY: f32 = 1.5;
-/// Further exponent of a stem's weight when a text is folded in; on real bases it helps as [`RARITY`] does.
+/// Further exponent of a stem's weight when a text is folded in, to the same end as [`RARITY`].
 const FOLDING: f32 = 1.5;
 
 /// The documents to learn from, by position.
