@@ -31,7 +31,7 @@ impl Program {
     /// A program from its source. Line ends become `\n`, so that the identity does not depend on
     /// the platform.
     pub fn new(source: &str) -> Self {
-        let source = source.replace("\r\n", "\n");
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let id = blake3::hash(source.as_bytes()).to_hex().to_string();
         let (category, description) = read_header(&source);
         Self { source, id, category, description }
@@ -126,6 +126,7 @@ mod tests {
         let program = Program::new("a\nb");
         assert_eq!(program.id(), blake3::hash(b"a\nb").to_hex().as_str());
         assert_eq!(program, Program::new("a\r\nb"));
+        assert_eq!(Program::new("a\r\r\nb"), Program::new("a\n\nb"));
         assert_ne!(program.id(), Program::new("a\nb ").id());
         let json = serde_json::to_string(&program).expect("json");
         assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);

@@ -273,9 +273,10 @@ fn watched(
         }
         Event::Tested { name, change, difference, p, accepted } => {
             let verdict = if accepted { "accepted" } else { "not proven" };
+            // Rounded first, so that next to nothing is not shown as -0.
+            let points = (1_000.0 * difference).round() / 10.0 + 0.0;
             printer.notice(&format!(
-                "{verdict}: {change} in {name}: {:+.1} on validation, p {p:.3}",
-                100.0 * difference
+                "{verdict}: {change} in {name}: {points:+.1} on validation, p {p:.3}"
             ));
         }
     };

@@ -152,12 +152,6 @@ pub enum JournalError {
         /// What deserialization says.
         source: serde_json::Error,
     },
-    /// A program would have another identity when read back from its source.
-    #[error("program {id} changes when read back: remove the carriage returns from its source")]
-    UnstableProgram {
-        /// Identity of the program.
-        id: String,
-    },
     /// The beginning of a program's identity is too short, too long or not hexadecimal.
     #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its identity")]
     BadPrefix {

@@ -225,7 +225,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Conflict`] when the step was committed with another result;
-    /// [`JournalError::TooLarge`], [`JournalError::Encode`], [`JournalError::UnstableProgram`] for
+    /// [`JournalError::TooLarge`], [`JournalError::Encode`] for
     /// what cannot be stored; all these leave the journal as it was. After
     /// [`JournalError::Storage`], [`JournalError::Moved`] or [`JournalError::Damaged`], further
     /// commits are refused with [`JournalError::Stopped`]: a write that failed is not tried again,
@@ -417,9 +417,6 @@ fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), Jou
                 limit: PROGRAM_BYTES,
                 unit: "bytes",
             });
-        }
-        if Program::new(program.source()).id() != program.id() {
-            return Err(JournalError::UnstableProgram { id: program.id().to_owned() });
         }
     }
     Ok(())
