@@ -241,25 +241,17 @@ impl BundleRetriever {
         Ok(chosen_categories(&self.router.probabilities(&features), self.fusion))
     }
 
+    /// The ranking of one category; notes its tool calls if a trace is given.
     fn rank(
         &self,
+        member: &Member,
         query: &str,
-        mut each: impl FnMut(&Member, f32, &Ranking, &Trace),
+        trace: Option<&Trace>,
     ) -> Result<Ranking, RetrieveError> {
-        let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
-            let member = &self.members[category];
-            let trace = Trace::default();
-            let outcome = self
-                .runtime
-                .run(&member.compiled, &member.params, query, Some(&trace))?
-                .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))?;
-            each(member, probability, &outcome.ranking, &trace);
-            rankings.push((probability, outcome.ranking));
-        }
-        let borrowed: Vec<(f32, &Ranking)> =
-            rankings.iter().map(|(p, ranking)| (*p, ranking)).collect();
-        Ok(fuse(&borrowed, self.fusion))
+        self.runtime
+            .run(&member.compiled, &member.params, query, trace)?
+            .map(|outcome| outcome.ranking)
+            .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))
     }
 }
 
@@ -269,23 +261,31 @@ impl Retriever for BundleRetriever {
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let mut ranking = self.rank(query, |_, _, _, _| {})?;
+        let mut rankings = Vec::new();
+        for (category, probability) in self.route(query)? {
+            rankings.push((probability, self.rank(&self.members[category], query, None)?));
+        }
+        let borrowed: Vec<(f32, &Ranking)> =
+            rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
+        let mut ranking = fuse(&borrowed, self.fusion);
         ranking.truncate(k);
         Ok(ranking)
     }
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
         let mut lines = String::new();
-        self.rank(query, |member, probability, ranking, trace| {
+        for (category, probability) in self.route(query)? {
+            let (member, trace) = (&self.members[category], Trace::default());
+            let ranking = self.rank(member, query, Some(&trace))?;
             let place = ranking.iter().position(|pair| pair.0 == node);
             let place = place.map_or("not ranked".to_owned(), |at| {
                 format!("rank {}, score {:.4}", at + 1, ranking[at].1)
             });
             lines += &format!("category {} ({:.0} %): {place}\n", member.name, probability * 100.0);
-            for line in explain_calls(self.runtime.base(), trace, node).lines() {
+            for line in explain_calls(self.runtime.base(), &trace, node).lines() {
                 lines += &format!("  {line}\n");
             }
-        })?;
+        }
         Ok(lines)
     }
 }
