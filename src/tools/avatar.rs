@@ -5,11 +5,12 @@
 //! needs a language model fails with `no LLM configured` when there is none.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write,
 };
 
 use crate::{
+    embed::matrix::dot,
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, best},
     tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup, text::internal},
@@ -431,15 +432,7 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
 fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (first, second) = (args.vectors(0)?, args.vectors(1)?);
     ctx.meter.touch(first.len() * second.len())?;
-    if let (Some(a), Some(b)) = (first.first(), second.iter().find(|b| b.len() != first[0].len())) {
-        return Err(ToolError::BadArgs(format!(
-            "vectors must have one width, got [{}, {}] and [{}, {}]",
-            first.len(),
-            a.len(),
-            second.len(),
-            b.len()
-        )));
-    }
+    check_one_width(&first, &second)?;
     let row = |a: &&[f32]| {
         let cosine = |b: &&[f32]| {
             let norms = dot(a, a).sqrt() * dot(b, b).sqrt();
@@ -450,13 +443,26 @@ fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, To
     Ok(Value::List(first.iter().map(row).collect()))
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+/// Vectors can be compared only if all of them have as many numbers.
+fn check_one_width(first: &[&[f32]], second: &[&[f32]]) -> Result<(), ToolError> {
+    let widths: BTreeSet<usize> = first.iter().chain(second).map(|vector| vector.len()).collect();
+    if widths.len() > 1 {
+        return Err(ToolError::BadArgs(format!("vectors must have one width, got {widths:?}")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::contains_words;
+    use super::{check_one_width, contains_words};
+
+    #[test]
+    fn vectors_of_several_widths_are_refused_and_none_are_fine() {
+        assert_eq!(check_one_width(&[], &[&[1.0, 2.0]]), Ok(()));
+        assert_eq!(check_one_width(&[&[1.0]], &[&[2.0]]), Ok(()));
+        assert!(check_one_width(&[&[1.0]], &[&[1.0, 2.0]]).is_err());
+        assert!(check_one_width(&[&[1.0], &[1.0, 2.0]], &[]).is_err());
+    }
 
     #[test]
     fn words_are_found_between_borders_only() {
