@@ -11,6 +11,7 @@ use crate::{
         router::{Features, Router, features},
     },
     eval::statistics::bootstrap_interval,
+    index::IndexError,
     infer::{chosen_categories, fuse},
     optimize::{
         Member, OptimizeError, Run, route,
@@ -26,37 +27,43 @@ const FOLDS: usize = 5;
 /// Nodes a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
 
+/// What the router sees of every query; it does not depend on programs.
+pub(super) struct PoolFeatures {
+    train: Vec<Features>,
+    validation: Vec<Features>,
+}
+
+impl PoolFeatures {
+    /// The features of all queries of both pools.
+    pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
+        let base = &run.base;
+        let of_pool = |pool: &Pool| -> Result<Vec<Features>, IndexError> {
+            pool.queries.par_iter().map(|query| features(base, &query.text)).collect()
+        };
+        Ok(Self { train: of_pool(&run.train)?, validation: of_pool(&run.validation)? })
+    }
+}
+
 /// Where queries go.
 pub(super) struct Routing {
     router: Router,
-    train_features: Vec<Features>,
-    validation_features: Vec<Features>,
     /// Validation queries by their most probable category.
     pub(super) validation: Vec<Vec<usize>>,
 }
 
-fn pool_features(run: &Run<'_>, pool: &Pool) -> Result<Vec<Features>, OptimizeError> {
-    let base = &run.base;
-    let features: Result<Vec<Features>, _> =
-        pool.queries.par_iter().map(|query| features(base, &query.text)).collect();
-    Ok(features?)
-}
-
 impl Routing {
     /// Trains a router on what each member's program reaches on the training queries.
-    pub(super) fn new(run: &Run<'_>, members: &[Member]) -> Result<Self, OptimizeError> {
-        let train_features = pool_features(run, &run.train)?;
-        let validation_features = pool_features(run, &run.validation)?;
-        let router = train_router(&train_features, members);
+    pub(super) fn new(features: &PoolFeatures, members: &[Member]) -> Self {
+        let router = train_router(&features.train, members);
         let mut validation = vec![Vec::new(); members.len()];
-        for (query, features) in validation_features.iter().enumerate() {
+        for (query, features) in features.validation.iter().enumerate() {
             let top = Fusion { most: 1, normalized: true };
             if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
             }
         }
-        Ok(Self { router, train_features, validation_features, validation })
+        Self { router, validation }
     }
 }
 
@@ -110,18 +117,23 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
 }
 
 /// The bundle of the members, measured on validation.
-pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, OptimizeError> {
+pub(super) fn freeze(
+    run: &mut Run<'_>,
+    members: &[Member],
+    features: &PoolFeatures,
+) -> Result<Bundle, OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
-    let routing = Routing::new(run, members)?;
+    let routing = Routing::new(features, members);
     run.trials.check_stop()?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let mut rankings: Vec<Vec<Ranking>> = Vec::new();
     for member in members {
-        let ranked = run.trials.rankings(&member.program, &member.params, &run.validation, &all)?;
+        let compiled = run.trials.compile(&member.program)?;
+        let ranked = run.trials.rankings(&compiled, &member.params, &run.validation, &all)?;
         rankings.push(ranked.into_iter().map(|pair| pair.0).collect());
     }
     let answer = |query: usize, fusion: Fusion| -> f32 {
-        let probabilities = routing.router.probabilities(&routing.validation_features[query]);
+        let probabilities = routing.router.probabilities(&features.validation[query]);
         let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
             .into_iter()
             .map(|(at, probability)| (probability, &rankings[at][query]))
@@ -171,7 +183,7 @@ pub(super) fn freeze(run: &mut Run<'_>, members: &[Member]) -> Result<Bundle, Op
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: run.options.seed,
         steps: run.options.steps,
-        n_train: routing.train_features.len(),
+        n_train: run.train.queries.len(),
         n_validation: ranks.len(),
     };
     let (categories, router) = (categories?, routing.router);

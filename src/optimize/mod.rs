@@ -228,8 +228,9 @@ pub fn run(
     };
     run.check_same_run(dir)?;
     let (mut members, walks) = run.discover()?;
-    let stopped = run.improve(&mut members, &walks)?;
-    let bundle = freeze::freeze(&mut run, &members)?;
+    let features = freeze::PoolFeatures::new(&run)?;
+    let stopped = run.improve(&mut members, &walks, &features)?;
+    let bundle = freeze::freeze(&mut run, &members, &features)?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", "frozen", &bundle.digest, &[])?;
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
@@ -368,9 +369,10 @@ impl Run<'_> {
         &mut self,
         members: &mut [Member],
         walks: &[Walk],
+        features: &freeze::PoolFeatures,
     ) -> Result<&'static str, OptimizeError> {
         let total = self.options.steps + members.len();
-        let router = freeze::Routing::new(self, members)?;
+        let routing = freeze::Routing::new(features, members);
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
                 return Ok("minutes");
@@ -379,13 +381,13 @@ impl Run<'_> {
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;
-                self.tune(&mut members[at], &assigned[at], &router.validation[at])?;
+                self.tune(&mut members[at], &assigned[at], &routing.validation[at])?;
                 continue;
             }
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
             let at = most_to_gain(members, &assigned, &mut rng);
-            let (queries, routed) = (&assigned[at], &router.validation[at]);
+            let (queries, routed) = (&assigned[at], &routing.validation[at]);
             self.mutate(&mut members[at], walks, queries, routed, &mut rng)?;
         }
         Ok("done")
@@ -426,7 +428,7 @@ impl Run<'_> {
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
             None => {
-                let (params, _, _) = tune::tune(
+                let params = tune::tune(
                     &self.trials,
                     &member.program,
                     &member.params,

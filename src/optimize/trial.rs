@@ -20,6 +20,7 @@ use crate::{
     optimize::{OptimizeError, journal::Journal},
     program::Program,
     retrieve::Ranking,
+    sandbox::{Compiled, Failure},
 };
 
 /// The kind of the journal's steps.
@@ -103,6 +104,11 @@ pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId])
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
+/// A program that does not run, as an error.
+pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
+    OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
+}
+
 /// Runs trials and keeps them.
 pub struct Trials<'a> {
     /// What programs run on.
@@ -122,22 +128,27 @@ impl Trials<'_> {
         if self.stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
     }
 
+    /// Parses and checks a program.
+    ///
+    /// # Errors
+    /// [`OptimizeError::Program`].
+    pub fn compile(&self, program: &Program) -> Result<Compiled, OptimizeError> {
+        self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
+    }
+
     /// The rankings of a program on queries of a pool, in their order; a failed query has the
     /// default candidates and its failure.
     ///
     /// # Errors
-    /// When the program does not compile or an index fails.
+    /// [`OptimizeError::Stopped`], or when an index fails.
     pub fn rankings(
         &self,
-        program: &Program,
+        compiled: &Compiled,
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
     ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
         let (runtime, stop) = (&self.runtime, self.stop);
-        let compiled = runtime.compile(program).map_err(|failure| {
-            OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
-        })?;
         queries
             .par_iter()
             .map(|&at| {
@@ -145,7 +156,7 @@ impl Trials<'_> {
                 if stop.load(Ordering::Relaxed) {
                     return Err(OptimizeError::Stopped);
                 }
-                match runtime.run(&compiled, params, text, None)? {
+                match runtime.run(compiled, params, text, None)? {
                     Ok(outcome) => Ok((outcome.ranking, None)),
                     Err(failure) => {
                         let candidates = runtime.candidates(text)?;
@@ -159,10 +170,24 @@ impl Trials<'_> {
             .collect()
     }
 
+    /// Reciprocal ranks of rankings, in their order.
+    pub fn reciprocal_ranks(
+        &self,
+        rankings: &[(Ranking, Option<String>)],
+        pool: &Pool,
+        queries: &[usize],
+    ) -> Vec<f32> {
+        let answers = queries.iter().map(|&at| &pool.queries[at].answers);
+        let pairs = rankings.iter().zip(answers);
+        pairs
+            .map(|((ranking, _), answers)| reciprocal_rank(&self.runtime, ranking, answers))
+            .collect()
+    }
+
     /// The trial of a program on queries of a pool: from the journal, or run and committed.
     ///
     /// # Errors
-    /// As [`Trials::rankings`], and those of the journal.
+    /// As [`Trials::compile`] and [`Trials::rankings`], and those of the journal.
     pub fn run(
         &mut self,
         program: &Program,
@@ -177,14 +202,8 @@ impl Trials<'_> {
         if let Some(trial) = self.journal.find(TRIAL, &key)? {
             return Ok(trial);
         }
-        let rankings = self.rankings(program, params, pool, queries)?;
-        let reciprocal_ranks = queries
-            .iter()
-            .zip(&rankings)
-            .map(|(&at, (ranking, _))| {
-                reciprocal_rank(&self.runtime, ranking, &pool.queries[at].answers)
-            })
-            .collect();
+        let rankings = self.rankings(&self.compile(program)?, params, pool, queries)?;
+        let reciprocal_ranks = self.reciprocal_ranks(&rankings, pool, queries);
         let trial = Trial {
             program: program.id().to_owned(),
             params: params.clone(),

@@ -10,7 +10,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         OptimizeError,
-        trial::{Pool, Trials, mean, reciprocal_rank},
+        trial::{Pool, Trials, mean, program_failed},
     },
     program::Program,
     sandbox::Param,
@@ -38,8 +38,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// Numbers for a program that answer the queries of a pool best, with their mean reciprocal rank
-/// before and after.
+/// Numbers for a program that answer the queries of a pool best.
 ///
 /// # Errors
 /// When the program does not run or the run is to stop.
@@ -49,21 +48,17 @@ pub fn tune(
     start: &ParamValues,
     pool: &Pool,
     queries: &[usize],
-) -> Result<(ParamValues, f64, f64), OptimizeError> {
+) -> Result<ParamValues, OptimizeError> {
+    let compiled = trials.compile(program)?;
     let worth = |params: &ParamValues| -> Result<f64, OptimizeError> {
-        let rankings = trials.rankings(program, params, pool, queries)?;
-        let ranks: Vec<f32> = queries
-            .iter()
-            .zip(&rankings)
-            .map(|(&at, pair)| reciprocal_rank(&trials.runtime, &pair.0, &pool.queries[at].answers))
-            .collect();
-        Ok(mean(&ranks))
+        let rankings = trials.rankings(&compiled, params, pool, queries)?;
+        Ok(mean(&trials.reciprocal_ranks(&rankings, pool, queries)))
     };
-    let failed = |failure| OptimizeError::Program(program.short_id().to_owned(), Box::new(failure));
-    let compiled = trials.runtime.compile(program).map_err(failed)?;
-    let declared = trials.runtime.declared_params(&compiled).map_err(failed)?;
-    let before = worth(start)?;
-    let (mut best, mut best_worth) = (start.clone(), before);
+    let declared = trials
+        .runtime
+        .declared_params(&compiled)
+        .map_err(|failure| program_failed(program, failure))?;
+    let (mut best, mut best_worth) = (start.clone(), worth(start)?);
     for _ in 0..PASSES {
         let at_start = best.clone();
         for param in declared.iter().filter(|param| param.min < param.max) {
@@ -81,7 +76,7 @@ pub fn tune(
             break;
         }
     }
-    Ok((best, before, best_worth))
+    Ok(best)
 }
 
 #[cfg(test)]
