@@ -177,7 +177,7 @@ static void pools() {
 
 // Scores with many ties: small whole numbers.
 static void selection() {
-    const unsigned n = 2 * SORT_ROWS + 77, queries = 2;
+    const unsigned n = SORT_ROWS + 77, queries = 2;
     const int dim = 40, k = 33;
     std::uniform_int_distribution<int> small(-2, 2);
     std::vector<float> rows(n * dim), asked(queries * dim);
