@@ -121,6 +121,23 @@ pub enum EmbedError {
         /// Value given.
         got: String,
     },
+    /// This embedder cannot be opened here.
+    #[error(
+        "the embedder {embedder} is not built into this version; index with --embedder builtin"
+    )]
+    Unavailable {
+        /// Its name on the command line.
+        embedder: String,
+    },
+    /// The embedder is not the one that the vectors come from.
+    #[error(
+        "{embedder} is not the model any more that the index was built with; put that back, or \
+         build the vectors again with `agent index N --embedder {embedder} --force`"
+    )]
+    Changed {
+        /// Its name on the command line.
+        embedder: String,
+    },
     /// The progress callback asked to stop.
     #[error("training of the embedder was interrupted")]
     Interrupted,
