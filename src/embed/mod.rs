@@ -2,7 +2,8 @@
 //!
 //! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
 //! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
-//! trained on the base's own documents, so that nothing has to be downloaded.
+//! trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs sentence
+//! encoders from a local directory.
 //!
 //! This module must not know the knowledge base, its nodes or its files: texts come in as strings.
 //!
@@ -10,10 +11,12 @@
 //! | --- | --- |
 //! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
 //! | [`lsa`] | here are documents, give me an embedder; save it, open it |
+//! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
 //! | `tokens` | here is a text, give me its word stems |
 //! | `sparse` | here are documents as term counts, give me products with dense matrices |
 //! | `factor` | here is a sparse matrix, give me its leading singular vectors |
 
+pub mod bert;
 pub mod lsa;
 pub mod matrix;
 
@@ -23,6 +26,7 @@ mod tokens;
 
 use std::path::PathBuf;
 
+pub use bert::BertEncoder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
 
@@ -100,6 +104,14 @@ pub enum EmbedError {
         found: u64,
         /// Format version this build reads.
         supported: u64,
+    },
+    /// A file of a model's directory is missing, damaged, or says what this version cannot run.
+    #[error("model file {} cannot be used: {reason}", path.display())]
+    Model {
+        /// File of the model.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
     },
     /// A buffer does not hold a matrix of the stated shape.
     #[error("matrix of shape [{rows}, {dim}] needs {rows} x {dim} numbers, got {got}")]
