@@ -47,6 +47,7 @@ use crate::{
         printer::{Level, Printer},
     },
     dataset::Home,
+    index::Access,
 };
 
 /// How the program ends.
@@ -129,6 +130,13 @@ struct Context {
     printer: Arc<Printer>,
     /// Set by Ctrl-C and SIGTERM; every long operation polls it.
     stop: Arc<AtomicBool>,
+}
+
+impl Context {
+    /// What embedders get from outside a base.
+    fn access(&self) -> Access {
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")) }
+    }
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
