@@ -116,7 +116,7 @@ fn open(
     drop_cache: bool,
     access: &Access,
 ) -> Result<Option<Box<dyn Embedder>>> {
-    let Some(embedder) = choice.open(access)? else { return Ok(None) };
+    let Some(embedder) = choice.open(access, None)? else { return Ok(None) };
     if let (true, Some(dir)) = (drop_cache, &access.cache) {
         CachedEmbedder::forget(&*embedder, dir)?;
     }

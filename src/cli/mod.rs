@@ -48,7 +48,11 @@ use crate::{
     },
     dataset::Home,
     index::Access,
+    remote::Account,
 };
+
+/// Where models are asked unless OPENAI_BASE_URL says otherwise.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +139,11 @@ struct Context {
 impl Context {
     /// What embedders get from outside a base.
     fn access(&self) -> Access {
-        Access { cache: Some(self.home.path().join("cache").join("embeddings")) }
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
+        let service = (key.is_some() || base_url.is_some())
+            .then(|| Account { base_url: base_url.unwrap_or_else(|| OPENAI_URL.to_owned()), key });
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
 //! | [`lsa`] | here are documents, give me an embedder; save it, open it |
 //! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
+//! | [`openai`] | here are the address and key of a service, give me an embedder |
 //! | [`cache`] | here is an embedder that costs something, embed no text twice |
 //! | `tokens` | here is a text, give me its word stems |
 //! | `sparse` | here are documents as term counts, give me products with dense matrices |
@@ -21,6 +22,7 @@ pub mod bert;
 pub mod cache;
 pub mod lsa;
 pub mod matrix;
+pub mod openai;
 
 mod factor;
 mod sparse;
@@ -32,6 +34,9 @@ pub use bert::BertEncoder;
 pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
+pub use openai::OpenAiEmbedder;
+
+use crate::remote::RemoteError;
 
 /// Maps texts to vectors of one fixed length.
 ///

@@ -14,11 +14,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    embed::{BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, Spent},
+    embed::{
+        BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
+        Spent,
+    },
     index::{
         IndexError,
         layout::{MODEL, VECTORS, VectorsRecord},
     },
+    remote::{Account, Limits},
 };
 
 /// An embedder by its name on the command line; records keep it in that form.
@@ -83,11 +87,13 @@ impl fmt::Display for EmbedderChoice {
 pub struct Access {
     /// Where vectors are kept, so that no text is paid for twice.
     pub cache: Option<PathBuf>,
+    /// The service of `openai:MODEL`.
+    pub service: Option<Account>,
 }
 
 impl Access {
     /// Nothing.
-    pub const NONE: Access = Access { cache: None };
+    pub const NONE: Access = Access { cache: None, service: None };
 
     /// Puts the cache, if there is one, before an embedder.
     pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
@@ -99,14 +105,27 @@ impl Access {
 }
 
 impl EmbedderChoice {
-    /// Opens an embedder that belongs to no base; `None` for the others.
+    /// Opens an embedder that belongs to no base; `None` for the others. `dim` is the length of its
+    /// vectors, where it is known.
     ///
     /// # Errors
     /// Those of the embedder.
-    pub fn open(&self, _access: &Access) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
+    pub fn open(
+        &self,
+        access: &Access,
+        dim: Option<usize>,
+    ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
         Ok(match self {
-            Self::Builtin | Self::Import(_) | Self::OpenAi(_) => None,
+            Self::Builtin | Self::Import(_) => None,
             Self::Candle(dir) => Some(Box::new(BertEncoder::open(dir)?)),
+            Self::OpenAi(model) => {
+                let service = access.service.as_ref();
+                let service = service.ok_or_else(|| EmbedError::NoAccess {
+                    embedder: self.to_string(),
+                    what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service without key",
+                })?;
+                Some(Box::new(OpenAiEmbedder::open(model, service, dim, Limits::default())?))
+            }
         })
     }
 }
@@ -155,7 +174,9 @@ impl IndexEmbedder {
         }
         let choice = &self.record.embedder;
         let changed = || EmbedError::Changed { embedder: choice.to_string() };
-        let embedder = self.access.cached(choice.open(&self.access)?.ok_or_else(changed)?);
+        let embedder = self
+            .access
+            .cached(choice.open(&self.access, Some(self.record.dim))?.ok_or_else(changed)?);
         if embedder.fingerprint() != self.record.fingerprint || embedder.dim() != self.record.dim {
             return Err(changed());
         }

@@ -13,10 +13,10 @@ use crate::{
     kb::{Kb, NodeId, publish},
 };
 
-/// Texts embedded at a time by the built-in embedder.
-const BUILTIN_BLOCK: usize = 1_024;
-/// Texts embedded at a time by others: what is done when the caller wants to stop.
-const BLOCK: usize = 128;
+/// Texts embedded at a time.
+const BLOCK: usize = 1_024;
+/// Texts embedded at a time by a transformer; the time a caller waits who wants to stop.
+const TRANSFORMER_BLOCK: usize = 128;
 
 /// Builds and publishes the vectors of an index directory.
 pub(super) fn build(
@@ -74,7 +74,10 @@ fn embed(
     let (dim, mut done) = (embedder.dim(), 0);
     let mut writer =
         VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, embedder.fingerprint())?;
-    let block = if *choice == EmbedderChoice::Builtin { BUILTIN_BLOCK } else { BLOCK };
+    let block = match choice {
+        EmbedderChoice::Candle(_) => TRANSFORMER_BLOCK,
+        _ => BLOCK,
+    };
     for first in (0..kb.n_nodes()).step_by(block) {
         watch.at("vectors", done, total)?;
         let last = first.saturating_add(block as u32).min(kb.n_nodes());
