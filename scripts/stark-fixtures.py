@@ -323,7 +323,7 @@ def prime(out, PrimeSKB, save_files):
     one = {**gene, "genomic_pos": {"chr": "8", "start": 1}, "interpro": {"desc": "single", "id": "IPR3"}, "alias": "TD2",
            "summary": NAN, "generif": [], "other_names": ""}
     numbers = {
-        "int": 10**20, "zero": -0.0, "small": 1e-05, "large": 1e16, "exact": 123456789.125, "third": 1 / 3,
+        "int": 2**63 - 1, "zero": -0.0, "small": 1e-05, "large": 1e16, "exact": 123456789.125, "third": 1 / 3,
         "inf": float("inf"), "yes": True, "none": None, "list": [1, 2.0, "a", None, False, NAN, -1e-7, 1e22],
         "tuple": (1,), "pair": ("a", 'b"c'), "empty_list": [], "empty_dict": {}, "np": np.float64(2.5), "npint": np.int64(7),
         "npbool": np.bool_(True), "npstr": np.str_("numpy's"), "bytes_free": "x\x00y\x7f\u00ad\ue000\U000e0001",
