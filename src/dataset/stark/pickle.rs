@@ -3,8 +3,8 @@
 //!
 //! The source is the list of opcodes of Python's `pickletools`. Files are read twice: the first
 //! pass counts which memo slots are fetched, the second keeps only those, each until its last
-//! fetch. So [`read_dict`] takes memory for one item and for what items share, whatever the
-//! length of the file.
+//! fetch. So [`read_dict`] takes memory for one batch of items (Python writes 1,000 at a time) and
+//! for what items share, whatever the length of the file.
 //!
 //! A container is complete when something takes it; one that is taken by its own contents is a
 //! cycle, and an error. Text that is not UTF-8 (lone surrogates) becomes U+FFFD.
@@ -89,7 +89,7 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Most bytes of one text or byte string.
     pub string_bytes: u64,
-    /// Most bytes held at a time: one item of [`read_dict`] or all of [`read`], and what the memo
+    /// Most bytes held at a time: one batch of [`read_dict`] or all of [`read`], and what the memo
     /// keeps. What is shared counts each time it is used, so that no value is larger written out.
     pub memory_bytes: u64,
     /// Deepest nesting of values.
@@ -99,7 +99,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Enough for the official files.
     fn default() -> Limits {
-        Limits { file_bytes: 64 << 30, string_bytes: 64 << 20, memory_bytes: 256 << 20, depth: 64 }
+        Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 192 << 20, depth: 64 }
     }
 }
 
@@ -179,7 +179,7 @@ pub fn read(bytes: &[u8], limits: &Limits) -> Result<Value, PickleError> {
     machine::read(|| Ok(bytes), limits, &[])
 }
 
-/// Hands out the items of a pickled dict in file order, one at a time. `open` is called twice and
+/// Hands out the items of a pickled dict in file order. `open` is called twice and
 /// must give the same bytes each time; it may count them for progress, or fail to stop. Breaking
 /// ends the reading well. What was handed out before an error is not to be trusted.
 ///
