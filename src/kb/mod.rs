@@ -25,7 +25,8 @@
 //! ```
 //!
 //! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
-//! that have an edge, so hundreds of small relations cost little.
+//! that have an edge, so hundreds of small relations cost little. A relation that has every edge both
+//! ways is stored once: its kinds 18 and 19 are the places of 16 and 17.
 //!
 //! # Damage
 //!
@@ -52,6 +53,7 @@ mod manifest;
 mod marks;
 mod open;
 mod publish;
+mod rows;
 mod scores;
 mod set;
 
