@@ -13,6 +13,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod bench;
 mod data;
 mod dataset;
 mod doctor;
@@ -126,6 +127,9 @@ enum Command {
     Verify(verify::Args),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
+    /// Measure what single pieces of work cost on a dataset
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// What every command gets.
@@ -158,6 +162,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
+        Command::Bench(command) => bench::run(command, ctx),
     }
 }
 

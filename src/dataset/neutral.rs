@@ -447,9 +447,8 @@ fn read_edges(
         if text.is_empty() {
             continue;
         }
-        let mut columns = text.split('\t');
-        let row = (columns.next(), columns.next(), columns.next(), columns.next());
-        let (Some(source), Some(relation), Some(target), None) = row else {
+        let columns = split_columns(text);
+        let Some((source, relation, target)) = columns else {
             let n = text.split('\t').count();
             let message = format!("{n} columns, not 3; write source, relation, target with tabs");
             problems.add(&path, number, ProblemKind::RaggedRow, message)?;
@@ -483,6 +482,15 @@ fn read_edges(
     }
     watch.report(Phase::Edges, total, total)?;
     Ok(n_pushed)
+}
+
+/// The three columns of a line, if they are three.
+fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
+    let mut tabs = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\t').map(|(at, _)| at);
+    let (Some(first), Some(second), None) = (tabs.next(), tabs.next(), tabs.next()) else {
+        return None;
+    };
+    Some((text.get(..first)?, text.get(first + 1..second)?, text.get(second + 1..)?))
 }
 
 /// The id as a node of a base with `n_nodes`.
