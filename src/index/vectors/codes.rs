@@ -39,7 +39,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::kernels::{BLOCK, Note, STEP};
+use super::kernels::{BLOCK, Note, STEP, Test};
 
 /// Largest magnitude of a code.
 const MAX_CODE: f64 = 127.0;
@@ -178,29 +178,28 @@ pub(super) struct CodedQuery {
     /// `t` and `t'`.
     units: [f64; 2],
     /// What the shift of the rows' bytes adds to the sums.
-    pub(super) shifts: [i32; 2],
+    shifts: [i32; 2],
     /// `a` and `b`, each of the length of a coded row.
     pub(super) parts: [Vec<i8>; 2],
 }
 
-/// What the bound of a query is compared with, in its unit `t`; for the first product alone, or both.
-#[derive(Clone, Copy)]
-pub(super) struct Test {
-    pub(super) full: f32,
-    pub(super) rest: f32,
-    pub(super) threshold: f32,
-}
-
 impl CodedQuery {
-    /// A row whose score is at least `threshold` has
-    /// `scale * c.a + note.full * full + note.rest * rest >= threshold`, in `f32`.
+    /// The test of bound (2), in the unit `t`: passed by every row whose score is at least `threshold`.
     pub(super) fn test(&self, threshold: f32) -> Test {
         let limit = (f64::from(threshold) - self.offset) / self.units[0];
+        let up = |length: f64| ((length / self.units[0]) as f32).next_up();
         Test {
-            full: ((self.length / self.units[0]) as f32).next_up(),
-            rest: ((self.rest / self.units[0]) as f32).next_up(),
+            shifts: self.shifts,
+            second: (self.units[1] / self.units[0]) as f32,
+            full: up(self.length),
+            rest: up(self.last),
             threshold: (limit as f32).next_down(),
         }
+    }
+
+    /// The factor of `rest` in the test of bound (1), which takes all else from [`CodedQuery::test`].
+    pub(super) fn first_rest(&self) -> f32 {
+        ((self.rest / self.units[0]) as f32).next_up()
     }
 
     /// An upper bound on the score of a row, from both of its sums of products.
@@ -246,11 +245,11 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The notes of one row.
-    pub(super) fn note(&self, row: usize) -> Note {
-        let numbers = self.bytes[BLOCK * self.stride..].as_chunks().0;
-        let [scale, full, rest] = [0, 1, 2].map(|at| f32::from_le_bytes(numbers[at * BLOCK + row]));
-        Note { scale, full, rest }
+    /// All units, all `full`, all `rest`.
+    pub(super) fn notes(&self) -> [[f32; BLOCK]; NOTES] {
+        let bytes = self.bytes[BLOCK * self.stride..].as_chunks().0;
+        let number = |at: usize| bytes.get(at).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
+        std::array::from_fn(|note| std::array::from_fn(|row| number(note * BLOCK + row)))
     }
 }
 

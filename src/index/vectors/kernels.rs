@@ -64,6 +64,21 @@ pub(super) struct Lanes {
     pub(super) threshold: [f32; LANES],
 }
 
+/// What one query contributes to the test of the rows of a block; see [`Kernel::reaching_one`].
+#[derive(Clone, Copy)]
+pub(super) struct Test {
+    /// Subtracted from the sums of bytes.
+    pub(super) shifts: [i32; 2],
+    /// Factor of the second sum.
+    pub(super) second: f32,
+    /// Factor of a row's `full`.
+    pub(super) full: f32,
+    /// Factor of a row's `rest`.
+    pub(super) rest: f32,
+    /// Lower limit of the bound.
+    pub(super) threshold: f32,
+}
+
 /// What a row brings to the bound: the unit of its bytes, and two allowances.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Note {
@@ -120,7 +135,7 @@ impl Kernel {
     }
 
     /// Products of each row of a block with two vectors of `stride` bytes.
-    pub(super) fn pair(self, rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; 2]; BLOCK]) {
+    pub(super) fn pair(self, rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; BLOCK]; 2]) {
         assert_eq!(pair[0].len(), pair[1].len());
         assert_eq!(rows.len(), BLOCK * pair[0].len());
         assert_eq!(pair[0].len() % STEP, 0);
@@ -135,6 +150,23 @@ impl Kernel {
             // SAFETY: likewise; tiles are found out after the wide registers.
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
             Kernel::Amx => unsafe { vnni::pair(rows, pair, out) },
+        }
+    }
+
+    /// The product of one row with one query, of equal length.
+    pub(super) fn product(self, row: &[u8], query: &[i8]) -> i32 {
+        assert_eq!(row.len(), query.len());
+        match self {
+            Kernel::Plain => product(row, query),
+            // SAFETY: a kernel is only made where the processor has its instructions; lengths were checked.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { product_avx2(row, query) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vnni => unsafe { vnni::product(row, query) },
+            // SAFETY: likewise.
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kernel::Amx => unsafe { vnni::product(row, query) },
         }
     }
 
@@ -175,11 +207,29 @@ impl Kernel {
             Kernel::Amx => unsafe { vnni::reaching(sums, lanes, note, masks) },
         }
     }
+
+    /// Which rows of a block may be good enough for a query; notes are all units, `full` and `rest`.
+    ///
+    /// A bit is not set only if `scale * ((sums[0] - shifts[0]) + (sums[1] - shifts[1]) * second)
+    /// + note.full * full + note.rest * rest < threshold`, computed with at most one rounding an operation.
+    pub(super) fn reaching_one(
+        self,
+        sums: &[[i32; BLOCK]; 2],
+        test: Test,
+        notes: [&[f32; BLOCK]; 3],
+    ) -> u64 {
+        match self {
+            Kernel::Plain => reaching_one_plain(sums, test, notes),
+            // SAFETY: a kernel is only made where the processor has its instructions.
+            #[cfg(target_arch = "x86_64")]
+            _ => unsafe { reaching_one_avx2(sums, test, notes) },
+        }
+    }
 }
 
 /// Product of a row with a query, of equal length.
 #[inline(always)]
-pub(super) fn product(row: &[u8], query: &[i8]) -> i32 {
+fn product(row: &[u8], query: &[i8]) -> i32 {
     let (row, query) = (row.as_chunks::<STEP>().0, query.as_chunks::<STEP>().0);
     let mut sum = 0i32;
     for (row, query) in row.iter().zip(query) {
@@ -193,9 +243,11 @@ pub(super) fn product(row: &[u8], query: &[i8]) -> i32 {
 }
 
 #[inline(always)]
-fn pair_plain(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; 2]; BLOCK]) {
-    for (row, out) in rows.chunks_exact(pair[0].len()).zip(out) {
-        *out = pair.map(|query| product(row, query));
+fn pair_plain(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; BLOCK]; 2]) {
+    for (query, out) in pair.iter().zip(out) {
+        for (row, out) in rows.chunks_exact(query.len()).zip(out) {
+            *out = product(row, query);
+        }
     }
 }
 
@@ -221,9 +273,34 @@ fn reaching_plain(sums: &[i32], lanes: &[Lanes], note: Note, masks: &mut [u16]) 
     }
 }
 
+#[inline(always)]
+fn reaching_one_plain(sums: &[[i32; BLOCK]; 2], test: Test, notes: [&[f32; BLOCK]; 3]) -> u64 {
+    let [scale, full, rest] = notes;
+    let mut below = [0u8; BLOCK];
+    for row in 0..BLOCK {
+        let sum = |at: usize| sums[at][row].wrapping_sub(test.shifts[at]) as f32;
+        let estimate = (sum(0) + sum(1) * test.second) * scale[row];
+        let bound = estimate + full[row] * test.full + rest[row] * test.rest;
+        below[row] = u8::from(bound < test.threshold);
+    }
+    below.iter().enumerate().fold(0, |mask, (row, below)| mask | u64::from(below ^ 1) << row)
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn pair_avx2(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; 2]; BLOCK]) {
+fn reaching_one_avx2(sums: &[[i32; BLOCK]; 2], test: Test, notes: [&[f32; BLOCK]; 3]) -> u64 {
+    reaching_one_plain(sums, test, notes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn product_avx2(row: &[u8], query: &[i8]) -> i32 {
+    product(row, query)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn pair_avx2(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; BLOCK]; 2]) {
     pair_plain(rows, pair, out);
 }
 
@@ -248,21 +325,37 @@ mod vnni {
 
     /// Rows whose sums are in registers together.
     const PAIR_ROWS: usize = 4;
+    /// How far ahead rows are fetched, in bytes.
+    const AHEAD: usize = 4096;
     const PANEL_ROWS: usize = 8;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn pair(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; 2]; BLOCK]) {
+    pub(super) fn product(row: &[u8], query: &[i8]) -> i32 {
+        let mut sums = _mm512_setzero_si512();
+        for (row, query) in row.as_chunks::<STEP>().0.iter().zip(query.as_chunks::<STEP>().0) {
+            // SAFETY: both are a register long.
+            unsafe {
+                let row = _mm512_loadu_si512(row.as_ptr().cast());
+                sums = _mm512_dpbusd_epi32(sums, row, _mm512_loadu_si512(query.as_ptr().cast()));
+            }
+        }
+        _mm512_reduce_add_epi32(sums)
+    }
+
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub(super) fn pair(rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; BLOCK]; 2]) {
         let stride = pair[0].len();
-        for (rows, out) in
-            rows.chunks_exact(PAIR_ROWS * stride).zip(out.as_chunks_mut::<PAIR_ROWS>().0)
-        {
+        for (group, rows) in rows.chunks_exact(PAIR_ROWS * stride).enumerate() {
             let mut sums = [[_mm512_setzero_si512(); PAIR_ROWS]; 2];
             for at in (0..stride).step_by(STEP) {
-                // SAFETY: `at + STEP <= stride`, the length of a query and of each of the rows.
+                // SAFETY: `at + STEP <= stride`, the length of a query and of each of the rows. What is
+                // fetched ahead need not exist.
                 unsafe {
                     let query = pair.map(|query| _mm512_loadu_si512(query.as_ptr().add(at).cast()));
                     for row in 0..PAIR_ROWS {
-                        let bytes = _mm512_loadu_si512(rows.as_ptr().add(row * stride + at).cast());
+                        let bytes = rows.as_ptr().add(row * stride + at);
+                        _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(AHEAD).cast());
+                        let bytes = _mm512_loadu_si512(bytes.cast());
                         for plane in 0..2 {
                             sums[plane][row] =
                                 _mm512_dpbusd_epi32(sums[plane][row], bytes, query[plane]);
@@ -270,9 +363,8 @@ mod vnni {
                     }
                 }
             }
-            let [first, second] = sums.map(|sums| totals(sums));
-            for row in 0..PAIR_ROWS {
-                out[row] = [first[row], second[row]];
+            for (out, sums) in out.iter_mut().zip(sums) {
+                out.as_chunks_mut::<PAIR_ROWS>().0[group] = totals(sums);
             }
         }
     }
@@ -494,7 +586,7 @@ mod tests {
             for &kernel in Kernel::all() {
                 let mut out = vec![7; BLOCK * panel.n()];
                 kernel.panel(&rows, &panel, &mut out);
-                let mut pairs = [[7; 2]; BLOCK];
+                let mut pairs = [[7; BLOCK]; 2];
                 let second = &queries[queries.len() - stride..];
                 kernel.pair(&rows, [&queries[..stride], second], &mut pairs);
                 let mut masks = vec![0; panel.n() / LANES];

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::{
     BLOCK_ROWS, Hit, VectorError, VectorIndex,
     codes::{Block, CodedQuery, block_bytes},
-    kernels::{BLOCK, Kernel, LANES, Lanes, Panel, product},
+    kernels::{BLOCK, Kernel, LANES, Lanes, Note, Panel, Test},
 };
 use crate::kb::NodeId;
 
@@ -175,6 +175,8 @@ struct Worker<'a> {
     queries: &'a [Query<'a>],
     panel: Option<&'a Panel>,
     races: Vec<Race>,
+    /// The test of the query that was raised last; used when there is only one.
+    test: Test,
     lanes: Vec<Lanes>,
     sums: Vec<i32>,
     masks: Vec<u16>,
@@ -185,12 +187,12 @@ impl Worker<'_> {
     /// Takes the test of a query from its floor.
     fn raise(&mut self, query: usize) {
         let coded = &self.queries[query].coded;
-        let test = coded.test(self.queries[query].floor());
+        self.test = coded.test(self.queries[query].floor());
         let (lanes, lane) = (&mut self.lanes[query / LANES], query % LANES);
-        lanes.shift[lane] = coded.shifts[0];
-        lanes.full[lane] = test.full;
-        lanes.rest[lane] = test.rest;
-        lanes.threshold[lane] = test.threshold;
+        lanes.shift[lane] = self.test.shifts[0];
+        lanes.full[lane] = self.test.full;
+        lanes.rest[lane] = coded.first_rest();
+        lanes.threshold[lane] = self.test.threshold;
     }
 
     /// A row that may be good enough for a query waits in its race.
@@ -207,12 +209,19 @@ impl Worker<'_> {
     }
 
     fn one(&mut self, rows: &Rows<'_>) {
-        let [first, second] = &self.queries[0].coded.parts;
-        let mut sums = [[0; 2]; BLOCK];
+        let coded = &self.queries[0].coded;
+        let [first, second] = &coded.parts;
+        let mut sums = [[0; BLOCK]; 2];
         self.kernel.pair(rows.block.codes(), [first, second], &mut sums);
-        for row in rows.rows.clone() {
-            let bound = self.queries[0].coded.bound(sums[row], rows.block.note(row));
-            self.wait(0, bound, rows.node(row));
+        let notes = rows.block.notes();
+        let mut left = self.kernel.reaching_one(&sums, self.test, notes.each_ref());
+        while left != 0 {
+            let row = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if rows.rows.contains(&row) {
+                let bound = coded.bound(sums.map(|sums| sums[row]), note(&notes, row));
+                self.wait(0, bound, rows.node(row));
+            }
         }
     }
 
@@ -222,9 +231,10 @@ impl Worker<'_> {
         sums.resize(BLOCK * panel.n(), 0);
         masks.resize(panel.n() / LANES, 0);
         self.kernel.panel(rows.block.codes(), panel, &mut sums);
+        let notes = rows.block.notes();
         for row in rows.rows.clone() {
             let sums = &sums[row * panel.n()..][..panel.n()];
-            let note = rows.block.note(row);
+            let note = note(&notes, row);
             self.kernel.reaching(sums, &self.lanes, note, &mut masks);
             for (group, &mask) in masks.iter().enumerate() {
                 let mut left = mask;
@@ -232,7 +242,7 @@ impl Worker<'_> {
                     let at = group * LANES + left.trailing_zeros() as usize;
                     left &= left - 1;
                     let Some(query) = self.queries.get(at) else { break };
-                    let second = product(rows.block.row(row), &query.coded.parts[1]);
+                    let second = self.kernel.product(rows.block.row(row), &query.coded.parts[1]);
                     let bound = query.coded.bound([sums[at], second], note);
                     self.wait(at, bound, rows.node(row));
                 }
@@ -240,6 +250,10 @@ impl Worker<'_> {
         }
         (self.sums, self.masks) = (sums, masks);
     }
+}
+
+fn note(notes: &[[f32; BLOCK]; 3], row: usize) -> Note {
+    Note { scale: notes[0][row], full: notes[1][row], rest: notes[2][row] }
 }
 
 impl VectorIndex {
@@ -346,6 +360,7 @@ impl VectorIndex {
                 queries,
                 panel: panel.as_ref(),
                 races: queries.iter().map(|_| Race::new(k)).collect(),
+                test: queries[0].coded.test(f32::NEG_INFINITY),
                 lanes: vec![idle.clone(); n_lanes],
                 sums: Vec::new(),
                 masks: Vec::new(),
