@@ -589,13 +589,24 @@ mod tests {
                 let mut pairs = [[7; BLOCK]; 2];
                 let second = &queries[queries.len() - stride..];
                 kernel.pair(&rows, [&queries[..stride], second], &mut pairs);
+                let test = Test {
+                    shifts: [500, -300],
+                    second: 0.5,
+                    full: 2.0,
+                    rest: 0.5,
+                    threshold: 100.0,
+                };
+                let notes = [[0.25; BLOCK], [8.0; BLOCK], [16.0; BLOCK]];
+                let passed = kernel.reaching_one(&pairs, test, notes.each_ref());
                 let mut masks = vec![0; panel.n() / LANES];
                 for row in 0..BLOCK {
-                    assert_eq!(
-                        pairs[row],
-                        [naive(row, 0), naive(row, n_queries - 1)],
-                        "{kernel:?}"
-                    );
+                    let pair = [pairs[0][row], pairs[1][row]];
+                    assert_eq!(pair, [naive(row, 0), naive(row, n_queries - 1)], "{kernel:?}");
+                    let estimate = (pair[0] - 500) as f32 + (pair[1] + 300) as f32 * 0.5;
+                    let reaches = estimate * 0.25 + 24.0 >= 100.0;
+                    assert_eq!(passed >> row & 1 == 1, reaches, "{kernel:?}");
+                    let one = kernel.product(&rows[row * stride..][..stride], second);
+                    assert_eq!(one, pair[1], "{kernel:?}");
                     let sums = &out[row * panel.n()..][..panel.n()];
                     kernel.reaching(sums, &lanes, note, &mut masks);
                     for (query, &sum) in sums.iter().enumerate() {
