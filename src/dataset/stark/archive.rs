@@ -13,11 +13,7 @@ use std::{
 };
 
 use flate2::{Crc, read::DeflateDecoder};
-use zip::{
-    CompressionMethod,
-    read::{Config, ZipIterable},
-    result::ZipError,
-};
+use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::ZipIterable};
 
 /// Most folders within folders.
 const MAX_FOLDER_DEPTH: usize = 8;
