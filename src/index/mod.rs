@@ -37,7 +37,7 @@ use std::{io, path::Path};
 
 pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
-pub use embedder::{Access, EMBEDDER_KINDS, EmbedderChoice};
+pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
 pub use layout::Part;
 pub use text::TextPart;
