@@ -5,6 +5,7 @@
 
 mod bundles;
 mod data;
+mod embedders;
 mod eval;
 mod faults;
 mod generated;
