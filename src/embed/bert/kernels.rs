@@ -9,9 +9,6 @@
 use crate::embed::bert::lanes::{Avx2, Avx512};
 use crate::embed::bert::lanes::{Lanes, Plain, WIDTH};
 
-/// Rows of which all panels are computed before the next: their numbers stay in the cache.
-const BLOCK_ROWS: usize = 96;
-
 /// The instructions that kernels are compiled for; a value of it proves that the processor has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Isa(Kind);
@@ -104,10 +101,14 @@ impl Packed {
     /// of a linear layer's weights. Columns are filled up with zeros to a multiple of [`WIDTH`].
     pub(super) fn transposed(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
-        for (column, row) in rows.chunks(stride).take(columns).enumerate() {
-            let panel = &mut self.panels[column / WIDTH * WIDTH * inner..];
-            for (i, value) in row[..inner].iter().enumerate() {
-                panel[i * WIDTH + column % WIDTH] = *value;
+        for first in (0..columns).step_by(WIDTH) {
+            let panel = &mut self.panels[first * inner..];
+            for (column, row) in
+                rows[first * stride..].chunks(stride).take(columns - first).enumerate().take(WIDTH)
+            {
+                for (to, value) in panel.chunks_exact_mut(WIDTH).zip(&row[..inner]) {
+                    to[column] = *value;
+                }
             }
         }
     }
@@ -224,30 +225,42 @@ struct Tile {
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     // SAFETY: as the caller promises.
     unsafe {
+        // Everything that the loop adds up is made here: sums of numbers are checked, of pointers not.
+        let mut inputs = [at.input; R];
+        let mut outputs = [at.out; R];
+        for r in 1..R {
+            inputs[r] = inputs[r - 1].add(at.input_stride);
+            outputs[r] = outputs[r - 1].add(at.out_stride);
+        }
+        let mut panels = [at.panels; P];
+        for p in 1..P {
+            panels[p] = panels[p - 1].add(at.inner * WIDTH);
+        }
         let mut sums = [[L::splat(0.0); P]; R];
         for p in 0..P {
             let bias =
                 if at.bias.is_null() { L::splat(0.0) } else { L::load(at.bias.add(p * WIDTH)) };
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let before = at.out.add(r * at.out_stride + p * WIDTH);
-                sums[p] = if at.adds_output { L::load(before).add(bias) } else { bias };
+            for r in 0..R {
+                let before = outputs[r].add(p * WIDTH);
+                sums[r][p] = if at.adds_output { L::load(before).add(bias) } else { bias };
             }
         }
         for i in 0..at.inner {
             let mut columns = [L::splat(0.0); P];
             for p in 0..P {
-                columns[p] = L::load(at.panels.add((p * at.inner + i) * WIDTH));
+                columns[p] = L::load(panels[p]);
+                panels[p] = panels[p].add(WIDTH);
             }
             for r in 0..R {
-                let value = L::splat(*at.input.add(r * at.input_stride + i));
+                let value = L::splat(*inputs[r].add(i));
                 for p in 0..P {
                     sums[r][p] = value.mul_add(columns[p], sums[r][p]);
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (p, sum) in sums.iter().enumerate() {
-                sum.store(at.out.add(r * at.out_stride + p * WIDTH));
+        for r in 0..R {
+            for p in 0..P {
+                sums[r][p].store(outputs[r].add(p * WIDTH));
             }
         }
     }
@@ -303,35 +316,33 @@ unsafe fn product<L: Lanes>(
     };
     assert!(bias.is_none_or(|bias| bias.len() >= columns), "the bias has too few numbers");
     let n_panels = columns / WIDTH;
-    for block in (0..n_rows).step_by(BLOCK_ROWS) {
-        let block_end = (block + BLOCK_ROWS).min(n_rows);
-        for panel in (0..n_panels).step_by(L::PANELS) {
-            let panels = L::PANELS.min(n_panels - panel);
-            for row in (block..block_end).step_by(L::ROWS) {
-                let rows = L::ROWS.min(block_end - row);
-                let column = panel * WIDTH;
-                // SAFETY: rows and columns lie within the shapes checked above.
-                unsafe {
-                    let at = Tile {
-                        input: input.data.as_ptr().add(row * input.stride),
-                        input_stride: input.stride,
-                        panels: weights.panels.as_ptr().add(column * inner),
-                        inner,
-                        bias: bias.map_or(std::ptr::null(), |bias| bias.as_ptr().add(column)),
-                        adds_output,
-                        out: out.data.as_mut_ptr().add(row * out.stride + column),
-                        out_stride: out.stride,
-                    };
-                    any_tile::<L>(at, rows, panels);
-                    for r in 0..rows {
-                        for p in 0..panels {
-                            let to = at.out.add(r * at.out_stride + p * WIDTH);
-                            match activation {
-                                Activation::Identity => {}
-                                Activation::Gelu => gelu(L::load(to)).store(to),
-                                Activation::GeluTanh => gelu_tanh(L::load(to)).store(to),
-                                Activation::Relu => L::load(to).max(L::splat(0.0)).store(to),
-                            }
+    // Every panel meets all rows before the next: weights, which are many, are read from memory once.
+    for panel in (0..n_panels).step_by(L::PANELS) {
+        let panels = L::PANELS.min(n_panels - panel);
+        for row in (0..n_rows).step_by(L::ROWS) {
+            let rows = L::ROWS.min(n_rows - row);
+            let column = panel * WIDTH;
+            // SAFETY: rows and columns lie within the shapes checked above.
+            unsafe {
+                let at = Tile {
+                    input: input.data.as_ptr().add(row * input.stride),
+                    input_stride: input.stride,
+                    panels: weights.panels.as_ptr().add(column * inner),
+                    inner,
+                    bias: bias.map_or(std::ptr::null(), |bias| bias.as_ptr().add(column)),
+                    adds_output,
+                    out: out.data.as_mut_ptr().add(row * out.stride + column),
+                    out_stride: out.stride,
+                };
+                any_tile::<L>(at, rows, panels);
+                for r in 0..rows {
+                    for p in 0..panels {
+                        let to = at.out.add(r * at.out_stride + p * WIDTH);
+                        match activation {
+                            Activation::Identity => {}
+                            Activation::Gelu => gelu(L::load(to)).store(to),
+                            Activation::GeluTanh => gelu_tanh(L::load(to)).store(to),
+                            Activation::Relu => L::load(to).max(L::splat(0.0)).store(to),
                         }
                     }
                 }

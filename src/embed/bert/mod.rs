@@ -61,7 +61,7 @@ pub use weights::MAX_WEIGHTS_BYTES;
 /// Tokens of a batch, unless a single text has more.
 ///
 /// Enough that weights are read from memory seldom, few enough that the rows stay in the cache.
-pub const BATCH_TOKENS: usize = 256;
+pub const BATCH_TOKENS: usize = 512;
 /// Texts whose word pieces are held at once.
 const GROUP_TEXTS: usize = 4096;
 /// Bytes hashed by one thread at a time for the fingerprint.
