@@ -7,6 +7,7 @@
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
+//! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -23,6 +24,7 @@ mod index;
 mod optimize;
 mod printer;
 mod program;
+mod pull;
 mod query;
 mod search;
 mod systems;

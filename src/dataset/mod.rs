@@ -41,6 +41,7 @@
 
 mod error;
 mod home;
+pub mod hub;
 mod lines;
 mod neutral;
 mod queries;

@@ -11,6 +11,7 @@ mod generated;
 mod help;
 mod optimize;
 mod programs;
+mod pull;
 mod samples;
 mod search;
 mod support;

@@ -245,8 +245,7 @@ impl Members {
         for entry in zip.files().map_err(directory)? {
             let entry = entry.map_err(directory)?;
             let name = entry.name().map_err(directory)?;
-            let refuse =
-                |what| Err(ArchiveError::Member { name: shortened(&name), what });
+            let refuse = |what| Err(ArchiveError::Member { name: shortened(&name), what });
             if !is_plain(name.strip_suffix('/').unwrap_or(&name)) {
                 return refuse("has a name that leads elsewhere");
             }
@@ -326,9 +325,7 @@ impl Members {
 /// Whether a name is a path of plain parts below its archive.
 fn is_plain(name: &str) -> bool {
     let plain = |part: &str| !["", ".", ".."].contains(&part);
-    name.len() <= MAX_NAME_BYTES
-        && !name.contains(['\\', ':', '\0'])
-        && name.split('/').all(plain)
+    name.len() <= MAX_NAME_BYTES && !name.contains(['\\', ':', '\0']) && name.split('/').all(plain)
 }
 
 impl Member {

@@ -191,10 +191,7 @@ fn bits(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// Any [`TorchError`].
-pub fn read_tensor<R: Read + Seek>(
-    reader: R,
-    limits: &TorchLimits,
-) -> Result<Tensor, TorchError> {
+pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Tensor, TorchError> {
     let mut file = TorchFile::open(reader, limits)?;
     let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
     file.tensor(&view)
@@ -355,9 +352,10 @@ impl<R: Read + Seek> TorchFile<R> {
         let start = member.start(&mut self.reader)?;
         let view = View { dtype, start, offset, shape, strides };
         let n = view.n_elements();
-        let last = view.shape.iter().zip(&view.strides).try_fold(offset, |last, (length, stride)| {
-            last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
-        });
+        let last =
+            view.shape.iter().zip(&view.strides).try_fold(offset, |last, (length, stride)| {
+                last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
+            });
         // A storage that is repeated by strides of 0 could be larger than the file.
         if n > n_stored || n > 0 && last.is_none_or(|last| last >= n_stored) {
             return Err(wrong("reaches beyond its storage"));

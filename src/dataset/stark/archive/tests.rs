@@ -14,8 +14,7 @@ use super::{Archive, ArchiveError, ArchiveLimits, Members};
 fn packed(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {
-        let options =
-            SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
         zip.start_file(*name, options).unwrap();
         zip.write_all(bytes).unwrap();
     }
@@ -136,7 +135,16 @@ fn names_that_lead_elsewhere_links_and_twins_are_refused() {
     assert_eq!(read_all(&raw(&[Raw::default()], false)).unwrap(), [b""]);
     let long = [b'n'; 2000];
     for name in [
-        &b"../a"[..], b"/a", b"a/../../b", b"a\\b", b"c:a", b"a\0b", b".", b"", b"a//b", &long,
+        &b"../a"[..],
+        b"/a",
+        b"a/../../b",
+        b"a\\b",
+        b"c:a",
+        b"a\0b",
+        b".",
+        b"",
+        b"a//b",
+        &long,
         b"../folder/",
     ] {
         let error = members(&raw(&[Raw { name, ..Raw::default() }], false)).unwrap_err();

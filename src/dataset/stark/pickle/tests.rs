@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::{Limits, PickleError, Value, read, read_dict};
 
-const TIGHT: Limits = Limits { file_bytes: 1 << 20, string_bytes: 4096, memory_bytes: 1 << 20, depth: 16 };
+const TIGHT: Limits =
+    Limits { file_bytes: 1 << 20, string_bytes: 4096, memory_bytes: 1 << 20, depth: 16 };
 
 fn file(protocol: u8) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark/readers");
@@ -175,7 +176,9 @@ fn integers_beyond_64_bits_are_an_error() {
 fn lengths_and_slots_that_lie_allocate_nothing() {
     let eight = |opcode: u8| [&[opcode][..], &(u64::MAX >> 1).to_le_bytes(), b"."].concat();
     let four = |opcode: u8| [&[opcode][..], &0xffff_ffffu32.to_le_bytes(), b"."].concat();
-    for bytes in [eight(0x8d), eight(0x8e), eight(0x96), four(b'X'), four(b'B'), four(b'T'), four(0x8b)] {
+    for bytes in
+        [eight(0x8d), eight(0x8e), eight(0x96), four(b'X'), four(b'B'), four(b'T'), four(0x8b)]
+    {
         let error = read(&bytes, &Limits::default()).unwrap_err();
         // The first pass only passes over them.
         assert!(matches!(error, PickleError::Truncated { .. }), "{bytes:?}: {error}");
@@ -209,7 +212,10 @@ fn bombs_meet_a_limit() {
     let flat: Vec<u8> = [b"(".to_vec(), b"N2".repeat(100_000), b"l.".to_vec()].concat();
     too_much(&flat, "bytes held");
     too_much(&[b"]".repeat(100), b"a".repeat(99), b".".to_vec()].concat(), "levels of nesting");
-    too_much(&[b"N".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat(), "levels of nesting");
+    too_much(
+        &[b"N".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat(),
+        "levels of nesting",
+    );
     too_much(&[b"(".repeat(100_000), b".".to_vec()].concat(), "bytes held");
     let puts: Vec<u8> = (0..100_000u32)
         .flat_map(|slot| [&b"j"[..], &slot.to_le_bytes()].concat())
@@ -232,7 +238,9 @@ fn bombs_meet_a_limit() {
         ]
         .concat()
     };
-    for shape in [&b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86"[..], b"K\x01\x85", b"J\xff\xff\xff\xff\x85"] {
+    for shape in
+        [&b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86"[..], b"K\x01\x85", b"J\xff\xff\xff\xff\x85"]
+    {
         let error = read(&array(shape, b"C\x00"), &TIGHT).unwrap_err();
         assert!(matches!(error, PickleError::Malformed { .. }), "{error}");
     }

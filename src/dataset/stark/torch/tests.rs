@@ -9,9 +9,7 @@ use std::{
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{
-    Dtype, Tensor, TorchError, TorchLimits, read_integers, read_tensor, read_tensors,
-};
+use super::{Dtype, Tensor, TorchError, TorchLimits, read_integers, read_tensor, read_tensors};
 use crate::dataset::stark::pickle::Value;
 
 fn file(name: &str) -> Vec<u8> {
