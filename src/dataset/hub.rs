@@ -10,6 +10,7 @@
 use std::{
     fs::{self, File},
     future::Future,
+    hash::{BuildHasher, Hasher, RandomState},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     pin::pin,
@@ -17,7 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::RngExt;
 use reqwest::{
     Client, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
@@ -467,7 +467,7 @@ impl Hub {
         }
         // Between half and the whole of a doubling time, so that clients do not come together.
         let backoff = FIRST_WAIT * 2u32.pow(*attempts - 1);
-        let backoff = backoff.mul_f64(rand::rng().random_range(0.5..1.0));
+        let backoff = backoff.mul_f64(0.5 + 0.5 * jitter());
         let began = Instant::now();
         while began.elapsed() < wait.unwrap_or(backoff) {
             if stop.load(Ordering::Relaxed) {
@@ -477,6 +477,11 @@ impl Hub {
         }
         Ok(())
     }
+}
+
+/// A number from 0 to 1 that differs from process to process.
+fn jitter() -> f64 {
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Where the bytes of a file go.

@@ -334,9 +334,10 @@ fn a_hub_that_says_nothing_is_given_up_and_asked_again() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test sends the signal that a terminal would")]
 fn an_interrupted_download_keeps_its_part() {
-    let server = hub(|_, _| {
+    let server = hub(|_, before| {
         let length = ("content-length", zip_bytes().len().to_string());
-        Some(Answer::Send(200, vec![length], zip_bytes()[..50_000].to_vec()))
+        let part = Answer::Send(200, vec![length], zip_bytes()[..50_000].to_vec());
+        Some(if before == 0 { part } else { Answer::Hang })
     });
     let world = World::new();
     let mut child = command(&world, &server).spawn().unwrap();
