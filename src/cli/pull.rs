@@ -1,7 +1,7 @@
 //! `agent data pull`: which files of the repository `snap-stanford/stark` make a dataset, and
 //! where in the home they are kept.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
@@ -18,7 +18,7 @@ use crate::{
 const REPOSITORY: &str = "snap-stanford/stark";
 const LICENCE: &str = "CC-BY-4.0";
 
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Dataset: amazon, mag or prime
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
@@ -33,13 +33,6 @@ pub(super) struct Args {
     /// Print what was downloaded as one JSON object
     #[arg(long)]
     json: bool,
-}
-
-impl fmt::Debug for Args {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An address may hold a password.
-        f.debug_struct("Args").field("kind", &self.kind).finish_non_exhaustive()
-    }
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {

@@ -298,6 +298,9 @@ impl Hub {
                         attempts = 0;
                     }
                     self.wait(failure, &mut attempts, &url, stop)?;
+                    if etag.is_none() && file.sha256.is_none() {
+                        part.set_len(0).map_err(in_file(&path))?;
+                    }
                 }
             }
         }
@@ -361,7 +364,13 @@ impl Hub {
         }
         let mut response = self.get(url, &headers, stop).await?;
         // Without a part of the file in the answer it is the whole one.
-        let from = if response.status() == StatusCode::PARTIAL_CONTENT { from } else { 0 };
+        let partial = response.status() == StatusCode::PARTIAL_CONTENT;
+        let range = text_of(&response, header::CONTENT_RANGE).unwrap_or_default();
+        if partial && !range.starts_with(&format!("bytes {from}-")) {
+            let what = format!("the answer is {range:?}, not the part from byte {from}");
+            return Err(HubError::Protocol { url: url.to_string(), what }.into());
+        }
+        let from = if partial { from } else { 0 };
         // A weak tag does not say that the bytes are the same.
         let strong = |tag: &&HeaderValue| !tag.as_bytes().starts_with(b"W/");
         *etag = response.headers().get(header::ETAG).filter(strong).cloned();

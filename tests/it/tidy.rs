@@ -18,7 +18,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
     ("tantivy", &["src/index/text.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("reqwest", &["src/dataset/hub.rs"]),
-    ("zip", &["src/dataset/stark/archive.rs"]),
+    ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("clap", &["src/cli/", "src/main.rs"]),
     ("anyhow", &["src/cli/", "src/main.rs"]),
