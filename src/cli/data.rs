@@ -1,4 +1,4 @@
-//! `agent data`: imports, lists, shows, generates and removes datasets.
+//! `agent data`: fetches, imports, lists, shows, generates and removes datasets.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -11,6 +11,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         printer::{count, plain, table},
+        pull,
     },
     dataset::{
         Base, ImportOptions, ImportReport,
@@ -31,6 +32,12 @@ pub(super) enum Command {
     ///
     /// A dataset of that name is replaced, with its indexes, when the import is complete.
     Import(ImportArgs),
+    /// Download the files of a STaRK dataset
+    ///
+    /// They come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in the
+    /// home, so that an interrupted download goes on the next time. HF_TOKEN, if set, is sent to
+    /// the endpoint and to no other host.
+    Pull(pull::Args),
     /// Generate a small made-up dataset and import it
     ///
     /// It has the schema of a STaRK knowledge base and questions with answers, but invented
@@ -117,6 +124,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
         Command::Import(args) => import(&args, ctx),
+        Command::Pull(args) => pull::run(&args, ctx),
         Command::Sample(args) => sample(&args, ctx),
         Command::Show(args) => show(&args, ctx),
         Command::Remove(args) => remove(&args, ctx),

@@ -12,6 +12,7 @@ mod generated;
 mod help;
 mod optimize;
 mod programs;
+mod pull;
 mod samples;
 mod search;
 mod support;

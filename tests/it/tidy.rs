@@ -18,7 +18,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("tantivy", &["src/index/text.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
-    ("zip", &["src/dataset/stark/archive.rs"]),
+    ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
     ("async_openai", &["src/embed/openai.rs"]),

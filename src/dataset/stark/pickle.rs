@@ -211,3 +211,6 @@ pub(super) fn read_dict_with<R: Read>(
 ) -> Result<(), PickleError> {
     machine::read_dict(open, limits, names, on_item)
 }
+
+#[cfg(test)]
+mod tests;
