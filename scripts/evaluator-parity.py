@@ -25,7 +25,7 @@ METRICS = ["hit@1", "hit@3", "hit@5", "hit@10", "hit@20", "hit@50", "recall@5", 
            "recall@50", "recall@100", "mrr", "map", "rprecision", "precision@5", "map@10", "ndcg@10"]
 TREC = {"hit@1": "success_1", "hit@5": "success_5", "hit@10": "success_10", "recall@5": "recall_5",
         "recall@10": "recall_10", "recall@20": "recall_20", "recall@100": "recall_100", "mrr": "recip_rank",
-        "map": "map", "rprecision": "Rprec", "precision@5": "P_5", "ndcg@10": "ndcg_cut_10"}
+        "map": "map", "rprecision": "Rprec", "precision@5": "P_5"}
 
 
 def cases():

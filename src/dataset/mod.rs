@@ -19,6 +19,10 @@
 //!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
+//! # Input: the STaRK benchmark
+//!
+//! Its official files, see [`stark`].
+//!
 //! # Home
 //!
 //! ```text
@@ -47,6 +51,7 @@ mod neutral;
 mod queries;
 mod render;
 pub mod sample;
+pub mod stark;
 
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,8 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[i64]) -> V
         let edge = edge as usize;
         sources.get(edge) <= targets.get(edge)
     };
-    let is_loop = |group: &[(u64, u32)]| group.first().is_some_and(|(p, _)| p >> 32 == p & 0xffff_ffff);
+    let is_loop =
+        |group: &[(u64, u32)]| group.first().is_some_and(|(p, _)| p >> 32 == p & 0xffff_ffff);
     let is_balanced = |group: &[(u64, u32)]| {
         is_loop(group) || 2 * group.iter().filter(|edge| is_forward(edge)).count() == group.len()
     };

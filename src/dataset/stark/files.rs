@@ -1,0 +1,195 @@
+//! Finds the files of one base of the benchmark and reads them as numbers and values. Must not
+//! know what they mean.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::dataset::{
+    DatasetError,
+    queries::QuerySources,
+    stark::{
+        Kind,
+        archive::Archive,
+        pickle::{self, Limits, Value},
+        torch,
+    },
+};
+
+/// Longest pickle of type names in bytes.
+const MAX_NAMES_BYTES: u64 = 1 << 20;
+/// The file that every base has.
+pub(super) const NODES_FILE: &str = "node_info.pkl";
+/// Where the base of Amazon with all its types is.
+const AMAZON_FOLDER: &str = "cache/brand-category-color/";
+
+/// An error about a file, with what to do about it.
+pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
+    DatasetError::BadStark { path: path.into(), message: message.into() }
+}
+
+/// The directories of one base and of its queries.
+#[derive(Debug, PartialEq)]
+pub(super) struct Places {
+    base: PathBuf,
+    queries: PathBuf,
+}
+
+/// Finds the base that `dir` holds; of several, the one called `name`.
+pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
+    let has_base =
+        |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
+    if has_base(dir) {
+        // In the repository of the benchmark the queries are beside the bases.
+        let beside = dir.join("../../qa").join(dir.file_name().unwrap_or_default());
+        let has_own = dir.join("stark_qa").is_dir() || !beside.is_dir();
+        let queries = if has_own { dir.to_path_buf() } else { beside };
+        return Ok(Places { base: dir.to_path_buf(), queries });
+    }
+    let mut found = Vec::new();
+    for kind in Kind::ALL.map(Kind::name) {
+        let (base, queries) = (dir.join("skb").join(kind), dir.join("qa").join(kind));
+        if has_base(&base) {
+            found.push((kind, Places { base, queries }));
+        } else if has_base(&dir.join(kind)) {
+            let base = dir.join(kind);
+            found.push((kind, Places { queries: base.clone(), base }));
+        }
+    }
+    let kinds: Vec<&str> = found.iter().map(|(kind, _)| *kind).collect();
+    let kinds = kinds.join(", ");
+    if found.len() > 1 {
+        found.retain(|(kind, _)| *kind == name);
+    }
+    match found.pop() {
+        Some((_, places)) => Ok(places),
+        None if kinds.is_empty() => Err(wrong(
+            dir,
+            "neither processed.zip nor a folder processed is here, nor below skb/amazon, skb/mag \
+             or skb/prime; give the folder that holds one",
+        )),
+        None => Err(wrong(
+            dir,
+            format!(
+                "it holds several bases: {kinds}; use one of these as the name, or give its folder"
+            ),
+        )),
+    }
+}
+
+impl Places {
+    /// The query files in the layout of the benchmark.
+    pub(super) fn query_sources(&self) -> QuerySources {
+        let queries = self.queries.join("stark_qa");
+        QuerySources {
+            human: queries.join("stark_qa_human_generated_eval.csv"),
+            queries: queries.join("stark_qa.csv"),
+            splits: self.queries.join("split"),
+            derive_tenth: true,
+        }
+    }
+
+    /// Opens the folder or else the archive, whichever holds a base.
+    pub(super) fn open(&self) -> Result<Files, DatasetError> {
+        let folder = self.base.join("processed");
+        let packed = self.base.join("processed.zip");
+        if folder.is_dir() {
+            let files = Files::open(folder)?;
+            if files.is_some() || !packed.is_file() {
+                return files.ok_or_else(|| incomplete(&self.base.join("processed")));
+            }
+        }
+        Files::open(packed.clone())?.ok_or_else(|| incomplete(&packed))
+    }
+}
+
+fn incomplete(path: &Path) -> DatasetError {
+    wrong(
+        path,
+        format!(
+            "no base is in it: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} and \
+             node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
+        ),
+    )
+}
+
+/// The files of one base.
+pub(super) struct Files {
+    pub(super) kind: Kind,
+    archive: Archive,
+    path: PathBuf,
+    /// Folder within the archive, with a slash at its end unless it is empty.
+    folder: String,
+}
+
+impl Files {
+    /// Opens an archive or folder; `None` if it holds no base.
+    fn open(path: PathBuf) -> Result<Option<Files>, DatasetError> {
+        let archive = Archive::open(&path).map_err(|error| wrong(&path, error.to_string()))?;
+        let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
+        let mut found = None;
+        // An archive holds the folder `processed`, an unpacked one is that folder.
+        for folder in ["processed/", ""] {
+            let amazon = format!("{folder}{AMAZON_FOLDER}");
+            if has(&amazon, NODES_FILE) {
+                found = Some((Kind::Amazon, amazon));
+            } else if has(folder, NODES_FILE) && has(folder, "node_type_dict.pkl") {
+                found = Some((Kind::Prime, folder.to_string()));
+            } else if has(folder, NODES_FILE) && has(folder, "node_types.pt") {
+                found = Some((Kind::Mag, folder.to_string()));
+            }
+        }
+        Ok(found.map(|(kind, folder)| Files { kind, archive, path, folder }))
+    }
+
+    /// A file's path for messages.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.path.join(&self.folder).join(file)
+    }
+
+    /// A file's size in bytes, unpacked.
+    pub(super) fn size(&self, file: &str) -> u64 {
+        self.archive.size(&format!("{}{file}", self.folder)).unwrap_or_default()
+    }
+
+    /// Reads a file from its beginning.
+    pub(super) fn read(&self, file: &str) -> io::Result<impl Read> {
+        self.archive.open_member(&format!("{}{file}", self.folder)).map_err(io::Error::other)
+    }
+
+    /// A pickled dict of numbers to names.
+    pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
+        let mut bytes = Vec::new();
+        let read =
+            self.read(file).and_then(|r| r.take(MAX_NAMES_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(DatasetError::io("read", self.path(file)))?;
+        let bad = |message: String| wrong(self.path(file), message);
+        let limits = Limits { file_bytes: MAX_NAMES_BYTES, ..Limits::default() };
+        let Value::Dict(items) = pickle::read(&bytes, &limits).map_err(|e| bad(e.to_string()))?
+        else {
+            return Err(bad("it holds no dict; fetch it again".to_string()));
+        };
+        let name =
+            |(number, name): &(Value, Value)| Some((number.as_int()?, name.as_str()?.into()));
+        let names: Option<BTreeMap<_, _>> = items.iter().map(name).collect();
+        names.ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))
+    }
+
+    /// A tensor of whole numbers with so many rows, row by row.
+    pub(super) fn numbers(&self, file: &str, n_rows: usize) -> Result<Vec<i64>, DatasetError> {
+        let bad = |message: String| wrong(self.path(file), message);
+        let reader = self.read(file).map_err(DatasetError::io("read", self.path(file)))?;
+        let tensor = torch::read(reader).map_err(|error| bad(error.to_string()))?;
+        let has_rows = match tensor.shape.as_slice() {
+            [_] => n_rows == 1,
+            [rows, _] => *rows == n_rows && n_rows > 1,
+            _ => false,
+        };
+        let numbers = tensor.into_i64().filter(|_| has_rows);
+        numbers.ok_or_else(|| {
+            bad(format!("it holds no tensor of {n_rows} rows of 64-bit integers; fetch it again"))
+        })
+    }
+}
