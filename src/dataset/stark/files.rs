@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read},
+    io::{self, BufReader, Read},
     path::{Path, PathBuf},
 };
 
@@ -12,14 +12,16 @@ use crate::dataset::{
     queries::QuerySources,
     stark::{
         Kind,
-        archive::Archive,
+        archive::{Archive, ArchiveLimits},
         pickle::{self, Limits, Value},
-        torch,
+        torch::{self, TorchLimits},
     },
 };
 
 /// Longest pickle of type names in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
+/// Types and relations repeat, so these archives pack as well as deflate can: 1032 to 1.
+const MAX_RATIO: u64 = 1100;
 /// The file that every base has.
 pub(super) const NODES_FILE: &str = "node_info.pkl";
 /// Where the base of Amazon with all its types is.
@@ -92,16 +94,18 @@ impl Places {
     }
 
     /// Opens the folder or else the archive, whichever holds a base.
-    pub(super) fn open(&self) -> Result<Files, DatasetError> {
+    ///
+    /// Some files are unpacked for a while in the directory `scratch`.
+    pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
         let folder = self.base.join("processed");
         let packed = self.base.join("processed.zip");
         if folder.is_dir() {
-            let files = Files::open(folder)?;
+            let files = Files::open(folder, scratch)?;
             if files.is_some() || !packed.is_file() {
                 return files.ok_or_else(|| incomplete(&self.base.join("processed")));
             }
         }
-        Files::open(packed.clone())?.ok_or_else(|| incomplete(&packed))
+        Files::open(packed.clone(), scratch)?.ok_or_else(|| incomplete(&packed))
     }
 }
 
@@ -120,14 +124,18 @@ pub(super) struct Files {
     pub(super) kind: Kind,
     archive: Archive,
     path: PathBuf,
+    /// Where files are unpacked that are not read in order.
+    scratch: PathBuf,
     /// Folder within the archive, with a slash at its end unless it is empty.
     folder: String,
 }
 
 impl Files {
     /// Opens an archive or folder; `None` if it holds no base.
-    fn open(path: PathBuf) -> Result<Option<Files>, DatasetError> {
-        let archive = Archive::open(&path).map_err(|error| wrong(&path, error.to_string()))?;
+    fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>, DatasetError> {
+        let limits = ArchiveLimits { ratio: MAX_RATIO, ..ArchiveLimits::default() };
+        let archive =
+            Archive::open(&path, &limits).map_err(|error| wrong(&path, error.to_string()))?;
         let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
         let mut found = None;
         // An archive holds the folder `processed`, an unpacked one is that folder.
@@ -141,7 +149,10 @@ impl Files {
                 found = Some((Kind::Mag, folder.to_string()));
             }
         }
-        Ok(found.map(|(kind, folder)| Files { kind, archive, path, folder }))
+        Ok(found.map(|(kind, folder)| {
+            let scratch = scratch.to_path_buf();
+            Files { kind, archive, path, scratch, folder }
+        }))
     }
 
     /// A file's path for messages.
@@ -149,14 +160,19 @@ impl Files {
         self.path.join(&self.folder).join(file)
     }
 
+    /// A file's name in the archive.
+    fn name(&self, file: &str) -> String {
+        format!("{}{file}", self.folder)
+    }
+
     /// A file's size in bytes, unpacked.
     pub(super) fn size(&self, file: &str) -> u64 {
-        self.archive.size(&format!("{}{file}", self.folder)).unwrap_or_default()
+        self.archive.size(&self.name(file)).unwrap_or_default()
     }
 
     /// Reads a file from its beginning.
     pub(super) fn read(&self, file: &str) -> io::Result<impl Read> {
-        self.archive.open_member(&format!("{}{file}", self.folder)).map_err(io::Error::other)
+        self.archive.read(&self.name(file)).map_err(io::Error::other)
     }
 
     /// A pickled dict of numbers to names.
@@ -177,19 +193,45 @@ impl Files {
         names.ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))
     }
 
-    /// A tensor of whole numbers with so many rows, row by row.
-    pub(super) fn numbers(&self, file: &str, n_rows: usize) -> Result<Vec<i64>, DatasetError> {
+    /// The elements of a tensor of whole numbers with so many rows, row by row.
+    ///
+    /// An element that `convert` does not take is an error, called `what`.
+    pub(super) fn numbers<T>(
+        &self,
+        file: &str,
+        n_rows: usize,
+        limit: u64,
+        (what, convert): (&str, impl Fn(i64) -> Option<T>),
+    ) -> Result<Vec<T>, DatasetError> {
         let bad = |message: String| wrong(self.path(file), message);
-        let reader = self.read(file).map_err(DatasetError::io("read", self.path(file)))?;
-        let tensor = torch::read(reader).map_err(|error| bad(error.to_string()))?;
-        let has_rows = match tensor.shape.as_slice() {
+        let reader = self.archive.seekable(&self.name(file), &self.scratch);
+        let reader = reader.map_err(|error| bad(error.to_string()))?;
+        let (mut numbers, mut left, mut refused) = (Vec::new(), limit, None);
+        let mut on_element = |element| {
+            left = left.saturating_sub(1);
+            match convert(element) {
+                Some(number) if left > 0 && refused.is_none() => numbers.push(number),
+                Some(_) => {}
+                None => refused = Some(element),
+            }
+        };
+        let reader = BufReader::new(reader);
+        let shape = torch::read_integers(reader, &TorchLimits::default(), &mut on_element);
+        let shape = shape.map_err(|error| bad(error.to_string()))?;
+        if left == 0 {
+            return Err(bad(format!("it holds {limit} numbers or more; take a smaller base")));
+        }
+        if let Some(element) = refused {
+            return Err(bad(format!("it holds {element}, which is no {what}; fetch it again")));
+        }
+        let has_rows = match shape.as_slice() {
             [_] => n_rows == 1,
-            [rows, _] => *rows == n_rows && n_rows > 1,
+            [rows, _] => n_rows > 1 && *rows == n_rows,
             _ => false,
         };
-        let numbers = tensor.into_i64().filter(|_| has_rows);
-        numbers.ok_or_else(|| {
-            bad(format!("it holds no tensor of {n_rows} rows of 64-bit integers; fetch it again"))
-        })
+        if has_rows {
+            return Ok(numbers);
+        }
+        Err(bad(format!("its shape is {shape:?}, which has not {n_rows} rows; fetch it again")))
     }
 }

@@ -28,7 +28,7 @@ use crate::{
             spool::Spool,
         },
     },
-    kb::{KbError, KbMeta, KbWriter, MAX_NODES},
+    kb::{KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
 };
 
 /// Licence of the benchmark's data.
@@ -70,7 +70,7 @@ pub struct Origin {
 /// for the variants with relations. `options.lenient` applies to queries and splits.
 ///
 /// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about 40
-/// bytes per edge and 40 per node plus what one node takes, whatever the length of the texts.
+/// bytes per edge and per node plus what one node takes, whatever the length of the texts.
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
@@ -87,7 +87,7 @@ pub fn import_stark(
     let mut watch = Watch { on_progress, stop };
     let mut problems = Problems::new(options.lenient);
     let places = find(source, name)?;
-    let files = places.open()?;
+    let files = places.open(staging.path())?;
     let kind = files.kind;
 
     let mut writer = KbWriter::create(&staging.kb_dir())?;
@@ -161,7 +161,7 @@ struct InOrder<'a> {
     files: &'a Files,
     types: BTreeMap<i64, String>,
     /// The type number of each node.
-    type_of: Vec<i64>,
+    type_of: Vec<u16>,
     writer: &'a mut KbWriter,
     spool: Spool,
 }
@@ -173,7 +173,7 @@ impl InOrder<'_> {
 
     fn type_name(&self, id: u32) -> Result<&str, DatasetError> {
         let number = self.type_of.get(id as usize).copied().unwrap_or_default();
-        self.types.get(&number).map(String::as_str).ok_or_else(|| {
+        self.types.get(&number.into()).map(String::as_str).ok_or_else(|| {
             let path = self.files.path("node_types.pt");
             wrong(path, format!("node {id} has type {number}, which has no name; fetch it again"))
         })
@@ -230,9 +230,10 @@ fn read_nodes(
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
 ) -> Result<(), DatasetError> {
-    let type_of = files.numbers("node_types.pt", 1)?;
-    let n_nodes = u32::try_from(type_of.len()).ok().filter(|n| *n <= MAX_NODES);
-    let n_nodes = n_nodes.ok_or(KbError::TooMany { what: "nodes", limit: MAX_NODES.into() })?;
+    let to_type = ("type", |number| u16::try_from(number).ok());
+    let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
+    // Not above the limit.
+    let n_nodes = type_of.len() as u32;
     let mut nodes = InOrder {
         files,
         types: names(files, "node_type_dict.pkl", files.kind.types())?,
@@ -281,23 +282,18 @@ fn read_edges(
 ) -> Result<u64, DatasetError> {
     let relations = names(files, "edge_type_dict.pkl", files.kind.relations())?;
     let n_nodes = writer.n_nodes();
-    let ends = files.numbers("edge_index.pt", 2)?;
-    let ends: Option<Vec<u32>> =
-        ends.into_iter().map(|end| u32::try_from(end).ok().filter(|end| *end < n_nodes)).collect();
-    let ends = ends.ok_or_else(|| {
-        let message = format!("an edge leads to no node, ids are below {n_nodes}; fetch it again");
-        wrong(files.path("edge_index.pt"), message)
-    })?;
+    let to_node = ("node", |end| u32::try_from(end).ok().filter(|end| *end < n_nodes));
+    let ends = files.numbers("edge_index.pt", 2, 2 * MAX_EDGES, to_node)?;
     let (sources, targets) = ends.split_at(ends.len() / 2);
-    let mut types = files.numbers("edge_types.pt", 1)?;
     let path = files.path("edge_types.pt");
+    let to_relation = ("relation that has a name", |number| {
+        u16::try_from(number).ok().filter(|_| relations.contains_key(&number))
+    });
+    let mut types = files.numbers("edge_types.pt", 1, MAX_EDGES, to_relation)?;
     if types.len() != sources.len() {
         let message =
             format!("{} types, but {} edges; fetch both again", types.len(), sources.len());
         return Err(wrong(path, message));
-    }
-    if let Some(number) = types.iter().find(|number| !relations.contains_key(number)) {
-        return Err(wrong(path, format!("relation {number} has no name; fetch it again")));
     }
     if mode == Mode::Faithful {
         types = merged_types(sources, targets, &types);
@@ -308,7 +304,7 @@ fn read_edges(
             watch.report(Phase::Edges, at as u64, total)?;
         }
         // A mean of numbers that have names may have none.
-        let relation = relations.get(number).ok_or_else(|| {
+        let relation = relations.get(&i64::from(*number)).ok_or_else(|| {
             wrong(&path, format!("merged relation {number} has no name; use --mode exact"))
         })?;
         writer.push_edge(source, relation, target)?;

@@ -18,6 +18,7 @@
 //! The base of Amazon is in the folder `cache/brand-category-color` of the archive.
 
 mod amazon;
+pub mod archive;
 mod documents;
 mod edges;
 mod files;
@@ -29,6 +30,7 @@ pub mod pickle;
 mod prime;
 mod python;
 mod spool;
+pub mod torch;
 
 #[cfg(test)]
 mod tests;
