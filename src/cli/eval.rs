@@ -20,7 +20,7 @@ use crate::{
         printer::table,
         systems::{STAND_IN, open_system},
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test},
+    dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{
         Candidates, Comparison, Evaluation, Interval, Metric, Metrics, QueryResult, compare,
         statistics, trec,
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     dataset: String,
-    /// Queries: train, val, test, human or a file like qa.csv; several joined by commas
+    /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
     /// Measure bm25, bm25+names, dense, hybrid, bundle:FILE or program:FILE; may be repeated
@@ -124,6 +124,7 @@ fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
     for split in &args.split {
         let loaded = match split {
             Split::Test => load_test(base)?,
+            Split::TestTenth => load_test_tenth(base)?,
             other => load_split(base, other)?,
         };
         if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {

@@ -36,7 +36,8 @@ pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> Dat
 #[derive(Debug, PartialEq)]
 pub(super) struct Places {
     base: PathBuf,
-    queries: PathBuf,
+    /// The directory of `stark_qa` and `split`.
+    pub(super) queries: PathBuf,
 }
 
 /// Finds the base that `dir` holds; of several, the one called `name`.
@@ -81,18 +82,18 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     }
 }
 
-impl Places {
-    /// The query files in the layout of the benchmark.
-    pub(super) fn query_sources(&self) -> QuerySources {
-        let queries = self.queries.join("stark_qa");
-        QuerySources {
-            human: queries.join("stark_qa_human_generated_eval.csv"),
-            queries: queries.join("stark_qa.csv"),
-            splits: self.queries.join("split"),
-            derive_tenth: true,
-        }
+/// The query files of a base in the layout of the benchmark.
+pub(super) fn query_sources(dir: &Path) -> QuerySources {
+    let queries = dir.join("stark_qa");
+    QuerySources {
+        human: queries.join("stark_qa_human_generated_eval.csv"),
+        queries: queries.join("stark_qa.csv"),
+        splits: dir.join("split"),
+        derive_tenth: true,
     }
+}
 
+impl Places {
     /// Opens the folder or else the archive, whichever holds a base.
     ///
     /// Some files are unpacked for a while in the directory `scratch`.

@@ -22,7 +22,7 @@ use crate::{
         stark::{
             Kind,
             edges::merged_types,
-            files::{Files, NODES_FILE, find, wrong},
+            files::{Files, NODES_FILE, find, query_sources, wrong},
             node::{self, Node},
             pickle::{self, Limits, Value},
             spool::Spool,
@@ -106,7 +106,7 @@ pub fn import_stark(
         other => DatasetError::Kb(other),
     })?;
     let queries = import_queries(
-        &places.query_sources(),
+        &query_sources(&places.queries),
         &staging.queries_dir(),
         manifest.n_nodes,
         &mut problems,

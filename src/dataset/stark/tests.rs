@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde::Deserialize;
@@ -13,8 +13,8 @@ use serde::Deserialize;
 use super::*;
 use crate::{
     dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Split, load_split, load_test,
-        load_test_tenth,
+        DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Split, error::Problems,
+        load_split, load_test, load_test_tenth, neutral::Watch, queries::import_queries,
     },
     kb::{Direction, Kb, NodeId, RelationId, verify},
 };
@@ -162,5 +162,136 @@ fn queries_have_their_splits_and_a_tenth_of_test() {
         assert_eq!(human[0].metadata["answer_ids_source"], "by hand");
         let train = load_split(base, &Split::Train).unwrap();
         assert!(train.iter().all(|query| query.answers.is_sorted()));
+    }
+}
+
+/// Copies a folder with the folders in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_layout_of_the_benchmark_gives_the_same_base() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    // As the repository has them: packed bases below skb, queries below qa.
+    for kind in [Kind::Amazon, Kind::Prime] {
+        let (skb, qa) = (root.join("skb").join(kind.name()), root.join("qa").join(kind.name()));
+        fs::create_dir_all(&skb).unwrap();
+        fs::copy(fixture(kind).join("processed.zip"), skb.join("processed.zip")).unwrap();
+        for folder in ["stark_qa", "split"] {
+            copy(&fixture(kind).join(folder), &qa.join(folder));
+        }
+    }
+    let home = Home::new(root.join("home"));
+    let stop = AtomicBool::new(false);
+    for kind in [Kind::Amazon, Kind::Prime] {
+        let (_dir, expected, _) = imported(kind, Mode::Exact);
+        let expected = &expected.base.record;
+        let options = ImportOptions::default();
+        for (source, name) in
+            [(root.to_path_buf(), kind.name()), (root.join("skb").join(kind.name()), "other")]
+        {
+            let found =
+                import_stark(&source, &home, name, Mode::Exact, &options, &mut |_| {}, &stop);
+            let found = found.unwrap().base.record;
+            assert_eq!(found.fingerprint, expected.fingerprint);
+            assert_eq!(found.query_files, expected.query_files);
+        }
+    }
+    let error = import(root, &home, Mode::Exact).unwrap_err().to_string();
+    assert!(error.contains("several bases: amazon, prime"), "{error}");
+    let error = import(&root.join("qa"), &home, Mode::Exact).unwrap_err().to_string();
+    assert!(error.contains("processed.zip"), "{error}");
+}
+
+#[test]
+fn a_wrong_file_is_named_and_nothing_is_installed() {
+    let prime = fixture(Kind::Prime).join("processed");
+    let mag = fixture(Kind::Mag).join("processed");
+    let node_types = fs::read(prime.join("node_types.pt")).unwrap();
+    let nodes = fs::read(prime.join("node_info.pkl")).unwrap();
+    let cut = &nodes[..nodes.len() / 2];
+    for (file, bytes, words) in [
+        ("node_info.pkl", cut, "fetch the file again"),
+        ("node_info.pkl", &fs::read(mag.join("node_info.pkl")).unwrap(), "it has no \"name\""),
+        ("node_info.pkl", b"\x80\x04}K\x0f}s.", "a key is no node id from 0 to 14"),
+        ("node_info.pkl", b"\x80\x04}X\x01\0\0\00}s.", "a key is no node id from 0 to 14"),
+        ("node_info.pkl", b"\x80\x04}.", "node 0 of 15 is missing"),
+        ("node_info.pkl", b"\x80\x04}K\x00}s.", "node 0: it has no \"name\""),
+        ("node_info.pkl", b"\x80\x04}(K\x05}K\x05}u.", "node 5: it has no \"name\""),
+        ("node_types.pt", b"text", "zip file"),
+        ("edge_types.pt", &node_types, "15 types, but 82 edges"),
+        ("edge_types.pt", &fs::read(prime.join("edge_index.pt")).unwrap(), "no relation that has"),
+        ("edge_index.pt", &node_types, "not 2 rows"),
+        ("node_type_dict.pkl", b"\x80\x04}.", "has type 1, which has no name"),
+        ("node_type_dict.pkl", b"\x80\x04].", "holds no dict"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let processed = dir.path().join("prime/processed");
+        copy(&prime, &processed);
+        fs::write(processed.join(file), bytes).unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let error = import(&dir.path().join("prime"), &home, Mode::Exact).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains(words), "{error}");
+        let left = fs::read_dir(home.path().join("bases")).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [".lock"], "{error}");
+    }
+}
+
+#[test]
+fn an_import_stops_when_asked() {
+    for phase in [Phase::Nodes, Phase::Edges, Phase::Graph, Phase::Queries] {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let mut on_progress = |at: Progress| stop.store(at.phase == phase, Ordering::Relaxed);
+        let options = ImportOptions::default();
+        let (source, home) = (fixture(Kind::Mag), Home::new(dir.path()));
+        let stopped =
+            import_stark(&source, &home, "mag", Mode::Exact, &options, &mut on_progress, &stop);
+        assert!(matches!(stopped, Err(DatasetError::Stopped)), "{phase:?}: {stopped:?}");
+        assert!(home.list().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_official_queries_are_read() {
+    let fallback = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let data = std::env::var_os("AGENT_TEST_DATA").map_or_else(fallback, PathBuf::from);
+    let data = data.join("stark-qa");
+    if !data.is_dir() {
+        eprintln!("skipped: {} is not there", data.display());
+        return;
+    }
+    for (name, n_nodes, human, [train, val, test], most) in [
+        ("amazon", 957_192, 81, [5910, 1548, 1642], 100),
+        ("mag", 1_872_968, 84, [7993, 2665, 2665], 20),
+        ("prime", 129_375, 109, [6162, 2241, 2801], 20),
+    ] {
+        let target = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let mut watch = Watch { on_progress: &mut |_| {}, stop: &stop };
+        let sources = files::query_sources(&data.join(name));
+        let mut problems = Problems::new(false);
+        let target = target.path().join("queries");
+        let stored = import_queries(&sources, &target, n_nodes, &mut problems, &mut watch).unwrap();
+        let tenth = test / 10;
+        let splits =
+            [("human", human), ("test", test), ("test-0.1", tenth), ("train", train), ("val", val)];
+        assert_eq!(stored.splits, splits.map(|(name, n)| (name.to_string(), n)).into());
+        assert_eq!(stored.n_queries, human + train + val + test);
+        let csv = fs::read_to_string(target.join("qa.csv")).unwrap();
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let answers = reader.records().map(|row| row.unwrap()[2].split(',').count());
+        assert_eq!(answers.max(), Some(most), "{name}");
     }
 }
