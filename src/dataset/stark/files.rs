@@ -213,7 +213,9 @@ impl Files {
             match convert(element) {
                 Some(number) if left > 0 && refused.is_none() => numbers.push(number),
                 Some(_) => {}
-                None => refused = Some(element),
+                None => {
+                    refused.get_or_insert(element);
+                }
             }
         };
         let reader = BufReader::new(reader);
