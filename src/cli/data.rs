@@ -8,14 +8,16 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
+        Context, Exit,
+        dataset::{self, Input},
+        failure::{CommandError, Result},
         printer::{count, plain, table},
         pull,
     },
     dataset::{
         Base, ImportOptions, ImportReport,
         sample::{SampleKind, SampleOptions},
+        stark::{self, Origin},
     },
     index::IndexError,
     kb::Kb,
@@ -67,7 +69,12 @@ pub(super) struct ImportArgs {
     /// Read files of this format
     #[arg(long, value_enum, default_value_t = Format::Neutral)]
     format: Format,
+    /// Which edges a base of the STaRK benchmark gets [default: exact]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
     /// Leave wrong lines out and count them, instead of ending at the first
+    ///
+    /// With --format stark this is about queries and splits.
     #[arg(long)]
     lenient: bool,
     /// Print what was imported as one JSON object
@@ -79,8 +86,16 @@ pub(super) struct ImportArgs {
 enum Format {
     /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
     Neutral,
-    /// The files of the STaRK benchmark
+    /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
     Stark,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// The stored edges
+    Exact,
+    /// The stored edges, with the relations that the reference merges them to
+    Faithful,
 }
 
 #[derive(Debug, clap::Args)]
@@ -188,13 +203,17 @@ fn index_state(base: &Base, ctx: &Context) -> &'static str {
 }
 
 fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
-    if args.format == Format::Stark {
-        return Err(anyhow!("the format stark is not built into this version"))
-            .hint("convert the files to the neutral format and use --format neutral");
-    }
+    let input = match (args.format, args.mode) {
+        (Format::Neutral, None) => Input::Neutral,
+        (Format::Neutral, Some(_)) => {
+            return Err(CommandError::usage(anyhow!("--mode is for --format stark")));
+        }
+        (Format::Stark, Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
+        (Format::Stark, Some(Mode::Exact) | None) => Input::Stark(stark::Mode::Exact),
+    };
     tell_of_replacement(&args.name, ctx);
     let options = ImportOptions { lenient: args.lenient };
-    let report = dataset::import(&args.from, &args.name, &options, ctx)?;
+    let report = dataset::import(&args.from, &args.name, input, &options, ctx)?;
     tell_of_import(&report, args.json, ctx)
 }
 
@@ -267,6 +286,8 @@ struct Shown<'a> {
     candidates: usize,
     relations: BTreeMap<&'a str, u64>,
     fields: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stark: Option<Origin>,
     index: &'static str,
 }
 
@@ -297,6 +318,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         candidates: kb.candidates().len(),
         relations,
         fields: kb.field_names(),
+        stark: base.record.stark,
         index: index_state(&base, ctx),
     };
     if args.json {
@@ -317,11 +339,23 @@ fn describe(shown: &Shown<'_>) -> String {
     let splits = shown.splits.iter().map(|(name, n)| format!("{name} {}", count(*n)));
     let splits = splits.collect::<Vec<_>>().join(", ");
     let candidate_types = plain(shown.candidate_types.join(", "), MAX_SHOWN);
+    let stark = shown.stark.map(|origin| {
+        let edges = match origin.mode {
+            stark::Mode::Exact => "the stored edges",
+            stark::Mode::Faithful => "the edges as the reference merges them",
+        };
+        let tenth = match origin.derived_tenth {
+            true => "; test-0.1 is the beginning of test, there was no file of it",
+            false => "",
+        };
+        format!("benchmark   STaRK {}, {edges}{tenth}\n", origin.kind)
+    });
     [
         format!("name        {}", shown.name),
         format!("title       {}", plain(shown.title, MAX_SHOWN)),
         format!("licence     {}", plain(shown.licence, MAX_SHOWN)),
         format!("source      {}", shown.source),
+        stark.unwrap_or_default(),
         format!("place       {}", shown.path),
         format!("fingerprint {}", shown.fingerprint),
         format!("index       {}", shown.index),
@@ -332,7 +366,7 @@ fn describe(shown: &Shown<'_>) -> String {
         format!("edges       {}", count(shown.edges)),
         counted(&shown.relations),
     ]
-    .map(|line| if line.ends_with('\n') { line } else { line + "\n" })
+    .map(|line| if line.is_empty() || line.ends_with('\n') { line } else { line + "\n" })
     .concat()
 }
 

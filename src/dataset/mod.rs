@@ -19,6 +19,10 @@
 //!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
+//! # Input: the STaRK benchmark
+//!
+//! Its official files, see [`stark`].
+//!
 //! # Home
 //!
 //! ```text

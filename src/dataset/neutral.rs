@@ -51,9 +51,9 @@ pub struct ImportOptions {
 /// Which part of an import is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading nodes; unit: bytes of the file as stored.
+    /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
     Nodes,
-    /// Reading edges; unit: bytes of the file as stored.
+    /// Reading edges; unit: bytes of the file as stored, or edges.
     Edges,
     /// Sorting and writing the graph; unit: edges.
     Graph,
@@ -87,8 +87,8 @@ pub struct ImportReport {
 
 /// Passes progress on and turns a raised stop flag into an error.
 pub(super) struct Watch<'a> {
-    on_progress: &'a mut dyn FnMut(Progress),
-    stop: &'a AtomicBool,
+    pub(super) on_progress: &'a mut dyn FnMut(Progress),
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
@@ -149,7 +149,7 @@ pub fn import_neutral(
         &mut problems,
         &mut watch,
     )?;
-    let base = staging.publish(&manifest, queries, source)?;
+    let base = staging.publish(&manifest, queries, source, None)?;
     Ok(ImportReport {
         base,
         duplicate_edges: n_pushed - manifest.n_edges,

@@ -12,7 +12,10 @@ fn help_names_every_flag_of_every_command() {
         ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
-        ("data import", "--name --from --format neutral stark --lenient --json"),
+        (
+            "data import",
+            "--name --from --format neutral stark --mode exact faithful --lenient --json",
+        ),
         ("data pull", "amazon mag prime --endpoint HF_ENDPOINT HF_TOKEN --idle-timeout --json"),
         ("data sample", "amazon mag prime --scale --seed --name --json"),
         ("data show", "--json"),
