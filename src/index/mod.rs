@@ -20,10 +20,13 @@
 //!
 //! Must not know: queries with answers, programs.
 
+pub mod ann;
 pub mod arrays;
 mod base;
 mod build;
+pub mod chunks;
 mod embedder;
+pub mod late;
 mod layout;
 pub mod names;
 mod parts;
@@ -80,9 +83,16 @@ pub enum IndexError {
     /// The base passes a limit of the index format.
     #[error("too many {0}: at most {1}")]
     TooLarge(&'static str, u64),
-    /// An optional part that this version cannot build.
-    #[error("the part {0} is not built into this version; leave it out of --with")]
-    NoPart(Part),
+    /// An optional part of the index was never built.
+    #[error(
+        "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
+    )]
+    MissingPart {
+        /// The base.
+        base: String,
+        /// The part.
+        part: Part,
+    },
     /// The caller asked to stop; nothing is left behind.
     #[error("stopped")]
     Stopped,

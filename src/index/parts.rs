@@ -1,16 +1,22 @@
-//! The optional parts of an index: one function that builds each. Must not know where a part is
+//! The optional parts of an index: how each is built and described. Must not know where a part is
 //! published or who uses it.
 
 use std::path::Path;
 
 use crate::{
     embed::Embedder,
-    index::{IndexError, Part, build::Watch, vectors::VectorIndex},
+    index::{
+        IndexError, Part,
+        ann::{self, AnnIndex},
+        build::Watch,
+        chunks::{self, ChunkIndex},
+        late::{self, LateIndex},
+        vectors::VectorIndex,
+    },
     kb::Kb,
 };
 
 /// What optional parts are made from.
-#[expect(dead_code, reason = "no part is built in yet")]
 pub(super) struct Materials<'a> {
     pub(super) kb: &'a Kb,
     /// The vectors of all nodes, built by `embedder`.
@@ -21,9 +27,41 @@ pub(super) struct Materials<'a> {
 /// Builds a part into an empty directory.
 pub(super) fn build(
     part: Part,
-    _of: &Materials<'_>,
-    _watch: &Watch<'_>,
-    _dir: &Path,
+    of: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
 ) -> Result<(), IndexError> {
-    Err(IndexError::NoPart(part))
+    match part {
+        Part::Ann => ann::build(of, watch, dir),
+        Part::Multi => chunks::build(of, watch, dir),
+        Part::Late => late::build(of, watch, dir),
+    }
+}
+
+/// The part in a directory in a line for people; reads it all if `verify`.
+pub(super) fn describe(part: Part, dir: &Path, verify: bool) -> Result<String, IndexError> {
+    let line = match part {
+        Part::Ann => {
+            let opened = AnnIndex::open(dir)?;
+            if verify {
+                opened.verify()?;
+            }
+            opened.describe()
+        }
+        Part::Multi => {
+            let opened = ChunkIndex::open(dir)?;
+            if verify {
+                opened.verify()?;
+            }
+            opened.describe()
+        }
+        Part::Late => {
+            let opened = LateIndex::open(dir)?;
+            if verify {
+                opened.verify()?;
+            }
+            opened.describe()
+        }
+    };
+    Ok(format!("{part}: {line}"))
 }

@@ -118,6 +118,11 @@ impl Cutter {
         }
     }
 
+    /// A piece as the vocabulary writes it.
+    pub(super) fn name(&self, id: u32) -> String {
+        self.tokenizer.id_to_token(id).unwrap_or_default()
+    }
+
     fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self

@@ -1,0 +1,131 @@
+//! Short codes for many vectors: the nearest of a few centroids, and what is left in a few bits a
+//! number (the residual compression of ColBERTv2: Santhanam et al. 2022).
+//!
+//! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the residuals
+//! of a sample, and is read back as its bucket's mean quantile. A code is the centroid's number in
+//! two bytes, then the buckets, least significant bits first. Decoded vectors have length 1.
+//!
+//! Must not know: what the vectors stand for, where codes are kept.
+
+use rayon::prelude::*;
+
+use crate::embed::matrix::{dot, normalise};
+
+/// Centroids at most; a centroid's number has two bytes.
+const MAX_CENTROIDS: usize = 512;
+/// Vectors of the sample for each centroid, at least.
+const PER_CENTROID: usize = 16;
+/// Rounds of Lloyd's algorithm.
+const ROUNDS: usize = 6;
+/// Vectors assigned by one thread at a time.
+const BLOCK: usize = 256;
+
+/// What codes are made with and read by.
+pub(super) struct Codec<'a> {
+    pub(super) dim: usize,
+    pub(super) bits: usize,
+    /// `[n, dim]`, each of length 1 or zero.
+    pub(super) centroids: &'a [f32],
+    /// What each bucket stands for, `[2^bits]`, ascending.
+    pub(super) weights: &'a [f32],
+    /// Bounds between buckets, `[2^bits - 1]`, ascending; needed to encode only.
+    pub(super) cutoffs: &'a [f32],
+}
+
+/// Bytes of a code.
+pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
+    2 + (dim * bits).div_ceil(8)
+}
+
+/// Centroids, weights and cutoffs for vectors like those of a sample (`[n, dim]`, each of length 1).
+/// The same sample gives the same bytes on any number of threads. O(n * centroids * dim).
+pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+    let n = sample.len() / dim;
+    let n_centroids = (n / PER_CENTROID).clamp(1, MAX_CENTROIDS).min(n.max(1));
+    let row = |at: usize| &sample[at * dim..(at + 1) * dim];
+    let mut centroids: Vec<f32> = match n {
+        0 => vec![0.0; dim],
+        _ => (0..n_centroids).flat_map(|at| row(at * n / n_centroids)).copied().collect(),
+    };
+    for _ in 0..ROUNDS {
+        let nearest = assign(&centroids, sample, dim);
+        let mut sums = vec![0.0f32; centroids.len()];
+        for (at, &centroid) in nearest.iter().enumerate() {
+            let sum = &mut sums[centroid * dim..(centroid + 1) * dim];
+            sum.iter_mut().zip(row(at)).for_each(|(sum, number)| *sum += number);
+        }
+        for (old, new) in centroids.chunks_exact_mut(dim).zip(sums.chunks_exact_mut(dim)) {
+            // A centroid that nothing is near to stays where it is.
+            if normalise(new) > 0.0 {
+                old.copy_from_slice(new);
+            }
+        }
+    }
+    let nearest = assign(&centroids, sample, dim);
+    let mut residuals: Vec<f32> = Vec::with_capacity(sample.len());
+    for (at, &centroid) in nearest.iter().enumerate() {
+        let centroid = &centroids[centroid * dim..(centroid + 1) * dim];
+        residuals.extend(row(at).iter().zip(centroid).map(|(number, near)| number - near));
+    }
+    residuals.sort_unstable_by(f32::total_cmp);
+    let quantile = |of: f64| {
+        let at = (of * residuals.len() as f64) as usize;
+        residuals.get(at.min(residuals.len().saturating_sub(1))).copied().unwrap_or(0.0)
+    };
+    let buckets = 1usize << bits;
+    let cutoffs = (1..buckets).map(|at| quantile(at as f64 / buckets as f64)).collect();
+    let weights = (0..buckets).map(|at| quantile((at as f64 + 0.5) / buckets as f64)).collect();
+    (centroids, weights, cutoffs)
+}
+
+/// The nearest centroid of each row, the first of equals.
+fn assign(centroids: &[f32], rows: &[f32], dim: usize) -> Vec<usize> {
+    rows.par_chunks(dim * BLOCK)
+        .flat_map_iter(|rows| rows.chunks_exact(dim).map(|row| nearest(centroids, row)))
+        .collect()
+}
+
+fn nearest(centroids: &[f32], row: &[f32]) -> usize {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (at, centroid) in centroids.chunks_exact(row.len()).enumerate() {
+        let score = dot(centroid, row);
+        if score > best.0 {
+            best = (score, at);
+        }
+    }
+    best.1
+}
+
+impl Codec<'_> {
+    /// The code of a vector (`[dim]`, of length 1).
+    pub(super) fn encode(&self, vector: &[f32]) -> Vec<u8> {
+        let near = nearest(self.centroids, vector);
+        let centroid = &self.centroids[near * self.dim..(near + 1) * self.dim];
+        let mut code = vec![0; code_bytes(self.dim, self.bits)];
+        code[..2].copy_from_slice(&(near as u16).to_le_bytes());
+        for (at, (number, near)) in vector.iter().zip(centroid).enumerate() {
+            let residual = number - near;
+            let bucket = self.cutoffs.partition_point(|&cutoff| cutoff <= residual);
+            code[2 + at * self.bits / 8] |= (bucket as u8) << (at * self.bits % 8);
+        }
+        code
+    }
+
+    /// Reads a code back into `vector` (`[dim]`), of length 1; zeros if it is none of this codec.
+    pub(super) fn decode(&self, code: &[u8], vector: &mut [f32]) {
+        vector.fill(0.0);
+        let [low, high, residuals @ ..] = code else { return };
+        let near = usize::from(u16::from_le_bytes([*low, *high])) * self.dim;
+        let Some(centroid) = self.centroids.get(near..near + self.dim) else { return };
+        let per_byte = 8 / self.bits;
+        let mask = (1u8 << self.bits) - 1;
+        let parts = vector.chunks_mut(per_byte).zip(centroid.chunks(per_byte));
+        for ((numbers, centroid), byte) in parts.zip(residuals) {
+            for (at, (number, near)) in numbers.iter_mut().zip(centroid).enumerate() {
+                let bucket = (byte >> (at * self.bits)) & mask;
+                *number = near + self.weights.get(usize::from(bucket)).copied().unwrap_or(0.0);
+            }
+        }
+        normalise(vector);
+    }
+}
