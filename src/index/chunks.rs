@@ -220,3 +220,47 @@ impl ChunkIndex {
         Ok(self.vectors.score(query, &pieces)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts with their pieces as LangChain's `RecursiveCharacterTextSplitter` 1.x cuts them, with an
+    /// overlap of a fifth.
+    #[derive(serde::Deserialize)]
+    struct Golden {
+        text: String,
+        size: usize,
+        pieces: Vec<String>,
+    }
+
+    #[test]
+    fn texts_are_cut_as_the_reference_cuts_them() {
+        let golden: Vec<Golden> =
+            serde_json::from_str(include_str!("../../tests/data/chunks.json")).unwrap();
+        for Golden { text, size, pieces } in golden {
+            assert_eq!(chunk_text(&text, size, size / 5), pieces, "{size} {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_has_a_bounded_number_of_pieces() {
+        let text = "word ".repeat(1 << 16);
+        assert_eq!(chunks_of(&text).len(), MAX_CHUNKS);
+        assert_eq!(chunks_of(&text)[..5], chunk_text(&text, CHUNK_CHARS, OVERLAP_CHARS)[..5]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_fit_and_hold_every_word(text in "[a-zé\n ]{0,300}", size in 4usize..40) {
+            let pieces = chunk_text(&text, size, size / 5);
+            let fits = |piece: &&str| !piece.is_empty() && piece.chars().count() <= size;
+            prop_assert!(pieces.iter().all(fits));
+            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
+            let held: usize = pieces.iter().map(|piece| letters(piece)).sum();
+            prop_assert!(held >= letters(&text));
+        }
+    }
+}

@@ -65,3 +65,6 @@ pub(super) fn describe(part: Part, dir: &Path, verify: bool) -> Result<String, I
     };
     Ok(format!("{part}: {line}"))
 }
+
+#[cfg(test)]
+mod tests;

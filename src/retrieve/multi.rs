@@ -22,7 +22,7 @@ const EXPLAINED: usize = 3;
 
 /// How scores of pieces become one of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
+pub(super) enum Pooling {
     /// The best piece.
     Max,
     /// The mean of all.
@@ -33,10 +33,10 @@ pub enum Pooling {
 
 impl Pooling {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::Max, Self::Mean, Self::Top3];
+    pub(super) const ALL: [Self; 3] = [Self::Max, Self::Mean, Self::Top3];
 
     /// The name of the retriever that pools so.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Max => "multi",
             Self::Mean => "multi:mean",
@@ -58,7 +58,7 @@ impl Pooling {
 }
 
 /// Pooled search over pieces of documents.
-pub struct Multi {
+pub(super) struct Multi {
     base: Arc<IndexedBase>,
     index: ChunkIndex,
     pooling: Pooling,
@@ -69,7 +69,7 @@ impl Multi {
     ///
     /// # Errors
     /// That there are none, or that they are damaged.
-    pub fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
+    pub(super) fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
         let index = ChunkIndex::open(&base.part(Part::Multi)?)?;
         Ok(Self { base, index, pooling })
     }

@@ -129,3 +129,71 @@ impl Codec<'_> {
         normalise(vector);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `n` vectors of length 1 around eight directions.
+    fn rows(n: usize, dim: usize) -> Vec<f32> {
+        let mut rows: Vec<f32> = (0..n * dim)
+            .map(|at| {
+                let (row, column) = (at / dim, at % dim);
+                let centre = ((row % 8 * 31 + column * 17) as f32).sin();
+                centre + 0.3 * ((row * 7 + column * 13) as f32).cos()
+            })
+            .collect();
+        rows.chunks_exact_mut(dim).for_each(|row| {
+            normalise(row);
+        });
+        rows
+    }
+
+    #[test]
+    fn decoded_vectors_are_near_and_nearer_with_more_bits() {
+        let (dim, sample) = (20, rows(256, 20));
+        let mean = |bits| {
+            let (centroids, weights, cutoffs) = learn(&sample, dim, bits);
+            let codec =
+                Codec { dim, bits, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
+            let mut buffer = vec![0.0; dim];
+            let cosines = sample.chunks_exact(dim).map(|row| {
+                let code = codec.encode(row);
+                assert_eq!(code.len(), code_bytes(dim, bits));
+                codec.decode(&code, &mut buffer);
+                dot(row, &buffer)
+            });
+            cosines.sum::<f32>() / 256.0
+        };
+        let means = [1, 2, 4].map(mean);
+        assert!(
+            means[0] > 0.9 && means.is_sorted_by(|a, b| a < b) && means[2] > 0.995,
+            "{means:?}"
+        );
+    }
+
+    #[test]
+    fn one_thread_and_two_learn_the_same() {
+        let sample = rows(600, 8);
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| learn(&sample, 8, 2))
+        };
+        assert_eq!(with(1), with(2));
+        assert_eq!(learn(&[], 8, 2).0.len(), 8);
+    }
+
+    #[test]
+    fn strange_codes_decode_to_zeros_or_a_vector_of_length_one() {
+        let codec =
+            Codec { dim: 4, bits: 2, centroids: &[1.0, 0.0, 0.0, 0.0], weights: &[], cutoffs: &[] };
+        let mut vector = [9.0; 4];
+        codec.decode(&[0, 0, 0xff], &mut vector);
+        assert_eq!(vector, [1.0, 0.0, 0.0, 0.0]);
+        for code in [&[][..], &[0xff, 0xff, 1], &[1, 0, 1]] {
+            vector = [9.0; 4];
+            codec.decode(code, &mut vector);
+            assert_eq!(vector, [0.0; 4]);
+        }
+    }
+}
