@@ -107,13 +107,13 @@ pub(super) fn sample(
 pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
-    let opened = match open_index(base) {
+    let opened = match open_index(base, ctx) {
         Err(IndexError::Missing { .. }) if dataset.automatic => {
             let notice = format!("building the index of \"{}\"; this is done once", base.name);
             ctx.printer.notice(&notice);
             let kb = Kb::open(&base.kb_dir())?;
             build_index(base, &kb, &Plan::complete(), ctx)?;
-            open_index(base)?
+            open_index(base, ctx)?
         }
         opened => opened?,
     };
@@ -123,8 +123,11 @@ pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>>
 }
 
 /// Opens the base with its index, as it is.
-pub(super) fn open_index(base: &Base) -> std::result::Result<IndexedBase, IndexError> {
-    IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name)
+pub(super) fn open_index(
+    base: &Base,
+    ctx: &Context,
+) -> std::result::Result<IndexedBase, IndexError> {
+    IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, ctx.access())
 }
 
 /// Builds parts of the index of a base, replacing older ones.

@@ -1,8 +1,16 @@
 //! `agent index`: builds the indexes of a dataset.
 
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+
 use crate::{
-    cli::{Context, Exit, dataset, failure::Result},
-    embed::EmbedError,
+    cli::{
+        Context, Exit, dataset,
+        failure::{Explain, Result},
+        printer::count,
+    },
+    embed::{CachedEmbedder, Embedder, Spent},
     index::{Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
     kb::Kb,
 };
@@ -26,6 +34,9 @@ pub(super) struct Args {
     /// Build optional parts too: ann, multi, late
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     with: Vec<Part>,
+    /// Forget the vectors that earlier runs with this embedder have kept
+    #[arg(long)]
+    drop_cache: bool,
     /// Build again what is there already
     #[arg(long)]
     force: bool,
@@ -43,7 +54,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let there = vectors.as_ref().ok().filter(|_| !args.force);
     let choice = match (&args.embedder, &vectors) {
-        (Some(choice), _) => choice.clone(),
+        (Some(choice), _) => absolute(choice)?,
         (None, Ok(there)) => there.embedder.clone(),
         (None, Err(_)) => EmbedderChoice::default(),
     };
@@ -60,21 +71,72 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ctx.printer.notice(&notice);
         return Ok(Exit::Done);
     }
-    let access = Access::default();
-    let opened = if kept.is_some() { None } else { choice.open(&access)? };
-    let vectors = match (&choice, &opened) {
-        _ if kept.is_some() => None,
-        (EmbedderChoice::Builtin, _) => Some(VectorSource::Builtin),
-        (choice, Some(embedder)) => Some(VectorSource::Embedder {
+    let access = ctx.access();
+    let opened = match kept {
+        Some(_) => None,
+        None => open(&choice, args.drop_cache, &access)?,
+    };
+    let vectors = match (kept, &choice, &opened) {
+        (Some(_), ..) => None,
+        (None, choice, Some(embedder)) => Some(VectorSource::Embedder {
             choice,
             embedder: &**embedder,
             candidates_only: args.candidates_only,
         }),
-        (choice, None) => {
-            return Err(EmbedError::Unavailable { embedder: choice.to_string() }.into());
+        (None, EmbedderChoice::Builtin, None) => Some(VectorSource::Builtin),
+        (None, choice, None) => {
+            return Err(anyhow!("the embedder {choice} is not built into this version"))
+                .hint("use --embedder builtin");
         }
     };
     let plan = Plan { words, vectors, parts: &parts, access: &access };
-    dataset::build_index(base, &kb, &plan, ctx)?;
-    Ok(Exit::Done)
+    let built = dataset::build_index(base, &kb, &plan, ctx);
+    if let Some(embedder) = &opened {
+        tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
+    }
+    built.map(|()| Exit::Done)
+}
+
+/// The choice with a full path, so that it can be opened from elsewhere.
+fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
+    let full = |dir: &PathBuf| {
+        let full = dir.canonicalize();
+        full.with_context(|| format!("cannot open the directory {}", dir.display()))
+    };
+    Ok(match choice {
+        EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
+        EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
+        EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),
+    })
+}
+
+/// Opens an embedder that belongs to no base, with its cache.
+fn open(
+    choice: &EmbedderChoice,
+    drop_cache: bool,
+    access: &Access,
+) -> Result<Option<Box<dyn Embedder>>> {
+    let Some(embedder) = choice.open(access, None)? else { return Ok(None) };
+    if let (true, Some(dir)) = (drop_cache, &access.cache) {
+        CachedEmbedder::forget(&*embedder, dir)?;
+    }
+    Ok(Some(access.cached(embedder)))
+}
+
+/// Says what an embedder has cost.
+fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
+    let mut parts = vec![format!("{} vectors from the cache", count(spent.from_cache))];
+    let counts = [
+        (spent.tokens, "tokens paid for"),
+        (spent.cut, "texts cut to the model's limit"),
+        (spent.retries, "requests repeated"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    parts.extend(some.map(|(n, what)| format!("{} {what}", count(*n))));
+    ctx.printer.notice(&parts.join(", "));
+    if let Some(problem) = &spent.problem {
+        ctx.printer.warning(problem);
+    } else if !is_done {
+        ctx.printer.notice("vectors that were computed are kept; run the command again to go on");
+    }
 }

@@ -13,6 +13,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod bench;
 mod data;
 mod dataset;
 mod doctor;
@@ -47,7 +48,12 @@ use crate::{
         printer::{Level, Printer},
     },
     dataset::Home,
+    index::Access,
+    remote::Account,
 };
+
+/// Where models are asked unless OPENAI_BASE_URL says otherwise.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +127,9 @@ enum Command {
     Verify(verify::Args),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
+    /// Measure what single pieces of work cost on a dataset
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// What every command gets.
@@ -129,6 +138,17 @@ struct Context {
     printer: Arc<Printer>,
     /// Set by Ctrl-C and SIGTERM; every long operation polls it.
     stop: Arc<AtomicBool>,
+}
+
+impl Context {
+    /// What embedders get from outside a base.
+    fn access(&self) -> Access {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
+        let service = (key.is_some() || base_url.is_some())
+            .then(|| Account { base_url: base_url.unwrap_or_else(|| OPENAI_URL.to_owned()), key });
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+    }
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
@@ -142,6 +162,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
+        Command::Bench(command) => bench::run(command, ctx),
     }
 }
 

@@ -49,6 +49,9 @@ pub(super) struct Lines {
     unpacked: u64,
     number: u64,
     max_line: usize,
+    /// Bytes of the reader that the last line was taken from in place.
+    held: usize,
+    /// The last line, if the reader had it in pieces.
     buffer: Vec<u8>,
 }
 
@@ -100,6 +103,7 @@ impl Lines {
             unpacked: 0,
             number: 0,
             max_line,
+            held: 0,
             buffer: Vec::new(),
         })
     }
@@ -128,26 +132,40 @@ impl Lines {
         let path = &self.path;
         let unreadable =
             |source| DatasetError::Unreadable { path: path.clone(), line: number, source };
-        // A line that used much memory must not keep it.
-        self.buffer.clear();
-        self.buffer.shrink_to(READ_BUFFER);
-        let limit = self.max_line as u64 + 2;
-        let n = (&mut self.reader).take(limit).read_until(b'\n', &mut self.buffer);
-        let n = n.map_err(unreadable)?;
-        if n == 0 {
-            return Ok(None);
+        self.reader.consume(std::mem::take(&mut self.held));
+        let mut ahead = self.reader.fill_buf().map_err(unreadable)?;
+        let n_ahead = ahead.len();
+        let mut n = ahead.skip_until(b'\n').map_err(unreadable)?;
+        let in_place = n < n_ahead;
+        let mut too_long = false;
+        if in_place {
+            self.held = n;
+        } else {
+            // A line that used much memory must not keep it.
+            self.buffer.clear();
+            self.buffer.shrink_to(READ_BUFFER);
+            let limit = self.max_line as u64 + 2;
+            n = (&mut self.reader)
+                .take(limit)
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(unreadable)?;
+            if n == 0 {
+                return Ok(None);
+            }
+            if self.buffer.last() != Some(&b'\n') && n as u64 == limit {
+                too_long = true;
+                self.unpacked += skip_line(&mut self.reader).map_err(unreadable)?;
+            }
         }
         self.unpacked += n as u64;
-        let ended = self.buffer.last() == Some(&b'\n');
-        let mut too_long = false;
-        if !ended && n as u64 == limit {
-            too_long = true;
-            self.unpacked += skip_line(&mut self.reader).map_err(unreadable)?;
-        }
         if self.unpacked > MAX_FILE_BYTES {
             return Err(DatasetError::FileTooLong { path: path.clone(), limit: MAX_FILE_BYTES });
         }
-        let mut line = self.buffer.as_slice();
+        let mut line = if in_place {
+            self.reader.fill_buf().map_err(unreadable)?.get(..n).unwrap_or_default()
+        } else {
+            self.buffer.as_slice()
+        };
         line = line.strip_suffix(b"\n").unwrap_or(line);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if number == 1 {

@@ -24,7 +24,7 @@ use crate::{
         error::Problems,
         home::Staging,
         lines::{Line, Lines, MAX_LINE_BYTES},
-        queries::import_queries,
+        queries::{QuerySources, import_queries},
         render::{Template, render_field, render_text},
     },
     kb::{KbError, KbMeta, KbWriter},
@@ -136,8 +136,14 @@ pub fn import_neutral(
         }
         other => DatasetError::Kb(other),
     })?;
+    let sources = QuerySources {
+        queries: source.join("qa.csv"),
+        human: source.join("human.csv"),
+        splits: source.join("split"),
+        derive_tenth: false,
+    };
     let queries = import_queries(
-        source,
+        &sources,
         &staging.queries_dir(),
         manifest.n_nodes,
         &mut problems,
@@ -441,9 +447,8 @@ fn read_edges(
         if text.is_empty() {
             continue;
         }
-        let mut columns = text.split('\t');
-        let row = (columns.next(), columns.next(), columns.next(), columns.next());
-        let (Some(source), Some(relation), Some(target), None) = row else {
+        let columns = split_columns(text);
+        let Some((source, relation, target)) = columns else {
             let n = text.split('\t').count();
             let message = format!("{n} columns, not 3; write source, relation, target with tabs");
             problems.add(&path, number, ProblemKind::RaggedRow, message)?;
@@ -477,6 +482,15 @@ fn read_edges(
     }
     watch.report(Phase::Edges, total, total)?;
     Ok(n_pushed)
+}
+
+/// The three columns of a line, if they are three.
+fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
+    let mut tabs = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\t').map(|(at, _)| at);
+    let (Some(first), Some(second), None) = (tabs.next(), tabs.next(), tabs.next()) else {
+        return None;
+    };
+    Some((text.get(..first)?, text.get(first + 1..second)?, text.get(second + 1..)?))
 }
 
 /// The id as a node of a base with `n_nodes`.

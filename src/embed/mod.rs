@@ -12,13 +12,17 @@
 //! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
 //! | [`lsa`] | here are documents, give me an embedder; save it, open it |
 //! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
+//! | [`openai`] | here are the address and key of a service, give me an embedder |
+//! | [`cache`] | here is an embedder that costs something, embed no text twice |
 //! | `tokens` | here is a text, give me its word stems |
 //! | `sparse` | here are documents as term counts, give me products with dense matrices |
 //! | `factor` | here is a sparse matrix, give me its leading singular vectors |
 
 pub mod bert;
+pub mod cache;
 pub mod lsa;
 pub mod matrix;
+pub mod openai;
 
 mod factor;
 mod sparse;
@@ -27,8 +31,12 @@ mod tokens;
 use std::path::PathBuf;
 
 pub use bert::BertEncoder;
+pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
+pub use openai::OpenAiEmbedder;
+
+use crate::remote::RemoteError;
 
 /// Maps texts to vectors of one fixed length.
 ///
@@ -88,6 +96,26 @@ pub trait Embedder: Send + Sync {
     fn verify(&self) -> Result<(), EmbedError> {
         Ok(())
     }
+
+    /// What it has cost since it was opened; nothing, where nobody counts.
+    fn spent(&self) -> Spent {
+        Spent::default()
+    }
+}
+
+/// What an embedder has cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Texts whose vector was kept from before.
+    pub from_cache: u64,
+    /// Tokens that were paid for.
+    pub tokens: u64,
+    /// Texts that were cut because the model takes no longer ones, where the caller has to cut.
+    pub cut: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Why vectors are not kept, if they are not.
+    pub problem: Option<String>,
 }
 
 /// Why an embedder could not be trained, saved, opened or used.

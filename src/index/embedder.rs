@@ -14,11 +14,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    embed::{EmbedError, Embedder, LsaEmbedder, Matrix},
+    embed::{
+        BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
+        Spent,
+    },
     index::{
         IndexError,
         layout::{MODEL, VECTORS, VectorsRecord},
     },
+    remote::{Account, Limits},
 };
 
 /// An embedder by its name on the command line; records keep it in that form.
@@ -80,25 +84,49 @@ impl fmt::Display for EmbedderChoice {
 
 /// What opening an embedder needs from outside the base.
 #[derive(Clone, Default)]
-pub struct Access {}
+pub struct Access {
+    /// Where vectors are kept, so that no text is paid for twice.
+    pub cache: Option<PathBuf>,
+    /// The service of `openai:MODEL`.
+    pub service: Option<Account>,
+}
 
 impl Access {
     /// Nothing.
-    pub const NONE: Access = Access {};
+    pub const NONE: Access = Access { cache: None, service: None };
+
+    /// Puts the cache, if there is one, before an embedder.
+    pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
+        match &self.cache {
+            Some(dir) => Box::new(CachedEmbedder::new(embedder, dir)),
+            None => embedder,
+        }
+    }
 }
 
 impl EmbedderChoice {
-    /// Opens an embedder that needs no training on a base. `None` for the two that belong to one.
+    /// Opens an embedder that belongs to no base; `None` for the others. `dim` is the length of its
+    /// vectors, where it is known.
     ///
     /// # Errors
     /// Those of the embedder.
-    pub fn open(&self, _access: &Access) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
-        match self {
-            Self::Builtin | Self::Import(_) => Ok(None),
-            Self::Candle(_) | Self::OpenAi(_) => {
-                Err(EmbedError::Unavailable { embedder: self.to_string() })
+    pub fn open(
+        &self,
+        access: &Access,
+        dim: Option<usize>,
+    ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
+        Ok(match self {
+            Self::Builtin | Self::Import(_) => None,
+            Self::Candle(dir) => Some(Box::new(BertEncoder::open(dir)?)),
+            Self::OpenAi(model) => {
+                let service = access.service.as_ref();
+                let service = service.ok_or_else(|| EmbedError::NoAccess {
+                    embedder: self.to_string(),
+                    what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service without key",
+                })?;
+                Some(Box::new(OpenAiEmbedder::open(model, service, dim, Limits::default())?))
             }
-        }
+        })
     }
 }
 
@@ -145,10 +173,12 @@ impl IndexEmbedder {
             return Ok(&**embedder);
         }
         let choice = &self.record.embedder;
-        let unavailable = || EmbedError::Unavailable { embedder: choice.to_string() };
-        let embedder = choice.open(&self.access)?.ok_or_else(unavailable)?;
+        let changed = || EmbedError::Changed { embedder: choice.to_string() };
+        let embedder = self
+            .access
+            .cached(choice.open(&self.access, Some(self.record.dim))?.ok_or_else(changed)?);
         if embedder.fingerprint() != self.record.fingerprint || embedder.dim() != self.record.dim {
-            return Err(EmbedError::Changed { embedder: choice.to_string() });
+            return Err(changed());
         }
         Ok(&**self.opened.get_or_init(|| embedder))
     }
@@ -184,6 +214,14 @@ impl Embedder for IndexEmbedder {
     }
 
     fn verify(&self) -> Result<(), EmbedError> {
-        self.opened()?.verify()
+        match self.record.embedder {
+            // What answers behind an address costs money to ask.
+            EmbedderChoice::OpenAi(_) => Ok(()),
+            _ => self.opened()?.verify(),
+        }
+    }
+
+    fn spent(&self) -> Spent {
+        self.opened.get().map(|embedder| embedder.spent()).unwrap_or_default()
     }
 }

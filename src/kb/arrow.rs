@@ -52,6 +52,8 @@ struct Digested {
 
 impl Write for Digested {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Not more than caches hold until they are digested.
+        let bytes = bytes.get(..WRITE_BUFFER).unwrap_or(bytes);
         let n = self.file.write(bytes)?;
         self.hasher.update(bytes.get(..n).unwrap_or(bytes));
         Ok(n)

@@ -2,12 +2,13 @@
 //! Must not know of input formats, nor where the finished directory goes.
 //!
 //! Memory: text goes to disk batch by batch (about 16 MiB each); 8 bytes are held per edge, at
-//! most twice that while a list grows, 10 bytes per node and 2 bytes per field value.
+//! most twice that while a list grows or is sorted, 10 bytes per node and 2 bytes per field value.
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
-    io::Write,
+    io::{BufWriter, Write},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +18,7 @@ use crate::kb::{
     manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
     open::{FIELDS_FILE, GRAPH_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
     publish::sync_dir,
+    rows::Adjacency,
 };
 
 /// What people read about a base, and which nodes may be answers.
@@ -30,15 +32,42 @@ pub struct KbMeta {
     pub candidate_types: Vec<String>,
 }
 
+/// Places for names met lately: every edge names its relation, so hashing them all is slow.
+const RECENT: usize = 256;
+/// Bytes that are digested at once: enough for wide instructions.
+const DIGEST_BUFFER: usize = 64 << 10;
+
 /// Numbers for names, in order of first use.
-#[derive(Default)]
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
+    /// Ids of names met lately, at a place that a few of their bytes give.
+    recent: [u16; RECENT],
+}
+
+impl Default for Interner {
+    fn default() -> Interner {
+        Interner { ids: HashMap::new(), names: Vec::new(), recent: [0; RECENT] }
+    }
 }
 
 impl Interner {
     fn id(&mut self, what: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
+        let ends = [name.as_bytes().first(), name.as_bytes().last()].map(|b| b.map_or(0, |&b| b));
+        let place = (name.len() * 7 + usize::from(ends[0]) * 31 + usize::from(ends[1])) % RECENT;
+        if let Some(&id) = self.recent.get(place)
+            && self.names.get(usize::from(id)).is_some_and(|known| known == name)
+        {
+            return Ok(id);
+        }
+        let id = self.look_up(what, name)?;
+        if let Some(recent) = self.recent.get_mut(place) {
+            *recent = id;
+        }
+        Ok(id)
+    }
+
+    fn look_up(&mut self, what: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
         if let Some(&id) = self.ids.get(name) {
             return Ok(id);
         }
@@ -86,15 +115,18 @@ pub struct KbWriter {
     /// Per relation the edges as `source << 32 | target`.
     edges: Vec<Vec<u64>>,
     n_edges: u64,
-    content: blake3::Hasher,
+    content: Content,
 }
 
 impl KbWriter {
     /// Starts a base in `dir`, which is created if needed and must not hold one yet.
     ///
     /// # Errors
-    /// [`KbError::Io`].
+    /// [`KbError::Io`], [`KbError::BigEndian`].
     pub fn create(dir: &Path) -> Result<KbWriter, KbError> {
+        if cfg!(target_endian = "big") {
+            return Err(KbError::BigEndian);
+        }
         fs::create_dir_all(dir).map_err(KbError::io("create", dir))?;
         Ok(KbWriter {
             dir: dir.to_path_buf(),
@@ -108,7 +140,7 @@ impl KbWriter {
             field_ids: Vec::new(),
             edges: Vec::new(),
             n_edges: 0,
-            content: blake3::Hasher::new(),
+            content: Content::new(),
         })
     }
 
@@ -143,13 +175,13 @@ impl KbWriter {
         self.nodes.push(node, &[node_type, name, text])?;
         self.node_types.push(type_id);
         for part in [node_type, name, text] {
-            hash_part(&mut self.content, part);
+            self.content.part(part);
         }
-        self.content.update(&(fields.len() as u64).to_le_bytes());
+        self.content.bytes(&(fields.len() as u64).to_le_bytes());
         for (field, value) in fields {
             self.fields.push(node, &[field, value])?;
-            hash_part(&mut self.content, field);
-            hash_part(&mut self.content, value);
+            self.content.part(field);
+            self.content.part(value);
         }
         self.field_ids.extend(ids);
         self.field_offsets.push(self.field_ids.len() as u64);
@@ -220,44 +252,38 @@ impl KbWriter {
             SectionKind::FieldOffsets,
             0,
             0,
-            self.field_offsets.iter().map(|o| o.to_le_bytes()),
+            bytemuck::cast_slice(&self.field_offsets),
         )?;
-        graph.section(
-            SectionKind::FieldIds,
-            0,
-            0,
-            self.field_ids.iter().map(|i| i.to_le_bytes()),
-        )?;
+        graph.section(SectionKind::FieldIds, 0, 0, bytemuck::cast_slice(&self.field_ids))?;
 
         let mut by_rank: Vec<(u16, Vec<u64>)> =
             relation_rank.iter().copied().zip(std::mem::take(&mut self.edges)).collect();
         by_rank.sort_unstable_by_key(|(rank, _)| *rank);
         let (total, mut done, mut n_edges) = (self.n_edges, 0u64, 0u64);
         let mut tuples = Vec::new();
-        for (relation, mut edges) in by_rank {
+        for (relation, edges) in by_rank {
             if !go_on(done, total) {
                 return Err(KbError::Stopped);
             }
             done += edges.len() as u64;
-            edges.sort_unstable();
-            edges.dedup();
-            n_edges += edges.len() as u64;
-            let name = relations.get(relation as usize).map_or("", String::as_str);
-            hash_part(&mut self.content, name);
-            self.content.update(&(edges.len() as u64).to_le_bytes());
-            count_tuples(&mut tuples, relation, &edges, &self.node_types);
-            graph.rows(SectionKind::OutOffsets, SectionKind::OutTargets, relation, &edges)?;
-            for edge in &mut edges {
-                self.content.update(&edge.to_le_bytes());
-                *edge = edge.rotate_left(32);
+            let (out, into) = Adjacency::both(edges);
+            n_edges += out.targets.len() as u64;
+            self.content.part(relations.get(relation as usize).map_or("", String::as_str));
+            self.content.bytes(&(out.targets.len() as u64).to_le_bytes());
+            for (source, targets) in out.rows() {
+                for target in targets {
+                    // The same as `source << 32 | target` in one number.
+                    self.content.bytes(&target.to_le_bytes());
+                    self.content.bytes(&source.to_le_bytes());
+                }
             }
-            edges.sort_unstable();
-            graph.rows(SectionKind::InOffsets, SectionKind::InSources, relation, &edges)?;
+            count_tuples(&mut tuples, relation, &out, &self.node_types);
+            graph.relation(relation, &out, &into)?;
         }
         go_on(total, total);
         tuples.sort_unstable();
         for id in &candidate_types {
-            hash_part(&mut self.content, types.get(*id as usize).map_or("", String::as_str));
+            self.content.part(types.get(*id as usize).map_or("", String::as_str));
         }
         let (graph_record, table) = graph.finish()?;
         files.insert(GRAPH_FILE.to_string(), graph_record);
@@ -278,7 +304,7 @@ impl KbWriter {
             table_offset: table.offset,
             table_entries: table.entries,
             table_blake3: table.blake3,
-            fingerprint: self.content.finalize().to_hex().to_string(),
+            fingerprint: self.content.finish(),
             checksum: String::new(),
         };
         write_manifest(&self.dir, &mut manifest)?;
@@ -286,9 +312,28 @@ impl KbWriter {
     }
 }
 
-fn hash_part(hasher: &mut blake3::Hasher, part: &str) {
-    hasher.update(&(part.len() as u64).to_le_bytes());
-    hasher.update(part.as_bytes());
+/// Digests the content of a base; small pieces are collected first.
+struct Content(BufWriter<blake3::Hasher>);
+
+impl Content {
+    fn new() -> Content {
+        Content(BufWriter::with_capacity(DIGEST_BUFFER, blake3::Hasher::new()))
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        // A digest takes everything.
+        let _ = self.0.write_all(bytes);
+    }
+
+    fn part(&mut self, part: &str) {
+        self.bytes(&(part.len() as u64).to_le_bytes());
+        self.bytes(part.as_bytes());
+    }
+
+    fn finish(mut self) -> String {
+        let _ = self.0.flush();
+        self.0.get_ref().finalize().to_hex().to_string()
+    }
 }
 
 fn rerank(ids: &mut [u16], rank: &[u16]) {
@@ -348,27 +393,31 @@ fn write_types(
             *slot += 1;
         }
     }
-    let candidates = (0..=u32::MAX)
+    let candidates: Vec<u32> = (0..=u32::MAX)
         .zip(node_types)
         .filter(|(_, type_id)| candidate_types.binary_search(type_id).is_ok())
-        .map(|(node, _)| node.to_le_bytes());
-    graph.section(SectionKind::NodeTypes, 0, 0, node_types.iter().map(|t| t.to_le_bytes()))?;
-    graph.section(SectionKind::TypeOffsets, 0, 0, offsets.iter().map(|o| o.to_le_bytes()))?;
-    graph.section(SectionKind::NodesByType, 0, 0, by_type.iter().map(|n| n.to_le_bytes()))?;
-    graph.section(SectionKind::Candidates, 0, 0, candidates)?;
+        .map(|(node, _)| node)
+        .collect();
+    graph.section(SectionKind::NodeTypes, 0, 0, bytemuck::cast_slice(node_types))?;
+    graph.section(SectionKind::TypeOffsets, 0, 0, bytemuck::cast_slice(&offsets))?;
+    graph.section(SectionKind::NodesByType, 0, 0, bytemuck::cast_slice(&by_type))?;
+    graph.section(SectionKind::Candidates, 0, 0, bytemuck::cast_slice(&candidates))?;
     Ok(counts)
 }
 
 fn count_tuples(
     tuples: &mut Vec<(u16, u16, u16, u64)>,
     relation: u16,
-    edges: &[u64],
+    out: &Adjacency,
     node_types: &[u16],
 ) {
-    let type_of = |node: u64| node_types.get(node as usize).copied().unwrap_or_default();
+    let type_of = |node: u32| node_types.get(node as usize).copied().unwrap_or_default();
     let mut counts: BTreeMap<(u16, u16), u64> = BTreeMap::new();
-    for edge in edges {
-        *counts.entry((type_of(edge >> 32), type_of(edge & 0xffff_ffff))).or_default() += 1;
+    for (source, targets) in out.rows() {
+        for run in targets.chunk_by(|&a, &b| type_of(a) == type_of(b)) {
+            let target = run.first().map_or(0, |&node| type_of(node));
+            *counts.entry((type_of(source), target)).or_default() += run.len() as u64;
+        }
     }
     tuples.extend(counts.into_iter().map(|((s, t), n)| (s, relation, t, n)));
 }
@@ -420,53 +469,57 @@ impl GraphWriter {
         }
     }
 
-    fn section<const N: usize>(
+    /// Writes a section; returns where it begins and ends.
+    fn section(
         &mut self,
         kind: SectionKind,
         relation: u16,
         first: u32,
-        elements: impl Iterator<Item = [u8; N]>,
-    ) -> Result<(), KbError> {
+        elements: &[u8],
+    ) -> Result<Range<u64>, KbError> {
         self.pad()?;
         let offset = self.file.bytes();
-        for element in elements {
-            self.write(&element)?;
-        }
-        let length = self.file.bytes() - offset;
+        self.write(elements)?;
+        let place = offset..self.file.bytes();
+        self.enter(kind, relation, first, &place);
+        Ok(place)
+    }
+
+    fn enter(&mut self, kind: SectionKind, relation: u16, first: u32, place: &Range<u64>) {
         self.table.extend((kind as u16).to_le_bytes());
         self.table.extend(relation.to_le_bytes());
         self.table.extend(first.to_le_bytes());
-        self.table.extend(offset.to_le_bytes());
-        self.table.extend(length.to_le_bytes());
+        self.table.extend(place.start.to_le_bytes());
+        self.table.extend((place.end - place.start).to_le_bytes());
         self.entries += 1;
-        Ok(())
     }
 
-    /// Writes sorted `row << 32 | target` pairs as offsets and targets.
-    fn rows(
+    /// Writes both directions of a relation; one of them if they are the same.
+    fn relation(
         &mut self,
-        offsets_kind: SectionKind,
-        targets_kind: SectionKind,
         relation: u16,
-        edges: &[u64],
+        out: &Adjacency,
+        into: &Adjacency,
     ) -> Result<(), KbError> {
-        let row = |edge: &u64| (edge >> 32) as u32;
-        let (first, last) = match (edges.first(), edges.last()) {
-            (Some(first), Some(last)) => (row(first), row(last)),
-            _ => return Ok(()),
-        };
-        let mut rest = edges;
-        let mut end = 0u32;
-        let offsets = std::iter::once(0u32).chain((first..=last).map(|current| {
-            let n = rest.iter().take_while(|edge| row(edge) == current).count();
-            rest = rest.get(n..).unwrap_or_default();
-            // At most MAX_EDGES.
-            end += n as u32;
-            end
-        }));
-        self.section(offsets_kind, relation, first, offsets.map(u32::to_le_bytes))?;
-        let targets = edges.iter().map(|edge| (*edge as u32).to_le_bytes());
-        self.section(targets_kind, relation, first, targets)
+        use SectionKind::{InOffsets, InSources, OutOffsets, OutTargets};
+        if out.targets.is_empty() {
+            return Ok(());
+        }
+        let same = out == into;
+        for (kind, turned, ids) in
+            [(OutOffsets, InOffsets, &out.offsets), (OutTargets, InSources, &out.targets)]
+        {
+            let place = self.section(kind, relation, out.first, bytemuck::cast_slice(ids))?;
+            if same {
+                self.enter(turned, relation, out.first, &place);
+            }
+        }
+        if !same {
+            let (offsets, sources) = (&into.offsets, &into.targets);
+            self.section(InOffsets, relation, into.first, bytemuck::cast_slice(offsets))?;
+            self.section(InSources, relation, into.first, bytemuck::cast_slice(sources))?;
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<(FileRecord, TableRecord), KbError> {

@@ -8,7 +8,7 @@ use crate::kb::NodeId;
 /// Neighbors of one node: sorted ascending, distinct. Derefs to `[NodeId]`.
 ///
 /// One direction is a slice of the mapped file; both directions together are merged into memory
-/// of their own only if the node has edges both ways.
+/// of their own only if the node has different edges both ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbors<'a>(Cow<'a, [NodeId]>);
 
@@ -17,9 +17,9 @@ impl<'a> Neighbors<'a> {
         Neighbors(Cow::Borrowed(ids))
     }
 
-    /// Unites two sorted, distinct slices. Linear in their lengths.
+    /// Unites two sorted, distinct slices. Linear in their lengths, free if they are one slice.
     pub(super) fn merge(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a> {
-        if right.is_empty() {
+        if right.is_empty() || std::ptr::eq(left, right) {
             return Neighbors::slice(left);
         }
         if left.is_empty() {

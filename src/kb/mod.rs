@@ -25,7 +25,8 @@
 //! ```
 //!
 //! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
-//! that have an edge, so hundreds of small relations cost little.
+//! that have an edge, so hundreds of small relations cost little. A relation that has every edge both
+//! ways is stored once: its kinds 18 and 19 are the places of 16 and 17.
 //!
 //! # Damage
 //!
@@ -49,8 +50,10 @@ mod csr;
 mod error;
 mod graph;
 mod manifest;
+mod marks;
 mod open;
 mod publish;
+mod rows;
 mod scores;
 mod set;
 
@@ -62,6 +65,7 @@ pub use csr::Neighbors;
 pub use error::KbError;
 pub use graph::{KbEdge, KbGraph, VisitedNodes};
 pub use manifest::{FileRecord, Manifest};
+pub use marks::Marks;
 pub use open::{Kb, verify};
 pub(crate) use publish::{is_set_aside, recover};
 pub use publish::{publish, sync_dir};

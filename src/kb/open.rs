@@ -244,7 +244,8 @@ impl Kb {
     }
 
     /// The neighbors of `node` over one relation, sorted ascending, distinct. `Out` and `In` cost
-    /// nothing; `Any` is linear in the degree if the node has edges both ways.
+    /// nothing; `Any` is linear in the degree if the node has edges both ways, unless the relation
+    /// has every edge both ways.
     pub fn neighbors(
         &self,
         node: NodeId,

@@ -69,6 +69,14 @@ pub trait Retriever: Send + Sync {
     /// # Errors
     /// As [`Retriever::retrieve`].
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError>;
+
+    /// The category the query is put in; none for a retriever that answers all queries alike.
+    ///
+    /// # Errors
+    /// As [`Retriever::retrieve`].
+    fn category(&self, _query: &str) -> Result<Option<String>, RetrieveError> {
+        Ok(None)
+    }
 }
 
 /// Why a retriever could not be opened.

@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, path::Path};
 
 use crate::{
-    embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams},
+    embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix},
     index::{
         EmbedderChoice, IndexError,
         build::{VectorSource, Watch},
@@ -14,7 +14,9 @@ use crate::{
 };
 
 /// Texts embedded at a time.
-const EMBED_BLOCK: usize = 1_024;
+const BLOCK: usize = 1_024;
+/// Texts embedded at a time by a transformer; the time a caller waits who wants to stop.
+const TRANSFORMER_BLOCK: usize = 128;
 
 /// Builds and publishes the vectors of an index directory.
 pub(super) fn build(
@@ -72,9 +74,13 @@ fn embed(
     let (dim, mut done) = (embedder.dim(), 0);
     let mut writer =
         VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, embedder.fingerprint())?;
-    for first in (0..kb.n_nodes()).step_by(EMBED_BLOCK) {
+    let block = match choice {
+        EmbedderChoice::Candle(_) => TRANSFORMER_BLOCK,
+        _ => BLOCK,
+    };
+    for first in (0..kb.n_nodes()).step_by(block) {
         watch.at("vectors", done, total)?;
-        let last = first.saturating_add(EMBED_BLOCK as u32).min(kb.n_nodes());
+        let last = first.saturating_add(block as u32).min(kb.n_nodes());
         let nodes: Vec<NodeId> = (first..last).filter(|&node| wanted(node)).collect();
         let texts: Vec<&str> = nodes.iter().map(|&node| kb.text(node)).collect();
         let embedded = embedder.embed_documents(&texts)?;
@@ -83,7 +89,7 @@ fn embed(
             let start = (node - first) as usize * dim;
             rows[start..start + dim].copy_from_slice(vector);
         }
-        writer.append(&crate::embed::Matrix::new((last - first) as usize, dim, rows)?)?;
+        writer.append(&Matrix::new((last - first) as usize, dim, rows)?)?;
         done += nodes.len() as u64;
     }
     writer.finish()?;

@@ -1,0 +1,92 @@
+//! Marks on nodes, set again and again without clearing the whole: given many lists of ids, their
+//! union in ascending order. Must not know where the lists come from.
+//!
+//! Two levels of bits: one bit a node, and one bit for each 64 of those that are not all zero. What
+//! was marked is found and cleared through the upper level, so a small union over a large base
+//! costs what it holds and one bit for 4,096 nodes.
+
+use crate::kb::NodeId;
+
+/// Marked nodes below a fixed number. Memory: a bit a node.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    bits: Vec<u64>,
+    /// Bit `i`: `bits[i]` is not zero.
+    filled: Vec<u64>,
+}
+
+impl Marks {
+    /// No marks, for nodes `0 .. n_nodes`.
+    pub fn new(n_nodes: u32) -> Marks {
+        let n_words = n_nodes.div_ceil(64);
+        let words = |n: u32| vec![0u64; n as usize];
+        Marks { bits: words(n_words), filled: words(n_words.div_ceil(64)) }
+    }
+
+    /// Marks a node; returns whether it was unmarked before. Ids out of range are left out.
+    #[inline]
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        let word = (node / 64) as usize;
+        let Some(bits) = self.bits.get_mut(word) else { return false };
+        let before = *bits;
+        *bits |= 1 << (node % 64);
+        if before == 0
+            && let Some(filled) = self.filled.get_mut(word / 64)
+        {
+            *filled |= 1 << (word % 64);
+        }
+        before != *bits
+    }
+
+    /// Marks all nodes of a list.
+    pub fn extend(&mut self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.insert(node);
+        }
+    }
+
+    /// Appends the marked nodes in ascending order to `nodes` and takes the marks off.
+    pub fn drain_into(&mut self, nodes: &mut Vec<NodeId>) {
+        for (upper, filled) in (0u32..).zip(&mut self.filled) {
+            let mut words = std::mem::take(filled);
+            while words != 0 {
+                let word = upper * 64 + words.trailing_zeros();
+                words &= words - 1;
+                let mut bits = self.bits.get_mut(word as usize).map_or(0, std::mem::take);
+                while bits != 0 {
+                    nodes.push(word * 64 + bits.trailing_zeros());
+                    bits &= bits - 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn drained_marks_are_the_ascending_union_and_leave_none(
+            rounds in prop::collection::vec(prop::collection::vec(0u32..10_000, 0..200), 1..4),
+            n_nodes in 1u32..10_000,
+        ) {
+            let mut marks = Marks::new(n_nodes);
+            for nodes in rounds {
+                let last = n_nodes.next_multiple_of(64);
+                let mut twin = BTreeSet::new();
+                for &node in &nodes {
+                    prop_assert_eq!(marks.insert(node), node < last && twin.insert(node));
+                }
+                let mut drained = Vec::new();
+                marks.drain_into(&mut drained);
+                prop_assert_eq!(drained, twin.into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

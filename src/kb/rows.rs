@@ -1,0 +1,129 @@
+//! Groups pairs of nodes into rows: given edges in any order, the sorted neighbors of each node.
+//! Must not know files or relations.
+//!
+//! Counting sort: linear in pairs and in the span of the row ids, which is also what the stored
+//! offsets take. Grouping by target and then by source leaves every row sorted.
+
+use crate::kb::NodeId;
+
+/// Sorted, distinct neighbors of the nodes `first ..`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Adjacency {
+    /// The node that the first row belongs to.
+    pub(super) first: NodeId,
+    /// Where each row begins in `targets`, and the end of the last.
+    pub(super) offsets: Vec<u32>,
+    pub(super) targets: Vec<NodeId>,
+}
+
+impl Adjacency {
+    /// Both directions of edges given as `source << 32 | target`, in any order and with repeats.
+    pub(super) fn both(edges: Vec<u64>) -> (Adjacency, Adjacency) {
+        let by_target = group(edges.iter().map(|edge| (*edge as u32, (edge >> 32) as u32)));
+        drop(edges);
+        let mut out = group(by_target.turned());
+        drop(by_target);
+        out.dedup();
+        let into = group(out.turned());
+        (out, into)
+    }
+
+    /// The pairs by row, each turned round.
+    fn turned(&self) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
+        self.rows().flat_map(|(node, targets)| targets.iter().map(move |&target| (target, node)))
+    }
+
+    /// The nodes with their neighbors, in order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (NodeId, &[NodeId])> + Clone {
+        (self.first..).zip(self.offsets.windows(2)).map(|(node, ends)| {
+            let (start, end) = (ends.first().copied(), ends.last().copied());
+            let row = start.unwrap_or_default() as usize..end.unwrap_or_default() as usize;
+            (node, self.targets.get(row).unwrap_or_default())
+        })
+    }
+
+    /// Drops repeats from sorted rows.
+    fn dedup(&mut self) {
+        let mut kept = 0usize;
+        let mut start = 0usize;
+        for end in self.offsets.iter_mut().skip(1) {
+            let row_start = kept;
+            for at in start..*end as usize {
+                let Some(&target) = self.targets.get(at) else { break };
+                if kept == row_start || self.targets.get(kept - 1) != Some(&target) {
+                    if let Some(slot) = self.targets.get_mut(kept) {
+                        *slot = target;
+                    }
+                    kept += 1;
+                }
+            }
+            start = *end as usize;
+            *end = kept as u32;
+        }
+        self.targets.truncate(kept);
+    }
+}
+
+/// Groups (row, target) pairs by row; targets keep their order. At most `MAX_EDGES` pairs, so
+/// offsets fit.
+fn group(pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> Adjacency {
+    let (first, last) = pairs
+        .clone()
+        .fold((NodeId::MAX, 0), |(first, last), (row, _)| (first.min(row), last.max(row)));
+    if first > last {
+        return Adjacency::default();
+    }
+    // Row r begins at offsets[r]; while filling, offsets[r + 1] is where its next target goes.
+    let mut offsets = vec![0u32; (last - first) as usize + 3];
+    let mut n = 0usize;
+    for (row, _) in pairs.clone() {
+        if let Some(count) = offsets.get_mut((row - first) as usize + 2) {
+            *count += 1;
+        }
+        n += 1;
+    }
+    let mut sum = 0;
+    for offset in &mut offsets {
+        sum += *offset;
+        *offset = sum;
+    }
+    let mut targets = vec![0; n];
+    for (row, target) in pairs {
+        if let Some(next) = offsets.get_mut((row - first) as usize + 1) {
+            if let Some(slot) = targets.get_mut(*next as usize) {
+                *slot = target;
+            }
+            *next += 1;
+        }
+    }
+    offsets.pop();
+    Adjacency { first, offsets, targets }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_hold_the_distinct_edges_in_order_both_ways(
+            edges in prop::collection::vec((5u32..60, 0u32..60), 0..300),
+        ) {
+            let packed = edges.iter().map(|&(s, t)| u64::from(s) << 32 | u64::from(t)).collect();
+            let (out, into) = Adjacency::both(packed);
+            let pairs = |rows: &Adjacency| -> Vec<(u32, u32)> {
+                let rows = rows.rows();
+                rows.flat_map(|(node, row)| row.iter().map(move |&to| (node, to))).collect()
+            };
+            let twin: BTreeSet<(u32, u32)> = edges.iter().copied().collect();
+            prop_assert_eq!(pairs(&out), twin.into_iter().collect::<Vec<_>>());
+            let twin: BTreeSet<(u32, u32)> = edges.iter().map(|&(s, t)| (t, s)).collect();
+            prop_assert_eq!(pairs(&into), twin.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(out.first, edges.iter().map(|edge| edge.0).min().unwrap_or(0));
+        }
+    }
+}
