@@ -23,11 +23,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-<<<<<<< HEAD
-//! `words gpu` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
-=======
-//! `words remote` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
->>>>>>> pipeline
+//! `words gpu remote` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;

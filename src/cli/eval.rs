@@ -7,7 +7,7 @@ mod report;
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Instant,
 };
 
@@ -42,7 +42,8 @@ const CATEGORY: &str = "category";
 /// Ranks 1,000 nodes per query. Prints means with 95 % bootstrap intervals; with several systems,
 /// each is also compared with the first one on the same queries: paired bootstrap intervals, and
 /// p-values of paired randomisation tests corrected for their number. A query that a system fails on
-/// counts with the ranking of the hybrid baseline, and the exit status is 1.
+/// counts with the ranking of the hybrid baseline, and the exit status is 1; where a service gave
+/// no answer, the evaluation is marked invalid and not compared.
 /// Latencies are wall times while all cores are busy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -99,6 +100,16 @@ pub(super) struct Measured {
     rankings: Vec<Ranking>,
     /// Over all queries.
     pub(super) evaluation: Evaluation,
+    /// Queries that failed because a service gave no answer: with any, the means say nothing.
+    outages: usize,
+}
+
+impl Measured {
+    /// Why the means say nothing, if that is so.
+    fn invalid(&self) -> Option<String> {
+        let (outages, n) = (self.outages, self.evaluation.n);
+        (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+    }
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -197,7 +208,7 @@ pub(super) fn measured(
     ctx: &Context,
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
-    let done = AtomicU64::new(0);
+    let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
     let candidates = Candidates::sorted(base.kb.candidates());
     let one = |query: &LabelledQuery| {
         if ctx.stop.load(Ordering::Relaxed) {
@@ -210,6 +221,9 @@ pub(super) fn measured(
             Ok(ranking) => (ranking, None),
             // A query that no system can read is answered with nothing.
             Err(error) => {
+                if error.is_outage() {
+                    outages.fetch_add(1, Ordering::Relaxed);
+                }
                 let baseline = stand_in.retrieve(&query.text, DEPTH).unwrap_or_default();
                 (baseline, Some(error.to_string()))
             }
@@ -222,11 +236,13 @@ pub(super) fn measured(
     drop(progress);
     let (results, rankings): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let evaluation = Evaluation::from_results(&results, SEED)?;
-    Ok(Measured { system: name.to_owned(), results, rankings, evaluation })
+    let outages = outages.into_inner();
+    Ok(Measured { system: name.to_owned(), results, rankings, evaluation, outages })
 }
 
-/// Compares every system with the first one, or with all before it.
+/// Compares every system with the first one, or with all before it; those with valid means alone.
 fn comparisons(measured: &[Measured], every_pair: bool) -> Result<Vec<Versus<'_>>> {
+    let measured: Vec<&Measured> = measured.iter().filter(|one| one.outages == 0).collect();
     let mut versus = Vec::new();
     for (at, one) in measured.iter().enumerate() {
         let others = if every_pair { &measured[..at] } else { &measured[..at.min(1)] };
@@ -296,6 +312,12 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
             .filter_map(|result| Some((result.query_id, result.failure.as_ref()?)));
         for (id, failure) in failed.take(MAX_TOLD) {
             ctx.printer.warning(&format!("{}: query {id} failed: {failure}", one.system));
+        }
+        if let Some(why) = one.invalid() {
+            ctx.printer.warning(&format!(
+                "{}: this evaluation is invalid: {why}; evaluate again",
+                one.system
+            ));
         }
         let n = one.evaluation.failed;
         if n > 0 {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use comfy_table::{CellAlignment, Table, TableStyle, presets};
+use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -196,7 +196,7 @@ fn line(stage: &str, done: u64, total: u64, elapsed: Duration) -> String {
 }
 
 /// A table without lines, with these headings; `right` are the columns of numbers.
-pub(super) fn table<const N: usize>(headings: [&str; N], right: &[usize]) -> Table {
+pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let mut table = Table::new();
     let style: TableStyle = presets::NOTHING;
     table.load_style(style).set_header(headings);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use baseline::{Baseline, System, shortlist};
 
 use crate::{
+    embed::EmbedError,
     index::{IndexError, IndexedBase},
     kb::NodeId,
     retrieve::{
@@ -47,6 +48,14 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
+}
+
+impl RetrieveError {
+    /// Whether a service that was asked gave no answer: asked again, the query may well succeed,
+    /// so that its failure says nothing of the retriever.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))))
+    }
 }
 
 /// Bytes a query may have.

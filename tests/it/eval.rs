@@ -95,7 +95,7 @@ fn results_are_written_for_other_tools() {
     assert_eq!(results.lines().count(), 1 + 2 * 2);
 
     let page = world.run(eval.into_iter().chain(["--format", "markdown"])).done();
-    assert!(page.contains("| all | bm25 | 2 | 0 | 100.0 [100.0, 100.0] |"), "{page}");
+    assert!(page.contains("| bm25 | 2 | 0 | 100.0 [100.0, 100.0] |"), "{page}");
 }
 
 #[test]

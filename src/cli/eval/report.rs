@@ -79,6 +79,9 @@ struct Printed<'a> {
     #[serde(flatten)]
     evaluation: &'a Evaluation,
     llm: LlmUse,
+    /// Only if the means say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<String>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<&'a Groups>,
@@ -88,25 +91,26 @@ struct Printed<'a> {
 }
 
 /// Rows of text under headings.
-struct Rows<const N: usize> {
-    headings: [&'static str; N],
-    /// Columns of numbers.
-    right: Vec<usize>,
-    rows: Vec<[String; N]>,
+struct Rows {
+    headings: Vec<&'static str>,
+    /// Columns of numbers begin here.
+    numbers: usize,
+    rows: Vec<Vec<String>>,
 }
 
-impl<const N: usize> Rows<N> {
+impl Rows {
     fn print(self, format: Format, ctx: &Context) -> Result<()> {
         match format {
             Format::Table => {
-                let mut shown = table(self.headings, &self.right);
+                let right: Vec<usize> = (self.numbers..self.headings.len()).collect();
+                let mut shown = table(self.headings, &right);
                 shown.add_rows(self.rows);
                 ctx.printer.table(&shown)
             }
             Format::Markdown => ctx.printer.data(&self.markdown()),
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(Vec::new());
-                csv.write_record(self.headings)?;
+                csv.write_record(&self.headings)?;
                 self.rows.iter().try_for_each(|row| csv.write_record(row))?;
                 ctx.printer.data(&String::from_utf8_lossy(&csv.into_inner()?))
             }
@@ -114,12 +118,14 @@ impl<const N: usize> Rows<N> {
     }
 
     fn markdown(&self) -> String {
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let rule = |at| if self.right.contains(&at) { "---:" } else { "---" }.to_owned();
-        let mut page = line(self.headings.map(str::to_owned).into());
-        page += &line((0..N).map(rule).collect());
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rule = |at| if at < self.numbers { "---" } else { "---:" }.to_owned();
+        let headings: Vec<String> = self.headings.iter().map(|&name| name.to_owned()).collect();
+        let rules: Vec<String> = (0..self.headings.len()).map(rule).collect();
+        let mut page = line(&headings) + &line(&rules);
         for row in &self.rows {
-            page += &line(row.iter().map(|cell| cell.replace('|', "\\|")).collect());
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            page += &line(&cells);
         }
         page
     }
@@ -135,6 +141,7 @@ impl Report<'_> {
                 system: &one.system,
                 evaluation: &one.evaluation,
                 llm: LlmUse::default(),
+                invalid: one.invalid(),
                 groups: self.groups.get(at),
                 versus: self.versus.iter().filter(|row| row.system == one.system).collect(),
             })?;
@@ -171,47 +178,42 @@ impl Report<'_> {
         all.chain(groups)
     }
 
-    fn means(&self) -> Rows<10> {
-        let row = |(group, system, evaluation): (&str, &str, &Evaluation)| {
-            let [hit1, hit5, recall20, mrr] = SHOWN
-                .map(|metric| percent(evaluation.means.get(metric), evaluation.ci95.get(metric)));
-            [
-                group.to_owned(),
-                system.to_owned(),
-                evaluation.n.to_string(),
-                evaluation.failed.to_string(),
-                hit1,
-                hit5,
-                recall20,
-                mrr,
-                format!("{:.1}", evaluation.latency.p50),
-                format!("{:.1}", evaluation.latency.p95),
-            ]
-        };
+    fn means(&self) -> Rows {
+        let row =
+            |(group, system, evaluation): (&str, &str, &Evaluation)| {
+                let mut row = vec![group.to_owned(), system.to_owned()];
+                row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+                row.extend(SHOWN.map(|metric| {
+                    percent(evaluation.means.get(metric), evaluation.ci95.get(metric))
+                }));
+                row.extend(
+                    [evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")),
+                );
+                row
+            };
         let [hit1, hit5, recall20, mrr] = SHOWN.map(Metric::name);
-        let headings =
-            ["queries", "system", "n", "failed", hit1, hit5, recall20, mrr, "p50 ms", "p95 ms"];
-        Rows { headings, right: (2..10).collect(), rows: self.evaluations().map(row).collect() }
+        let mut headings =
+            vec!["queries", "system", "n", "failed", hit1, hit5, recall20, mrr, "p50 ms", "p95 ms"];
+        let mut rows: Vec<Vec<String>> = self.evaluations().map(row).collect();
+        if self.groups.is_empty() {
+            headings.remove(0);
+            rows.iter_mut().for_each(|row| drop(row.remove(0)));
+        }
+        Rows { numbers: headings.len() - 8, headings, rows }
     }
 
-    fn means_by_metric(&self) -> Rows<10> {
+    fn means_by_metric(&self) -> Rows {
         let row = |(group, system, evaluation): (&str, &str, &Evaluation), metric: Metric| {
             let interval = evaluation.ci95.get(metric);
-            [
-                self.dataset.to_owned(),
-                self.split.clone(),
-                group.to_owned(),
-                system.to_owned(),
-                evaluation.n.to_string(),
-                evaluation.failed.to_string(),
-                metric.name().to_owned(),
-                evaluation.means.get(metric).to_string(),
-                interval.low.to_string(),
-                interval.high.to_string(),
-            ]
+            let mut row = [self.dataset, &self.split, group, system].map(str::to_owned).to_vec();
+            row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+            row.push(metric.name().to_owned());
+            let mean = evaluation.means.get(metric);
+            row.extend([mean, interval.low, interval.high].map(|number| number.to_string()));
+            row
         };
         let rows = self.evaluations().flat_map(|one| Metric::ALL.map(|metric| row(one, metric)));
-        let headings = [
+        let headings = vec![
             "dataset",
             "split",
             "queries",
@@ -223,24 +225,21 @@ impl Report<'_> {
             "ci95_low",
             "ci95_high",
         ];
-        Rows { headings, right: Vec::new(), rows: rows.collect() }
+        Rows { numbers: headings.len(), headings, rows: rows.collect() }
     }
 
-    fn differences(&self) -> Rows<7> {
+    fn differences(&self) -> Rows {
         let row = |Versus { system, other, metric, comparison, p_holm }: &Versus<'_>| {
-            [
-                format!("{system} - {other}"),
-                metric.name().to_owned(),
-                percent(comparison.difference, comparison.ci95),
-                format!("{p_holm:.4}"),
-                comparison.wins.to_string(),
-                comparison.losses.to_string(),
-                comparison.ties.to_string(),
-            ]
+            let mut row = vec![format!("{system} - {other}"), metric.name().to_owned()];
+            row.push(percent(comparison.difference, comparison.ci95));
+            row.push(format!("{p_holm:.4}"));
+            let counts = [comparison.wins, comparison.losses, comparison.ties];
+            row.extend(counts.map(|count| count.to_string()));
+            row
         };
-        let headings = ["systems", "metric", "difference", "p", "better", "worse", "equal"];
+        let headings = vec!["system", "metric", "difference", "p", "better", "worse", "equal"];
         let rows = self.versus.iter().map(row).collect();
-        Rows { headings, right: (2..7).collect(), rows }
+        Rows { headings, numbers: 2, rows }
     }
 }
 
@@ -256,9 +255,9 @@ mod tests {
     #[test]
     fn markdown_keeps_its_columns_whatever_a_cell_holds() {
         let rows = Rows {
-            headings: ["system", "n"],
-            right: vec![1],
-            rows: vec![["program:a|b.rhai".to_owned(), "3".to_owned()]],
+            headings: vec!["system", "n"],
+            numbers: 1,
+            rows: vec![vec!["program:a|b.rhai".to_owned(), "3".to_owned()]],
         };
         let page = "| system | n |\n| --- | ---: |\n| program:a\\|b.rhai | 3 |\n";
         assert_eq!(rows.markdown(), page);
