@@ -13,6 +13,7 @@
 //!   record.json        version, fingerprints, embedder, optional parts; written last
 //!   vectors            one embedding per node                              (vectors)
 //!   model              the built-in embedder, trained on the base
+//!   queries            vectors of queries, with imported vectors of nodes
 //!   ann/ multi/ late/  optional parts                                      (parts)
 //! ```
 //!
@@ -26,6 +27,7 @@ mod base;
 mod build;
 pub mod chunks;
 mod embedder;
+mod import;
 pub mod late;
 mod layout;
 pub mod names;
@@ -39,6 +41,7 @@ use std::{io, path::Path};
 pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
 pub use embedder::{Access, EMBEDDER_KINDS, EmbedderChoice};
+pub use import::{Import, ImportBuilder};
 pub use layout::Part;
 pub use text::TextPart;
 
@@ -93,6 +96,9 @@ pub enum IndexError {
         /// The part.
         part: Part,
     },
+    /// Vectors that were computed elsewhere do not fit the base.
+    #[error("the vectors cannot be imported: {0}")]
+    BadImport(String),
     /// The caller asked to stop; nothing is left behind.
     #[error("stopped")]
     Stopped,
