@@ -99,7 +99,7 @@ impl IndexedBase {
     pub fn verify(&self) -> Result<(), IndexError> {
         self.embedder.verify()?;
         self.vectors.verify()?;
-        self.describe_parts(true).map(drop)
+        self.opened_parts()?.iter().try_for_each(parts::Opened::verify)
     }
 
     /// Identifies base, index format and embedder: equal fingerprints give equal answers.
@@ -128,14 +128,17 @@ impl IndexedBase {
         Err(IndexError::MissingPart { base: self.name.clone(), part })
     }
 
-    /// The optional parts that are there, each with a line for people; reads them and compares them
-    /// with their checksums if `verify`.
+    /// The optional parts that are there, each in a line for people.
     ///
     /// # Errors
     /// That one of them is damaged.
-    pub fn describe_parts(&self, verify: bool) -> Result<Vec<String>, IndexError> {
+    pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
+        Ok(self.opened_parts()?.iter().map(parts::Opened::describe).collect())
+    }
+
+    fn opened_parts(&self) -> Result<Vec<parts::Opened>, IndexError> {
         let parts = self.embedder.record().parts.iter();
-        parts.map(|&part| parts::describe(part, &self.part(part)?, verify)).collect()
+        parts.map(|&part| parts::Opened::open(part, &self.part(part)?)).collect()
     }
 
     /// The embedding of a text, of length 1 or all zeros; equal texts are embedded once.

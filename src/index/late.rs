@@ -215,12 +215,13 @@ impl LateIndex {
     /// query: the best `k`, best first, ties by ascending id.
     /// O(tokens of the nodes * tokens of the query * dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
+        let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes
             .par_chunks(BLOCK_SCORED)
             .flat_map_iter(|nodes| {
-                let mut buffer = vec![0.0; self.dim];
+                let (table, mut buffer) = (&table, vec![0.0; self.dim]);
                 nodes.iter().filter_map(move |&node| {
-                    let pairs = self.pairs_with(query, node, &mut buffer);
+                    let pairs = self.pairs_with(query, node, table, &mut buffer);
                     (!pairs.is_empty()).then(|| (node, pairs.iter().map(|pair| pair.score).sum()))
                 })
             })
@@ -231,25 +232,25 @@ impl LateIndex {
     /// The pairs that make up the score of a node, one for each token of the query; none for a node
     /// without tokens.
     pub fn pairs(&self, query: &Matrix, node: NodeId) -> Vec<Pair> {
-        self.pairs_with(query, node, &mut vec![0.0; self.dim])
+        self.pairs_with(query, node, &self.codec().table(), &mut vec![0.0; self.dim])
     }
 
-    fn pairs_with(&self, query: &Matrix, node: NodeId, buffer: &mut [f32]) -> Vec<Pair> {
-        let codec = Codec {
-            dim: self.dim,
-            bits: BITS,
-            centroids: self.centroids.as_slice(),
-            weights: self.weights.as_slice(),
-            cutoffs: &[],
-        };
+    fn pairs_with(
+        &self,
+        query: &Matrix,
+        node: NodeId,
+        table: &[f32],
+        buffer: &mut [f32],
+    ) -> Vec<Pair> {
+        let codec = self.codec();
         let mut pairs: Vec<Pair> = Vec::new();
         for (document, code) in self.codes_of(node).enumerate() {
-            codec.decode(code, buffer);
+            codec.decode(code, table, buffer);
             for row in 0..query.rows().min(MAX_QUERY_TOKENS) {
                 let score = query.row(row).map_or(0.0, |row| dot(row, buffer));
                 match pairs.get_mut(row) {
                     Some(pair) if score > pair.score => {
-                        *pair = Pair { query: row, document, score }
+                        *pair = Pair { query: row, document, score };
                     }
                     Some(_) => {}
                     None => pairs.push(Pair { query: row, document, score }),
@@ -257,6 +258,17 @@ impl LateIndex {
             }
         }
         pairs
+    }
+
+    /// What reads the codes.
+    fn codec(&self) -> Codec<'_> {
+        Codec {
+            dim: self.dim,
+            bits: BITS,
+            centroids: self.centroids.as_slice(),
+            weights: self.weights.as_slice(),
+            cutoffs: &[],
+        }
     }
 
     /// The codes of a node's tokens.

@@ -38,32 +38,40 @@ pub(super) fn build(
     }
 }
 
-/// The part in a directory in a line for people; reads it all if `verify`.
-pub(super) fn describe(part: Part, dir: &Path, verify: bool) -> Result<String, IndexError> {
-    let line = match part {
-        Part::Ann => {
-            let opened = AnnIndex::open(dir)?;
-            if verify {
-                opened.verify()?;
-            }
-            opened.describe()
+/// An opened part.
+pub(super) enum Opened {
+    Ann(AnnIndex),
+    Multi(ChunkIndex),
+    Late(LateIndex),
+}
+
+impl Opened {
+    /// Opens the part in a directory.
+    pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
+        Ok(match part {
+            Part::Ann => Self::Ann(AnnIndex::open(dir)?),
+            Part::Multi => Self::Multi(ChunkIndex::open(dir)?),
+            Part::Late => Self::Late(LateIndex::open(dir)?),
+        })
+    }
+
+    /// Reads it all and compares it with its checksums.
+    pub(super) fn verify(&self) -> Result<(), IndexError> {
+        match self {
+            Self::Ann(index) => index.verify(),
+            Self::Multi(index) => index.verify(),
+            Self::Late(index) => index.verify(),
         }
-        Part::Multi => {
-            let opened = ChunkIndex::open(dir)?;
-            if verify {
-                opened.verify()?;
-            }
-            opened.describe()
+    }
+
+    /// Its name and what it is, in a line for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Ann(index) => format!("{}: {}", Part::Ann, index.describe()),
+            Self::Multi(index) => format!("{}: {}", Part::Multi, index.describe()),
+            Self::Late(index) => format!("{}: {}", Part::Late, index.describe()),
         }
-        Part::Late => {
-            let opened = LateIndex::open(dir)?;
-            if verify {
-                opened.verify()?;
-            }
-            opened.describe()
-        }
-    };
-    Ok(format!("{part}: {line}"))
+    }
 }
 
 #[cfg(test)]

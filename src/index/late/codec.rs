@@ -112,21 +112,30 @@ impl Codec<'_> {
     }
 
     /// Reads a code back into `vector` (`[dim]`), of length 1; zeros if it is none of this codec.
-    pub(super) fn decode(&self, code: &[u8], vector: &mut [f32]) {
+    pub(super) fn decode(&self, code: &[u8], table: &[f32], vector: &mut [f32]) {
         vector.fill(0.0);
         let [low, high, residuals @ ..] = code else { return };
         let near = usize::from(u16::from_le_bytes([*low, *high])) * self.dim;
         let Some(centroid) = self.centroids.get(near..near + self.dim) else { return };
         let per_byte = 8 / self.bits;
-        let mask = (1u8 << self.bits) - 1;
         let parts = vector.chunks_mut(per_byte).zip(centroid.chunks(per_byte));
-        for ((numbers, centroid), byte) in parts.zip(residuals) {
-            for (at, (number, near)) in numbers.iter_mut().zip(centroid).enumerate() {
-                let bucket = (byte >> (at * self.bits)) & mask;
-                *number = near + self.weights.get(usize::from(bucket)).copied().unwrap_or(0.0);
+        for ((numbers, centroid), &byte) in parts.zip(residuals) {
+            let residual = &table[usize::from(byte) * per_byte..][..per_byte];
+            for ((number, near), rest) in numbers.iter_mut().zip(centroid).zip(residual) {
+                *number = near + rest;
             }
         }
         normalise(vector);
+    }
+
+    /// What [`Codec::decode`] reads: the residuals that each byte stands for, `[256, 8 / bits]`.
+    pub(super) fn table(&self) -> Vec<f32> {
+        let mask = (1usize << self.bits) - 1;
+        let places = (0..256usize).flat_map(|byte| (0..8 / self.bits).map(move |at| (byte, at)));
+        let weight = |(byte, at): (usize, usize)| {
+            self.weights.get((byte >> (at * self.bits)) & mask).copied().unwrap_or(0.0)
+        };
+        places.map(weight).collect()
     }
 }
 
@@ -156,11 +165,11 @@ mod tests {
             let (centroids, weights, cutoffs) = learn(&sample, dim, bits);
             let codec =
                 Codec { dim, bits, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
-            let mut buffer = vec![0.0; dim];
+            let (table, mut buffer) = (codec.table(), vec![0.0; dim]);
             let cosines = sample.chunks_exact(dim).map(|row| {
                 let code = codec.encode(row);
                 assert_eq!(code.len(), code_bytes(dim, bits));
-                codec.decode(&code, &mut buffer);
+                codec.decode(&code, &table, &mut buffer);
                 dot(row, &buffer)
             });
             cosines.sum::<f32>() / 256.0
@@ -187,12 +196,12 @@ mod tests {
     fn strange_codes_decode_to_zeros_or_a_vector_of_length_one() {
         let codec =
             Codec { dim: 4, bits: 2, centroids: &[1.0, 0.0, 0.0, 0.0], weights: &[], cutoffs: &[] };
-        let mut vector = [9.0; 4];
-        codec.decode(&[0, 0, 0xff], &mut vector);
+        let (table, mut vector) = (codec.table(), [9.0; 4]);
+        codec.decode(&[0, 0, 0xff], &table, &mut vector);
         assert_eq!(vector, [1.0, 0.0, 0.0, 0.0]);
         for code in [&[][..], &[0xff, 0xff, 1], &[1, 0, 1]] {
             vector = [9.0; 4];
-            codec.decode(code, &mut vector);
+            codec.decode(code, &table, &mut vector);
             assert_eq!(vector, [0.0; 4]);
         }
     }

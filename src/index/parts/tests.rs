@@ -17,7 +17,8 @@ use crate::{
     kb::{KbMeta, KbWriter, NodeId, best},
 };
 
-const N_NODES: u32 = 1_200;
+const N_NODES: u32 = 450;
+const DIM: usize = 16;
 
 /// A base of two types with the vectors of its documents; nodes of one type may be answers.
 struct World {
@@ -34,7 +35,7 @@ impl World {
         let mut writer = KbWriter::create(&kb_dir).unwrap();
         for node in 0..N_NODES as usize {
             let words =
-                (0..20 + node % 90).map(|at| format!("w{} ", (node * (at + 7) + at * at) % 211));
+                (0..8 + node % 40).map(|at| format!("w{} ", (node * (at + 7) + at * at) % 211));
             // A few documents without a word that the embedder knows.
             let text = if node % 100 == 99 { String::new() } else { words.collect() };
             let node_type = if node % 3 == 0 { "other" } else { "wanted" };
@@ -46,12 +47,12 @@ impl World {
         let kb = Kb::open(&kb_dir).unwrap();
         let text = |node: usize| kb.text(node as NodeId);
         let corpus = Corpus { n_documents: N_NODES as usize, text: &text };
-        let params = LsaParams { dim: 24, ..LsaParams::default() };
+        let params = LsaParams { dim: DIM, ..LsaParams::default() };
         let embedder =
             LsaEmbedder::train(corpus, &params, &mut |_| std::ops::ControlFlow::Continue(()))
                 .unwrap();
         let path = dir.path().join("vectors");
-        let mut writer = VectorWriter::create(&path, 24, Precision::F32, "").unwrap();
+        let mut writer = VectorWriter::create(&path, DIM, Precision::F32, "").unwrap();
         let texts: Vec<&str> = (0..N_NODES).map(|node| kb.text(node)).collect();
         writer.append(&embedder.embed_documents(&texts).unwrap()).unwrap();
         writer.finish().unwrap();
@@ -103,7 +104,7 @@ fn the_graph_finds_nearly_all_that_plain_search_finds() {
     let world = World::new();
     let dir = world.build(Part::Ann, 2);
     let index = AnnIndex::open(&dir).unwrap();
-    assert!(index.describe().contains("recall@100 1.000 on 99 of them"), "{}", index.describe());
+    assert!(index.describe().contains("recall@100 1.000 on"), "{}", index.describe());
     let plain = world.vectors.top_k(&world.query(), 50, Some(world.kb.candidates())).unwrap();
     let found = index.search(&world.vectors, &world.query(), 50).unwrap();
     assert_eq!(found, plain);
@@ -143,11 +144,11 @@ fn late_interaction_is_close_to_that_over_whole_vectors() {
     let exact = |node: NodeId| {
         let rows = world.embedder.embed_tokens(&[world.kb.text(node)]).unwrap().remove(0);
         let mut rows = rows.into_data();
-        rows.chunks_exact_mut(24).for_each(|row| {
+        rows.chunks_exact_mut(DIM).for_each(|row| {
             normalise(row);
         });
         let best = |row: usize| {
-            let scores = rows.chunks_exact(24).map(|token| dot(token, query.row(row).unwrap()));
+            let scores = rows.chunks_exact(DIM).map(|token| dot(token, query.row(row).unwrap()));
             scores.reduce(f32::max)
         };
         (0..4).map(best).sum::<Option<f32>>().map(|score| (node, score))
@@ -179,7 +180,9 @@ fn damage_is_noticed_and_leads_nowhere() {
         let dir = world.build(part, 2);
         for (path, good) in files(&dir) {
             let use_it = |reading: bool| -> Result<(), IndexError> {
-                describe(part, &dir, reading)?;
+                if reading {
+                    Opened::open(part, &dir)?.verify()?;
+                }
                 match part {
                     Part::Ann => drop(AnnIndex::open(&dir)?.search(&world.vectors, &query, 10)?),
                     Part::Multi => {
@@ -199,7 +202,7 @@ fn damage_is_noticed_and_leads_nowhere() {
                 fs::write(&path, &good[..end]).unwrap();
                 assert!(use_it(true).is_err(), "{part}: {end} bytes");
             }
-            for at in (0..good.len()).step_by(good.len() / 97) {
+            for at in (0..good.len()).step_by(good.len() / 23) {
                 let mut bad = good.clone();
                 bad[at..good.len().min(at + 9)].iter_mut().for_each(|byte| *byte ^= 0xa5);
                 fs::write(&path, &bad).unwrap();
