@@ -172,9 +172,11 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let index = match dataset::open_index(&base, ctx) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
-            match index.verify() {
-                Ok(()) => {
-                    let detail = format!("opened with its base in {time}; embedder: {embedder}");
+            match index.verify().and_then(|()| index.describe_parts()) {
+                Ok(parts) => {
+                    let parts: String = parts.iter().map(|part| format!("; {part}")).collect();
+                    let detail =
+                        format!("opened with its base in {time}; embedder: {embedder}{parts}");
                     Check::new(check, Status::Ok, detail)
                 }
                 Err(error) => damaged(check, &error),

@@ -21,7 +21,8 @@ pub(super) struct Args {
     /// What to look for
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Rank with bm25, bm25+names, dense, hybrid, bundle:FILE or program:FILE
+    /// Rank with one of bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
+    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE, program:FILE
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names")]
     system: String,
     /// Print at most this many nodes, 1 to 10000

@@ -17,7 +17,7 @@ use crate::{
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, Runtime},
     program::Program,
-    retrieve::{Baseline, Retriever, System},
+    retrieve::{self, OpenError, Retriever, System},
     sandbox::{Limits, Workers},
     tools::ToolCache,
 };
@@ -48,10 +48,10 @@ pub(super) fn open_system(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
     }
-    let system: System = name.parse().map_err(|text: String| {
-        CommandError::usage(anyhow!("{text}, bundle:FILE, program:FILE"))
-    })?;
-    Ok(Box::new(Baseline::new(base.clone(), system)))
+    retrieve::open(base, name).map_err(|error| match error {
+        OpenError::Unknown(_) => CommandError::usage(anyhow!("{error}, bundle:FILE, program:FILE")),
+        OpenError::Retrieve(error) => error.into(),
+    })
 }
 
 /// As many threads as the machine offers.

@@ -46,7 +46,7 @@
 //! [`Embedder::verify`] reads it all.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
@@ -82,6 +82,8 @@ pub const MAX_DIM: usize = 1024;
 const FORMAT: u64 = 1;
 /// Documents tokenized by one thread with one stem cache.
 const CHUNK_DOCUMENTS: usize = 1024;
+/// Texts whose tokens one thread looks up with one stem cache.
+const CHUNK_TOKEN_TEXTS: usize = 64;
 /// Chunks between two calls of the progress callback.
 const CHUNKS_PER_STEP: usize = 16;
 /// Exponent of the singular values by which dimensions are divided: 0 favours broad topics, 1 none.
@@ -309,6 +311,34 @@ impl Embedder for LsaEmbedder {
         Ok(vector)
     }
 
+    /// Every known stem once, where it occurs first; its row is as long as its weight in a text.
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        let dim = self.layout.dim;
+        let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
+        let terms = terms.as_chunks::<4>().0;
+        let chunks = texts.par_chunks(CHUNK_TOKEN_TEXTS).map(|texts| {
+            let mut cache = StemCache::new();
+            let rows_of = |text: &&str| {
+                let ids = distinct_terms(text, &mut cache, |stem| self.row_of(stem));
+                let rows = ids.iter().flat_map(|&id| &terms[id as usize * dim..][..dim]);
+                Matrix::new(ids.len(), dim, rows.map(|value| f32::from_le_bytes(*value)).collect())
+            };
+            texts.iter().map(rows_of).collect::<Result<Vec<Matrix>, EmbedError>>()
+        });
+        Ok(chunks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+        let mut names = Vec::new();
+        let ids = distinct_terms(text, &mut StemCache::new(), |stem| {
+            let id = self.row_of(stem)?;
+            names.push((id, stem.to_owned()));
+            Some(id)
+        });
+        let name = |id: &u32| names.iter().find(|pair| pair.0 == *id).map(|pair| pair.1.clone());
+        Ok(ids.iter().filter_map(name).collect())
+    }
+
     fn verify(&self) -> Result<(), EmbedError> {
         let part = |range: &Range<usize>| self.file.get(range.clone()).unwrap_or_default();
         let Layout { dim, terms, singular_values, stems, .. } = &self.layout;
@@ -335,6 +365,19 @@ fn term_counts(
     for_each_word(text, |word| ids.extend(cache.get(word, &id)));
     ids.sort_unstable();
     ids.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).collect()
+}
+
+/// The ids of the stems of `text`, each once, by first occurrence.
+fn distinct_terms(
+    text: &str,
+    cache: &mut StemCache<Option<u32>>,
+    mut id: impl FnMut(&str) -> Option<u32>,
+) -> Vec<u32> {
+    let (mut ids, mut seen) = (Vec::new(), HashSet::new());
+    for_each_word(text, |word| {
+        ids.extend(cache.get(word, &mut id).filter(|id| seen.insert(*id)));
+    });
+    ids
 }
 
 /// The start of `text` that training reads.

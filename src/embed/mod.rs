@@ -75,6 +75,24 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
+    /// One vector for each token of each text, for comparison token by token: `[tokens, dim]` in the order
+    /// of the text. A row's length is the token's weight, 1 where the model has no weights. A text without
+    /// known tokens gives no rows. What a text gives depends on that text alone.
+    ///
+    /// # Errors
+    /// [`EmbedError::NoTokens`] unless the model has such vectors, or those of the implementation.
+    fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        Err(EmbedError::NoTokens)
+    }
+
+    /// What the rows of [`embed_tokens`](Embedder::embed_tokens) stand for, one name a row, for people.
+    ///
+    /// # Errors
+    /// As [`embed_tokens`](Embedder::embed_tokens).
+    fn token_names(&self, _text: &str) -> Result<Vec<String>, EmbedError> {
+        Err(EmbedError::NoTokens)
+    }
+
     /// Reads the whole model and compares it with its checksum, where it has one.
     ///
     /// # Errors
@@ -202,6 +220,9 @@ pub enum EmbedError {
         /// Its name on the command line.
         embedder: String,
     },
+    /// The model gives a vector for a text only, none for its tokens.
+    #[error("this embedder has no token vectors; index with builtin or candle:DIR")]
+    NoTokens,
     /// The progress callback asked to stop.
     #[error("training of the embedder was interrupted")]
     Interrupted,

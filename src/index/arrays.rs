@@ -12,6 +12,9 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::index::IndexError;
 
+/// Name of the checksum in a sealed file.
+const SEAL: &str = "seal";
+
 /// A number type that arrays may hold.
 pub trait Number: bytemuck::Pod {
     /// Its name in the file.
@@ -84,6 +87,33 @@ impl Arrays {
         File::open(path).and_then(|file| file.sync_all()).map_err(|e| IndexError::io(path, e))
     }
 
+    /// [`Arrays::write`] with a checksum (BLAKE3) of all arrays, for [`Arrays::verify`].
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] names the path.
+    pub fn write_sealed(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
+        let seal = seal(arrays.iter().map(|&(name, _, bytes)| (name, bytes)));
+        let mut arrays = arrays.to_vec();
+        arrays.push((SEAL, Dtype::U8, seal.as_bytes()));
+        Self::write(path, &arrays)
+    }
+
+    /// Reads a sealed file and compares it with its checksum.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when they differ or the file has none.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        let damaged = |what: String| IndexError::Damaged { path: self.path.clone(), what };
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
+        let tensors = tensors.tensors();
+        let parts = tensors.iter().map(|(name, view)| (name.as_str(), view.data()));
+        let found = seal(parts.filter(|(name, _)| *name != SEAL));
+        if self.get::<u8>(SEAL)?.as_slice() == found.as_bytes() {
+            return Ok(());
+        }
+        Err(damaged("its checksum does not match".to_owned()))
+    }
+
     /// Maps a file; reads its header only.
     ///
     /// # Errors
@@ -114,6 +144,18 @@ impl Arrays {
         let (map, len) = (self.map.clone(), bytes.len() / size_of::<T>());
         Ok(Array { map, start, len, number: std::marker::PhantomData })
     }
+}
+
+/// Checksum of named arrays in any order.
+fn seal<'a>(arrays: impl Iterator<Item = (&'a str, &'a [u8])>) -> blake3::Hash {
+    let mut arrays: Vec<(&str, &[u8])> = arrays.collect();
+    arrays.sort_unstable_by_key(|array| array.0);
+    let mut hasher = blake3::Hasher::new();
+    for (name, bytes) in arrays {
+        hasher.update(format!("{name} {} ", bytes.len()).as_bytes());
+        hasher.update(bytes);
+    }
+    hasher.finalize()
 }
 
 /// Sorted distinct strings, found by binary search; part `i` of `bytes` is string `i`.

@@ -16,6 +16,7 @@ use crate::{
             fingerprint, part_path,
         },
         names::NameIndex,
+        parts,
         terms::TermIndex,
         text::TextIndex,
         vectors::VectorIndex,
@@ -45,6 +46,7 @@ pub struct IndexedBase {
     pub stems: Stems,
     embedder: IndexEmbedder,
     index_dir: PathBuf,
+    name: String,
     kept_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
     fingerprint: String,
 }
@@ -83,19 +85,21 @@ impl IndexedBase {
             stems: Stems::default(),
             embedder: IndexEmbedder::new(index_dir, record, access)?,
             index_dir: index_dir.to_owned(),
+            name: name.to_owned(),
             kept_vectors: Mutex::default(),
             kb,
         })
     }
 
-    /// Reads the embedder and all vectors and compares them with their checksums, which opening
+    /// Reads the embedder, all vectors and the optional parts and compares them with their checksums, which opening
     /// does not.
     ///
     /// # Errors
     /// That one of them is damaged.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.embedder.verify()?;
-        Ok(self.vectors.verify()?)
+        self.vectors.verify()?;
+        self.opened_parts()?.iter().try_for_each(parts::Opened::verify)
     }
 
     /// Identifies base, index format and embedder: equal fingerprints give equal answers.
@@ -113,10 +117,28 @@ impl IndexedBase {
         &self.embedder.record().embedder
     }
 
-    /// Where an optional part of the index is, if it was built.
-    pub fn part(&self, part: Part) -> Option<PathBuf> {
-        let there = self.embedder.record().parts.contains(&part);
-        there.then(|| part_path(&self.index_dir, part))
+    /// Where an optional part of the index is.
+    ///
+    /// # Errors
+    /// [`IndexError::MissingPart`] unless it was built.
+    pub fn part(&self, part: Part) -> Result<PathBuf, IndexError> {
+        if self.embedder.record().parts.contains(&part) {
+            return Ok(part_path(&self.index_dir, part));
+        }
+        Err(IndexError::MissingPart { base: self.name.clone(), part })
+    }
+
+    /// The optional parts that are there, each in a line for people.
+    ///
+    /// # Errors
+    /// That one of them is damaged.
+    pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
+        Ok(self.opened_parts()?.iter().map(parts::Opened::describe).collect())
+    }
+
+    fn opened_parts(&self) -> Result<Vec<parts::Opened>, IndexError> {
+        let parts = self.embedder.record().parts.iter();
+        parts.map(|&part| parts::Opened::open(part, &self.part(part)?)).collect()
     }
 
     /// The embedding of a text, of length 1 or all zeros; equal texts are embedded once.

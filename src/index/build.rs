@@ -78,8 +78,8 @@ pub enum VectorSource<'a> {
 
 /// Reports progress and learns whether to stop.
 pub(super) struct Watch<'a> {
-    report: &'a (dyn Fn(Progress) + Sync),
-    stop: &'a AtomicBool,
+    pub(super) report: &'a (dyn Fn(Progress) + Sync),
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {

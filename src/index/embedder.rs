@@ -209,6 +209,14 @@ impl Embedder for IndexEmbedder {
         self.opened()?.embed_query(text)
     }
 
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        self.opened()?.embed_tokens(texts)
+    }
+
+    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+        self.opened()?.token_names(text)
+    }
+
     fn verify(&self) -> Result<(), EmbedError> {
         match self.record.embedder {
             // What answers behind an address costs money to ask.

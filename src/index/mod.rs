@@ -21,11 +21,14 @@
 //!
 //! Must not know: queries with answers, programs.
 
+pub mod ann;
 pub mod arrays;
 mod base;
 mod build;
+pub mod chunks;
 mod embedder;
 mod import;
+pub mod late;
 mod layout;
 pub mod names;
 mod parts;
@@ -83,12 +86,19 @@ pub enum IndexError {
     /// The base passes a limit of the index format.
     #[error("too many {0}: at most {1}")]
     TooLarge(&'static str, u64),
+    /// An optional part of the index was never built.
+    #[error(
+        "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
+    )]
+    MissingPart {
+        /// The base.
+        base: String,
+        /// The part.
+        part: Part,
+    },
     /// Vectors that were computed elsewhere do not fit the base.
     #[error("the vectors cannot be imported: {0}")]
     BadImport(String),
-    /// An optional part that this version cannot build.
-    #[error("the part {0} is not built into this version; leave it out of --with")]
-    NoPart(Part),
     /// The caller asked to stop; nothing is left behind.
     #[error("stopped")]
     Stopped,

@@ -1,16 +1,22 @@
-//! The optional parts of an index: one function that builds each. Must not know where a part is
+//! The optional parts of an index: how each is built and described. Must not know where a part is
 //! published or who uses it.
 
 use std::path::Path;
 
 use crate::{
     embed::Embedder,
-    index::{IndexError, Part, build::Watch, vectors::VectorIndex},
+    index::{
+        IndexError, Part,
+        ann::{self, AnnIndex},
+        build::Watch,
+        chunks::{self, ChunkIndex},
+        late::{self, LateIndex},
+        vectors::VectorIndex,
+    },
     kb::Kb,
 };
 
 /// What optional parts are made from.
-#[expect(dead_code, reason = "no part is built in yet")]
 pub(super) struct Materials<'a> {
     pub(super) kb: &'a Kb,
     /// The vectors of all nodes, built by `embedder`.
@@ -21,9 +27,52 @@ pub(super) struct Materials<'a> {
 /// Builds a part into an empty directory.
 pub(super) fn build(
     part: Part,
-    _of: &Materials<'_>,
-    _watch: &Watch<'_>,
-    _dir: &Path,
+    of: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
 ) -> Result<(), IndexError> {
-    Err(IndexError::NoPart(part))
+    match part {
+        Part::Ann => ann::build(of, watch, dir),
+        Part::Multi => chunks::build(of, watch, dir),
+        Part::Late => late::build(of, watch, dir),
+    }
 }
+
+/// An opened part.
+pub(super) enum Opened {
+    Ann(AnnIndex),
+    Multi(ChunkIndex),
+    Late(LateIndex),
+}
+
+impl Opened {
+    /// Opens the part in a directory.
+    pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
+        Ok(match part {
+            Part::Ann => Self::Ann(AnnIndex::open(dir)?),
+            Part::Multi => Self::Multi(ChunkIndex::open(dir)?),
+            Part::Late => Self::Late(LateIndex::open(dir)?),
+        })
+    }
+
+    /// Reads it all and compares it with its checksums.
+    pub(super) fn verify(&self) -> Result<(), IndexError> {
+        match self {
+            Self::Ann(index) => index.verify(),
+            Self::Multi(index) => index.verify(),
+            Self::Late(index) => index.verify(),
+        }
+    }
+
+    /// Its name and what it is, in a line for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Ann(index) => format!("{}: {}", Part::Ann, index.describe()),
+            Self::Multi(index) => format!("{}: {}", Part::Multi, index.describe()),
+            Self::Late(index) => format!("{}: {}", Part::Late, index.describe()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,17 +5,23 @@ use std::{fmt::Write, str::FromStr, sync::Arc};
 use crate::{
     index::{IndexedBase, TextPart},
     kb::{Combine, NodeId, Scores, TypeId},
-    retrieve::{Ranking, RetrieveError, Retriever, checked},
+    retrieve::{Ranking, RetrieveError, Retriever, checked, place},
 };
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
 const FUSION_K: f32 = 60.0;
-/// Nodes of each list that are fused.
+/// Nodes of each list that are fused by rank, at least.
 const FUSED: usize = 200;
+/// Nodes of each list that are fused by score, whatever is asked for: a score depends on the last.
+const FUSED_BY_SCORE: usize = 1_000;
+/// Score of every node of a list whose scores are all equal.
+const ALL_EQUAL: f32 = 0.5;
 /// Words of a query that an explanation lists.
 const MAX_EXPLAINED: usize = 20;
+/// Weight of `dense` in it unless the name says otherwise, in hundredths.
+const DEFAULT_WEIGHT: u8 = 20;
 
-/// A retriever that needs no training.
+/// A retriever that needs no training and no optional part of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// BM25 over documents.
@@ -26,19 +32,33 @@ pub enum System {
     Dense,
     /// Reciprocal rank fusion of `bm25` and `dense`.
     Hybrid,
+    /// Sum of the scores of `bm25+names` and `dense`, each list scaled to 0..=1; the weight of
+    /// `dense` in hundredths, at most 100, the other's is the rest. A node that one list lacks has 0
+    /// there.
+    Weighted(u8),
 }
 
 impl System {
-    /// All of them, in the order of tables.
+    /// Those without parameters, in the order of tables.
     pub const ALL: [Self; 4] = [Self::Bm25, Self::Bm25Names, Self::Dense, Self::Hybrid];
 
-    /// Its name on the command line.
+    /// Its name on the command line, without a weight.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bm25 => "bm25",
             Self::Bm25Names => "bm25+names",
             Self::Dense => "dense",
             Self::Hybrid => "hybrid",
+            Self::Weighted(_) => "hybrid:weighted",
+        }
+    }
+
+    /// The two lists that it fuses.
+    fn fused(self) -> Option<[Self; 2]> {
+        match self {
+            Self::Hybrid => Some([Self::Bm25, Self::Dense]),
+            Self::Weighted(_) => Some([Self::Bm25Names, Self::Dense]),
+            Self::Bm25 | Self::Bm25Names | Self::Dense => None,
         }
     }
 }
@@ -46,12 +66,22 @@ impl System {
 impl FromStr for System {
     type Err = String;
 
+    /// A name, or `hybrid:weighted=A` with a weight of `dense` in `0..=1`, rounded to hundredths.
     fn from_str(name: &str) -> Result<Self, String> {
-        let names = Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|system| system.name() == name)
-            .ok_or_else(|| format!("no system {name:?}; there are {names}"))
+        if let Some(weight) = name.strip_prefix(Self::Weighted(0).name()) {
+            let weight = match weight.strip_prefix('=') {
+                None if weight.is_empty() => return Ok(Self::Weighted(DEFAULT_WEIGHT)),
+                weight => weight.and_then(|weight| weight.parse::<f32>().ok()),
+            };
+            return match weight {
+                Some(weight) if (0.0..=1.0).contains(&weight) => {
+                    Ok(Self::Weighted((weight * 100.0).round() as u8))
+                }
+                _ => Err(format!("{name:?} has no weight from 0 to 1; write hybrid:weighted=0.2")),
+            };
+        }
+        let system = Self::ALL.into_iter().find(|system| system.name() == name);
+        system.ok_or_else(|| format!("no system {name:?}"))
     }
 }
 
@@ -69,7 +99,7 @@ impl Baseline {
 }
 
 /// The types answers may have, in the form searches take: none means all.
-fn candidate_types(base: &IndexedBase) -> &[TypeId] {
+pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
     let types = base.kb.candidate_types();
     if types.len() == base.kb.types().len() { &[] } else { types }
 }
@@ -95,7 +125,29 @@ fn rank(
             fused.truncate(k);
             fused
         }
+        System::Weighted(weight) => {
+            let weight = f32::from(weight) / 100.0;
+            let scores = |system, weight: f32| {
+                let ranking = rank(base, system, query, FUSED_BY_SCORE)?;
+                Ok::<_, RetrieveError>(scaled(&ranking).scale(weight))
+            };
+            let dense = scores(System::Dense, weight)?;
+            let fused = scores(System::Bm25Names, 1.0 - weight)?.combine(&dense, Combine::Sum);
+            let mut fused = fused.ranking();
+            fused.truncate(k);
+            fused
+        }
     })
+}
+
+/// The scores of a list, the smallest becoming 0 and the largest 1.
+fn scaled(ranking: &Ranking) -> Scores {
+    let (Some(first), Some(last)) = (ranking.first(), ranking.last()) else {
+        return Scores::default();
+    };
+    let (least, range) = (last.1, first.1 - last.1);
+    Scores::new(ranking.clone())
+        .map(|_, score| if range > 0.0 { (score - least) / range } else { ALL_EQUAL })
 }
 
 /// The default candidates of a program: the best `k` of `hybrid`, best first.
@@ -108,7 +160,12 @@ pub fn shortlist(base: &IndexedBase, query: &str, k: usize) -> Result<Vec<NodeId
 
 impl Retriever for Baseline {
     fn name(&self) -> String {
-        self.system.name().to_owned()
+        match self.system {
+            System::Weighted(weight) => {
+                format!("{}={:.2}", self.system.name(), f32::from(weight) / 100.0)
+            }
+            system => system.name().to_owned(),
+        }
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
@@ -118,20 +175,33 @@ impl Retriever for Baseline {
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
         let query = checked(query)?;
         let mut lines = String::new();
-        let place = |ranking: Ranking| {
-            ranking.iter().position(|pair| pair.0 == node).map(|at| (at + 1, ranking[at].1))
-        };
-        let systems = match self.system {
-            System::Hybrid => vec![System::Bm25, System::Dense],
-            system => vec![system],
-        };
-        for system in systems {
-            let _ = match place(rank(&self.base, system, query, FUSED)?) {
-                Some((at, score)) => {
-                    writeln!(lines, "{}: rank {at}, score {score:.4}", system.name())
+        match self.system.fused() {
+            None => {
+                let found = place(&rank(&self.base, self.system, query, FUSED)?, node);
+                let _ = writeln!(lines, "{}: {found}", self.system.name());
+            }
+            Some(systems) => {
+                for (at, system) in systems.into_iter().enumerate() {
+                    let list = match self.system {
+                        System::Weighted(_) => rank(&self.base, system, query, FUSED_BY_SCORE)?,
+                        _ => rank(&self.base, system, query, FUSED)?,
+                    };
+                    let adds = match self.system {
+                        System::Weighted(weight) => {
+                            let weight = f32::from([100 - weight, weight][at]) / 100.0;
+                            let score = scaled(&list).get(node);
+                            score.map(|score| format!("; adds {weight:.2} x {score:.4}"))
+                        }
+                        _ => list.iter().position(|pair| pair.0 == node).map(|at| {
+                            let rank = at + 1;
+                            let adds = 1.0 / (FUSION_K + rank as f32);
+                            format!("; adds 1 / ({FUSION_K} + {rank}) = {adds:.4}")
+                        }),
+                    };
+                    let (found, adds) = (place(&list, node), adds.unwrap_or_default());
+                    let _ = writeln!(lines, "{}: {found}{adds}", system.name());
                 }
-                None => writeln!(lines, "{}: not among the first {FUSED}", system.name()),
-            };
+            }
         }
         let stems = self.base.stems.of(query).filter_map(|stem| {
             let id = self.base.terms.stem_id(&stem)?;

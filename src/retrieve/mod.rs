@@ -4,11 +4,31 @@
 //!
 //! Must not know: which answers are right.
 
+mod ann;
 mod baseline;
+mod late;
+mod multi;
+
+use std::sync::Arc;
 
 pub use baseline::{Baseline, System, shortlist};
 
-use crate::{embed::EmbedError, index::IndexError, kb::NodeId};
+use crate::{
+    embed::EmbedError,
+    index::{IndexError, IndexedBase},
+    kb::NodeId,
+    retrieve::{
+        ann::Ann,
+        late::Late,
+        multi::{Multi, Pooling},
+    },
+};
+
+/// What [`open`] knows, for help and errors.
+pub const NAMES: &str = "bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, \
+                         hybrid, hybrid:weighted, hybrid:weighted=A";
+/// Characters of a text that an explanation shows.
+const MAX_EXCERPT: usize = 160;
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
@@ -66,6 +86,47 @@ pub trait Retriever: Send + Sync {
     fn category(&self, _query: &str) -> Result<Option<String>, RetrieveError> {
         Ok(None)
     }
+}
+
+/// Why a retriever could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is none of that name.
+    #[error("{0}; there are {NAMES}")]
+    Unknown(String),
+    /// What it needs of the index cannot be used.
+    #[error(transparent)]
+    Retrieve(#[from] RetrieveError),
+}
+
+/// Opens a retriever that needs no training by its name.
+///
+/// # Errors
+/// That there is none of that name, or that a part of the index it needs is not there.
+pub fn open(base: &Arc<IndexedBase>, name: &str) -> Result<Box<dyn Retriever>, OpenError> {
+    let base = base.clone();
+    if let Some(pooling) = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name) {
+        return Ok(Box::new(Multi::open(base, pooling)?));
+    }
+    Ok(match name {
+        "dense:ann" => Box::new(Ann::open(base)?),
+        "late" => Box::new(Late::open(base)?),
+        name => Box::new(Baseline::new(base, name.parse().map_err(OpenError::Unknown)?)),
+    })
+}
+
+/// Where a node is in a ranking, for people.
+fn place(ranking: &Ranking, node: NodeId) -> String {
+    match ranking.iter().position(|pair| pair.0 == node) {
+        Some(at) => format!("rank {}, score {:.4}", at + 1, ranking[at].1),
+        None => format!("not among the first {}", ranking.len()),
+    }
+}
+
+/// The start of a text in one line, for people.
+fn excerpt(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(MAX_EXCERPT).collect()
 }
 
 /// The query without surrounding space, if it can be answered.

@@ -27,6 +27,46 @@ fn the_best_node_comes_first_with_all_keys() {
 }
 
 #[test]
+fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
+    let world = World::indexed();
+    let parts = [
+        ("ann", "dense:ann", "exact: rank"),
+        ("multi", "multi:top3", "piece 1, score"),
+        ("late", "late", "dart ~ dart"),
+    ];
+    for (part, system, why) in parts {
+        let search = ["search", "tiny", "steel dart", "--system", system, "--explain"];
+        let refused = world.run(search);
+        let command = format!("`agent index tiny --with {part}`");
+        assert!(refused.status != 0 && refused.stderr.contains(&command), "{}", refused.stderr);
+        let built = world.run(["index", "tiny", "--with", part]);
+        assert!(built.status == 0 && built.stderr.contains(&format!("{part}: ")), "{part}");
+        let found = world.run(search).done();
+        assert!(found.contains("steel dart") && found.contains(why), "{found}");
+    }
+    assert!(world.run(["doctor"]).done().contains("recall@100"));
+}
+
+#[test]
+fn fusion_by_score_takes_a_weight() {
+    let world = World::indexed();
+    let search = |system| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
+    let ids = |system: &str| -> Vec<_> {
+        search(system).json_lines().iter().map(|hit| hit["id"].clone()).collect()
+    };
+    let lexical = ids("bm25+names");
+    assert_eq!(ids("hybrid:weighted=0")[..lexical.len()], lexical);
+    let best = &search("hybrid:weighted=0.5").json_lines()[0]["score"];
+    assert!(best.as_f64().unwrap() <= 1.0);
+    for wrong in ["hybrid:weighted=2", "hybrid:weighted=x", "hybrid:weighted="] {
+        let refused = search(wrong);
+        assert!(refused.status != 0 && refused.stderr.contains("weight from 0 to 1"), "{wrong}");
+    }
+    let unknown = search("none").stderr;
+    assert!(unknown.contains("dense:ann") && unknown.contains("program:FILE"), "{unknown}");
+}
+
+#[test]
 fn a_directory_is_imported_and_indexed_once() {
     let world = World::new();
     let first = world.run(["search", "tiny", "durable kite", "--json"]);

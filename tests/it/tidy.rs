@@ -24,6 +24,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("async_openai", &["src/embed/openai.rs"]),
     ("reqwest", &["src/remote.rs", "src/dataset/hub.rs"]),
     ("tokio", &["src/remote.rs", "src/dataset/hub.rs"]),
+    ("usearch", &["src/index/ann.rs"]),
     ("tokenizers", &["src/embed/bert/pieces.rs"]),
     ("clap", &["src/cli/", "src/main.rs"]),
     ("anyhow", &["src/cli/", "src/main.rs"]),

@@ -318,6 +318,17 @@ impl Embedder for BertEncoder {
         Ok(self.embed_pooled(&self.settings.query_prompt, &[text])?.into_data())
     }
 
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        BertEncoder::embed_tokens(self, texts)
+    }
+
+    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+        let cutter = &self.ready()?.cutter;
+        let pieces = cutter.cut("", text)?;
+        let own = pieces.ids.iter().zip(&pieces.special).filter(|(_, special)| !**special);
+        Ok(own.map(|(id, _)| cutter.name(*id)).collect())
+    }
+
     /// Reads the tokenizer and all weights, and embeds a word.
     fn verify(&self) -> Result<(), EmbedError> {
         self.embed_query("word").map(drop)

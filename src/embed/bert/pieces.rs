@@ -118,6 +118,11 @@ impl Cutter {
         }
     }
 
+    /// A piece as the vocabulary writes it.
+    pub(super) fn name(&self, id: u32) -> String {
+        self.tokenizer.id_to_token(id).unwrap_or_default()
+    }
+
     /// As [`cut`](Cutter::cut), of the whole text in one go.
     pub(super) fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());

@@ -1,0 +1,266 @@
+//! Vectors of pieces of documents: long documents say many things, and one vector blurs them.
+//!
+//! Documents of the nodes that may be answers are cut into pieces of at most [`CHUNK_CHARS`]
+//! characters that overlap; each piece has a vector. Row `i` of the matrix is piece `i` of all,
+//! nodes ascending, pieces in the order of the text. Pieces are not stored: they are cut again.
+//!
+//! Must not know: queries, how scores of pieces become one of a node.
+
+use std::path::Path;
+
+use safetensors::Dtype;
+
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Array, Arrays},
+        build::Watch,
+        parts::Materials,
+        vectors::{Precision, VectorIndex, VectorWriter},
+    },
+    kb::NodeId,
+};
+
+/// Longest piece, characters; STaRK's multi-vector baseline cuts at as many.
+pub const CHUNK_CHARS: usize = 256;
+/// Characters of the end of a piece that the next may repeat.
+const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
+/// Pieces of one document that have a vector; what follows is not found by its pieces.
+pub const MAX_CHUNKS: usize = 64;
+/// Where a text is cut if possible, best first; at last between characters.
+const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
+/// Nodes whose pieces are embedded at a time.
+const BLOCK_NODES: usize = 256;
+/// The files inside the directory.
+const VECTORS: &str = "vectors";
+const PLACES: &str = "places";
+/// The stage in reports of progress.
+const STAGE: &str = "multi";
+
+/// Cuts a text into pieces of at most `size` characters, each trimmed and not empty, in order.
+///
+/// Recursive: a text is cut at the first of `"\n\n"`, `"\n"`, `" "` that it has, what is still too
+/// long at the next, at last between characters. A separator stays before what follows it. Parts
+/// are joined again, greedily, while they fit; a piece begins with the last whole parts of the one
+/// before it that have at most `overlap` characters together.
+pub fn chunk_text(text: &str, size: usize, overlap: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    cut(text, 0, text.len(), &SEPARATORS, size.max(1), overlap, &mut pieces);
+    pieces
+}
+
+/// Cuts `text[start..end]`.
+fn cut<'a>(
+    text: &'a str,
+    start: usize,
+    end: usize,
+    separators: &[&str],
+    size: usize,
+    overlap: usize,
+    pieces: &mut Vec<&'a str>,
+) {
+    let part = &text[start..end];
+    let at = separators.iter().position(|separator| part.contains(separator));
+    let (bounds, rest) = match at {
+        Some(at) => {
+            let found = part.match_indices(separators[at]).map(|(found, _)| start + found);
+            (found.filter(|&found| found > start).collect(), &separators[at + 1..])
+        }
+        None => {
+            let chars = part.char_indices().skip(1).map(|(found, _)| start + found);
+            (chars.collect::<Vec<usize>>(), &[][..])
+        }
+    };
+    // Parts that fit and follow one another, to be joined: (start, end, characters).
+    let mut fitting: Vec<(usize, usize, usize)> = Vec::new();
+    let mut from = start;
+    for to in bounds.into_iter().chain([end]) {
+        let n_chars = text[from..to].chars().count();
+        if n_chars < size || at.is_none() {
+            fitting.push((from, to, n_chars));
+        } else {
+            join(text, &fitting, size, overlap, pieces);
+            fitting.clear();
+            cut(text, from, to, rest, size, overlap, pieces);
+        }
+        from = to;
+    }
+    join(text, &fitting, size, overlap, pieces);
+}
+
+/// Joins parts that follow one another, greedily, while they fit.
+fn join<'a>(
+    text: &'a str,
+    parts: &[(usize, usize, usize)],
+    size: usize,
+    overlap: usize,
+    pieces: &mut Vec<&'a str>,
+) {
+    let (mut first, mut total) = (0, 0);
+    let mut keep = |first: usize, last: usize| {
+        let piece = text[parts[first].0..parts[last].1].trim();
+        if !piece.is_empty() {
+            pieces.push(piece);
+        }
+    };
+    for (at, part) in parts.iter().enumerate() {
+        if total + part.2 > size && at > first {
+            keep(first, at - 1);
+            while total > overlap || (total + part.2 > size && total > 0) {
+                total -= parts[first].2;
+                first += 1;
+            }
+        }
+        total += part.2;
+    }
+    if first < parts.len() {
+        keep(first, parts.len() - 1);
+    }
+}
+
+/// The pieces of a document that have vectors.
+pub fn chunks_of(text: &str) -> Vec<&str> {
+    // Four bytes hold any character; what is cut off here is past the last piece.
+    let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
+    let mut pieces = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
+    pieces.truncate(MAX_CHUNKS);
+    pieces
+}
+
+/// The vectors of all pieces, opened.
+pub struct ChunkIndex {
+    arrays: Arrays,
+    vectors: VectorIndex,
+    /// The nodes, ascending.
+    nodes: Array<u32>,
+    /// Bounds of each node's pieces among all.
+    bounds: Array<u64>,
+}
+
+/// Cuts and embeds all documents into a directory.
+pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+    let nodes = of.kb.candidates();
+    let (dim, model) = (of.embedder.dim(), of.embedder.fingerprint());
+    let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F16, model)?;
+    let mut bounds = vec![0u64];
+    for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
+        watch.at(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
+        let mut pieces = Vec::new();
+        for &node in block {
+            pieces.extend(chunks_of(of.kb.text(node)));
+            bounds.push(bounds[at * BLOCK_NODES] + pieces.len() as u64);
+        }
+        writer.append(&of.embedder.embed_documents(&pieces)?)?;
+    }
+    writer.finish()?;
+    let arrays: [(&str, Dtype, &[u8]); 2] = [
+        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
+        ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
+    ];
+    Arrays::write_sealed(&dir.join(PLACES), &arrays)?;
+    watch.at(STAGE, nodes.len() as u64, nodes.len() as u64)
+}
+
+impl ChunkIndex {
+    /// Maps the files in a directory; constant time.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when they are not such files, or not of one build.
+    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+        let arrays = Arrays::open(&dir.join(PLACES))?;
+        let vectors = VectorIndex::open(&dir.join(VECTORS))?;
+        let bounds: Array<u64> = arrays.get("bounds")?;
+        if bounds.as_slice().last() != Some(&(vectors.n() as u64)) {
+            let what = "its vectors are not those of its places".to_owned();
+            return Err(IndexError::damaged(dir, what));
+        }
+        Ok(Self { nodes: arrays.get("nodes")?, bounds, vectors, arrays })
+    }
+
+    /// Reads it all and compares it with its checksums.
+    ///
+    /// # Errors
+    /// That a file is damaged.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.arrays.verify()?;
+        Ok(self.vectors.verify()?)
+    }
+
+    /// What it is, in a line for people.
+    pub fn describe(&self) -> String {
+        let (pieces, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
+        format!("vectors of {pieces} pieces of {nodes} documents")
+    }
+
+    /// The nodes of the `n` pieces most similar to `query` (`[dim]`), ascending. Exact; O(pieces).
+    ///
+    /// # Errors
+    /// Those of [`VectorIndex::top_k`].
+    pub fn nodes_near(&self, query: &[f32], n: usize) -> Result<Vec<NodeId>, IndexError> {
+        let bounds = self.bounds.as_slice();
+        let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(piece, _)| {
+            bounds.partition_point(|&bound| bound <= u64::from(piece)).saturating_sub(1)
+        });
+        let mut nodes: Vec<NodeId> =
+            places.filter_map(|place| self.nodes.as_slice().get(place).copied()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Ok(nodes)
+    }
+
+    /// Dot products of `query` (`[dim]`) with the pieces of a node, in the order of the text; empty
+    /// for a node without pieces.
+    ///
+    /// # Errors
+    /// Those of [`VectorIndex::score`].
+    pub fn scores(&self, query: &[f32], node: NodeId) -> Result<Vec<f32>, IndexError> {
+        let Ok(place) = self.nodes.as_slice().binary_search(&node) else { return Ok(Vec::new()) };
+        let bound = |at: usize| self.bounds.as_slice().get(at).copied().unwrap_or(0) as u32;
+        let pieces: Vec<u32> = (bound(place)..bound(place + 1)).take(MAX_CHUNKS).collect();
+        Ok(self.vectors.score(query, &pieces)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts with their pieces as LangChain's `RecursiveCharacterTextSplitter` 1.x cuts them, with an
+    /// overlap of a fifth.
+    #[derive(serde::Deserialize)]
+    struct Golden {
+        text: String,
+        size: usize,
+        pieces: Vec<String>,
+    }
+
+    #[test]
+    fn texts_are_cut_as_the_reference_cuts_them() {
+        let golden: Vec<Golden> =
+            serde_json::from_str(include_str!("../../tests/data/chunks.json")).unwrap();
+        for Golden { text, size, pieces } in golden {
+            assert_eq!(chunk_text(&text, size, size / 5), pieces, "{size} {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_has_a_bounded_number_of_pieces() {
+        let text = "word ".repeat(1 << 16);
+        assert_eq!(chunks_of(&text).len(), MAX_CHUNKS);
+        assert_eq!(chunks_of(&text)[..5], chunk_text(&text, CHUNK_CHARS, OVERLAP_CHARS)[..5]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_fit_and_hold_every_word(text in "[a-zé\n ]{0,300}", size in 4usize..40) {
+            let pieces = chunk_text(&text, size, size / 5);
+            let fits = |piece: &&str| !piece.is_empty() && piece.chars().count() <= size;
+            prop_assert!(pieces.iter().all(fits));
+            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
+            let held: usize = pieces.iter().map(|piece| letters(piece)).sum();
+            prop_assert!(held >= letters(&text));
+        }
+    }
+}

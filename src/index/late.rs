@@ -1,0 +1,285 @@
+//! Vectors of the tokens of documents, compressed, and late interaction over them.
+//!
+//! The score of a document is the sum over the tokens of the query of the best dot product with any
+//! token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Tokens of a document have length
+//! 1; a token of the query counts by its length. Documents of the nodes that may be answers are stored,
+//! the first [`MAX_TOKENS`] tokens of each, in the short codes of `codec`.
+//!
+//! Must not know: which documents are worth scoring, what a token is.
+
+mod codec;
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use memmap2::Mmap;
+use rayon::prelude::*;
+use safetensors::Dtype;
+
+use crate::{
+    embed::{
+        Matrix,
+        matrix::{dot, normalise},
+    },
+    index::{
+        IndexError,
+        arrays::{Array, Arrays},
+        build::Watch,
+        late::codec::{Codec, code_bytes, learn},
+        parts::Materials,
+    },
+    kb::{NodeId, best},
+};
+
+/// Tokens of one document that are stored.
+pub const MAX_TOKENS: usize = 256;
+/// Tokens of a query that are compared.
+pub const MAX_QUERY_TOKENS: usize = 64;
+/// Bits of a number of a residual: 1, 2, 4 or 8.
+const BITS: usize = 2;
+/// Documents that the codec learns from, spread over all.
+const SAMPLED_NODES: usize = 512;
+/// Tokens of each of them that it learns from, spread over the document.
+const SAMPLED_TOKENS: usize = 64;
+/// Documents embedded at a time.
+const BLOCK_NODES: usize = 256;
+/// Vectors whose codes are kept while building, since a model may give few distinct ones; at this
+/// number all are dropped.
+const MAX_KEPT_CODES: usize = 1 << 16;
+/// Documents scored by one thread at a time.
+const BLOCK_SCORED: usize = 16;
+/// The file inside the directory, and one that is there while it is built.
+const FILE: &str = "tokens";
+const CODES: &str = "codes";
+/// The stage in reports of progress.
+const STAGE: &str = "late";
+
+/// The compressed tokens of all documents, opened.
+pub struct LateIndex {
+    arrays: Arrays,
+    /// The nodes, ascending.
+    nodes: Array<u32>,
+    /// Bounds of each node's tokens among all.
+    bounds: Array<u64>,
+    codes: Array<u8>,
+    centroids: Array<f32>,
+    weights: Array<f32>,
+    dim: usize,
+}
+
+/// A token of a query with the token of a document that is most similar to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Row of the query.
+    pub query: usize,
+    /// Row of the document.
+    pub document: usize,
+    /// Their dot product.
+    pub score: f32,
+}
+
+/// Embeds and compresses the tokens of all documents into a directory.
+pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+    let (nodes, dim) = (of.kb.candidates(), of.embedder.dim());
+    watch.at(STAGE, 0, nodes.len() as u64)?;
+    let sampled: Vec<NodeId> =
+        nodes.iter().step_by(nodes.len().div_ceil(SAMPLED_NODES).max(1)).copied().collect();
+    let mut sample = Vec::new();
+    for block in sampled.chunks(BLOCK_NODES) {
+        for document in tokens(of, block)? {
+            let rows = document.chunks_exact(dim);
+            let step = rows.len().div_ceil(SAMPLED_TOKENS).max(1);
+            sample.extend(rows.step_by(step).flatten());
+        }
+    }
+    let (centroids, weights, cutoffs) = learn(&sample, dim, BITS);
+    drop(sample);
+    let codec =
+        Codec { dim, bits: BITS, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
+
+    let spool = dir.join(CODES);
+    let failed = |error| IndexError::io(&spool, error);
+    let mut codes = BufWriter::new(File::create(&spool).map_err(failed)?);
+    let (mut bounds, mut kept) = (vec![0u64], HashMap::new());
+    for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
+        watch.at(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
+        let documents = tokens(of, block)?;
+        for document in &documents {
+            bounds.push(bounds[bounds.len() - 1] + (document.len() / dim) as u64);
+        }
+        for code in encode(&codec, &documents.concat(), &mut kept) {
+            codes.write_all(&code).map_err(failed)?;
+        }
+    }
+    let file = codes.into_inner().map_err(|error| failed(error.into_error()))?;
+    drop(file);
+    let file = File::open(&spool).map_err(failed)?;
+    // SAFETY: the file is in a directory of this build alone, and nothing writes to it any more.
+    #[expect(unsafe_code, reason = "memory mapping has no safe form")]
+    let codes = unsafe { Mmap::map(&file) }.map_err(failed)?;
+    let stored_dim = [dim as u32];
+    let arrays: [(&str, Dtype, &[u8]); 6] = [
+        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
+        ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
+        ("centroids", Dtype::F32, bytemuck::cast_slice(&centroids)),
+        ("weights", Dtype::F32, bytemuck::cast_slice(&weights)),
+        ("dim", Dtype::U32, bytemuck::cast_slice(&stored_dim)),
+        ("codes", Dtype::U8, &codes),
+    ];
+    Arrays::write_sealed(&dir.join(FILE), &arrays)?;
+    drop(codes);
+    std::fs::remove_file(&spool).map_err(failed)?;
+    watch.at(STAGE, nodes.len() as u64, nodes.len() as u64)
+}
+
+/// The tokens of each node's document, `[tokens, dim]`, each of length 1; those of length 0 are left
+/// as they are.
+fn tokens(of: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
+    let texts: Vec<&str> = nodes.iter().map(|&node| of.kb.text(node)).collect();
+    let dim = of.embedder.dim();
+    let shortened = |rows: Matrix| {
+        let mut rows = rows.into_data();
+        rows.truncate(MAX_TOKENS * dim);
+        rows.chunks_exact_mut(dim).for_each(|row| {
+            normalise(row);
+        });
+        rows
+    };
+    Ok(of.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
+}
+
+/// The codes of rows; equal rows are encoded once.
+fn encode(
+    codec: &Codec<'_>,
+    rows: &[f32],
+    kept: &mut HashMap<blake3::Hash, Vec<u8>>,
+) -> Vec<Vec<u8>> {
+    let keyed: Vec<(blake3::Hash, &[f32])> = rows
+        .par_chunks_exact(codec.dim)
+        .map(|row| (blake3::hash(bytemuck::cast_slice(row)), row))
+        .collect();
+    if kept.len() >= MAX_KEPT_CODES {
+        kept.clear();
+    }
+    let mut new: HashMap<blake3::Hash, &[f32]> = keyed.iter().copied().collect();
+    new.retain(|key, _| !kept.contains_key(key));
+    kept.par_extend(new.into_par_iter().map(|(key, row)| (key, codec.encode(row))));
+    keyed.iter().filter_map(|(key, _)| kept.get(key).cloned()).collect()
+}
+
+impl LateIndex {
+    /// Maps the file in a directory; constant time.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when it is not such a file.
+    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+        let path = dir.join(FILE);
+        let arrays = Arrays::open(&path)?;
+        let dim = arrays.get::<u32>("dim")?.as_slice().first().map_or(0, |&dim| dim as usize);
+        let opened = Self {
+            nodes: arrays.get("nodes")?,
+            bounds: arrays.get("bounds")?,
+            codes: arrays.get("codes")?,
+            centroids: arrays.get("centroids")?,
+            weights: arrays.get("weights")?,
+            dim,
+            arrays,
+        };
+        if dim == 0 || opened.centroids.as_slice().len() % dim != 0 {
+            return Err(IndexError::damaged(&path, format!("its vectors have {dim} dimensions")));
+        }
+        Ok(opened)
+    }
+
+    /// Reads it all and compares it with its checksum.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`].
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.arrays.verify()
+    }
+
+    /// What it is, in a line for people.
+    pub fn describe(&self) -> String {
+        let bytes = code_bytes(self.dim, BITS);
+        let tokens = self.codes.as_slice().len() / bytes;
+        let nodes = self.nodes.as_slice().len();
+        format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
+    }
+
+    /// Scores those of the given nodes (any order, each once) that have tokens, for the tokens of a
+    /// query: the best `k`, best first, ties by ascending id.
+    /// O(tokens of the nodes * tokens of the query * dim).
+    pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
+        let table = self.codec().table();
+        let scored: Vec<(NodeId, f32)> = nodes
+            .par_chunks(BLOCK_SCORED)
+            .flat_map_iter(|nodes| {
+                let (table, mut buffer) = (&table, vec![0.0; self.dim]);
+                nodes.iter().filter_map(move |&node| {
+                    let pairs = self.pairs_with(query, node, table, &mut buffer);
+                    (!pairs.is_empty()).then(|| (node, pairs.iter().map(|pair| pair.score).sum()))
+                })
+            })
+            .collect();
+        best(scored, k)
+    }
+
+    /// The pairs that make up the score of a node, one for each token of the query; none for a node
+    /// without tokens.
+    pub fn pairs(&self, query: &Matrix, node: NodeId) -> Vec<Pair> {
+        self.pairs_with(query, node, &self.codec().table(), &mut vec![0.0; self.dim])
+    }
+
+    fn pairs_with(
+        &self,
+        query: &Matrix,
+        node: NodeId,
+        table: &[f32],
+        buffer: &mut [f32],
+    ) -> Vec<Pair> {
+        let codec = self.codec();
+        let mut pairs: Vec<Pair> = Vec::new();
+        for (document, code) in self.codes_of(node).enumerate() {
+            codec.decode(code, table, buffer);
+            for row in 0..query.rows().min(MAX_QUERY_TOKENS) {
+                let score = query.row(row).map_or(0.0, |row| dot(row, buffer));
+                match pairs.get_mut(row) {
+                    Some(pair) if score > pair.score => {
+                        *pair = Pair { query: row, document, score };
+                    }
+                    Some(_) => {}
+                    None => pairs.push(Pair { query: row, document, score }),
+                }
+            }
+        }
+        pairs
+    }
+
+    /// What reads the codes.
+    fn codec(&self) -> Codec<'_> {
+        Codec {
+            dim: self.dim,
+            bits: BITS,
+            centroids: self.centroids.as_slice(),
+            weights: self.weights.as_slice(),
+            cutoffs: &[],
+        }
+    }
+
+    /// The codes of a node's tokens.
+    fn codes_of(&self, node: NodeId) -> impl Iterator<Item = &[u8]> {
+        let bytes = code_bytes(self.dim, BITS);
+        let codes = self.nodes.as_slice().binary_search(&node).ok().and_then(|place| {
+            let bound = |at: usize| {
+                usize::try_from(*self.bounds.as_slice().get(at)?).ok()?.checked_mul(bytes)
+            };
+            self.codes.as_slice().get(bound(place)?..bound(place + 1)?)
+        });
+        codes.unwrap_or(&[]).chunks_exact(bytes).take(MAX_TOKENS)
+    }
+}

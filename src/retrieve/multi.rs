@@ -1,0 +1,115 @@
+//! `multi`: the vectors of a document's pieces, pooled. What finds a node is its best piece: the
+//! nodes of the [`PIECES`] pieces most similar to the query, of all pieces, are the candidates, and
+//! all pieces of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so a
+//! document that one vector blurs is never found.)
+
+use std::{fmt::Write, sync::Arc};
+
+use crate::{
+    index::{
+        IndexError, IndexedBase, Part,
+        chunks::{ChunkIndex, chunks_of},
+    },
+    kb::{NodeId, best},
+    retrieve::{Ranking, RetrieveError, Retriever, checked, excerpt},
+};
+
+/// Pieces whose nodes are candidates, at least, and for each node asked for.
+const PIECES: usize = 1_000;
+const PIECES_PER_NODE: usize = 4;
+/// Pieces that an explanation shows.
+const EXPLAINED: usize = 3;
+
+/// How scores of pieces become one of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pooling {
+    /// The best piece.
+    Max,
+    /// The mean of all.
+    Mean,
+    /// The mean of the best three, or of all if there are fewer.
+    Top3,
+}
+
+impl Pooling {
+    /// All of them, in the order of tables.
+    pub(super) const ALL: [Self; 3] = [Self::Max, Self::Mean, Self::Top3];
+
+    /// The name of the retriever that pools so.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Max => "multi",
+            Self::Mean => "multi:mean",
+            Self::Top3 => "multi:top3",
+        }
+    }
+
+    /// The score of a node; `None` without pieces.
+    fn pool(self, mut scores: Vec<f32>) -> Option<f32> {
+        scores.sort_unstable_by(|a, b| b.total_cmp(a));
+        let n = match self {
+            Self::Max => 1,
+            Self::Mean => scores.len(),
+            Self::Top3 => 3,
+        };
+        scores.truncate(n);
+        (!scores.is_empty()).then(|| scores.iter().sum::<f32>() / scores.len() as f32)
+    }
+}
+
+/// Pooled search over pieces of documents.
+pub(super) struct Multi {
+    base: Arc<IndexedBase>,
+    index: ChunkIndex,
+    pooling: Pooling,
+}
+
+impl Multi {
+    /// Opens the pieces of a base.
+    ///
+    /// # Errors
+    /// That there are none, or that they are damaged.
+    pub(super) fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
+        let index = ChunkIndex::open(&base.part(Part::Multi)?)?;
+        Ok(Self { base, index, pooling })
+    }
+}
+
+impl Retriever for Multi {
+    fn name(&self) -> String {
+        self.pooling.name().to_owned()
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
+        if vector.iter().all(|&number| number == 0.0) {
+            return Ok(Vec::new());
+        }
+        let mut ranking = Ranking::new();
+        for node in self.index.nodes_near(&vector, PIECES.max(k.saturating_mul(PIECES_PER_NODE)))? {
+            let score = self.pooling.pool(self.index.scores(&vector, node)?);
+            ranking.extend(score.map(|score| (node, score)));
+        }
+        Ok(best(ranking, k))
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
+        let mut scores: Vec<(usize, f32)> =
+            self.index.scores(&vector, node)?.into_iter().enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let pieces = chunks_of(self.base.kb.text(node));
+        let mut lines = String::new();
+        let how = match self.pooling {
+            Pooling::Max => "the best counts",
+            Pooling::Mean => "their mean counts",
+            Pooling::Top3 => "the mean of the best three counts",
+        };
+        let _ = writeln!(lines, "pieces: {}; {how}", scores.len());
+        for (at, score) in scores.into_iter().take(EXPLAINED) {
+            let text = pieces.get(at).copied().unwrap_or_default();
+            let _ = writeln!(lines, "piece {}, score {score:.4}: {}", at + 1, excerpt(text));
+        }
+        Ok(lines)
+    }
+}
