@@ -169,7 +169,7 @@ pub(super) fn measured(
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
-    let candidates = Candidates::sorted(base.kb.candidates());
+    let candidates = Candidates::of(&base.kb);
     let one = |query: &LabelledQuery| {
         if ctx.stop.load(Ordering::Relaxed) {
             return Err(anyhow!("no result was kept"));

@@ -8,12 +8,12 @@ fn help_names_every_flag_of_every_command() {
     for (command, flags) in [
         (
             "",
-            "data index search eval program query verify doctor --home --quiet --verbose AGENT_HOME 130",
+            "data index search eval program query verify doctor bench --home --quiet --verbose AGENT_HOME 130",
         ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
         ("data import", "--name --from --format neutral stark --lenient --json"),
-        ("data sample", "amazon mag prime --scale --seed --name --json"),
+        ("data sample", "amazon mag prime --scale --seed --name --to --json"),
         ("data show", "--json"),
         ("data remove", "--home"),
         ("index", "--embedder builtin candle:DIR openai:MODEL --force"),
@@ -28,6 +28,11 @@ fn help_names_every_flag_of_every_command() {
         ("query", "--bundle --dataset -k --explain --force --json"),
         ("verify", "FILE --dataset --json"),
         ("doctor", "--json"),
+        ("bench", "load neighbors hop2 metrics"),
+        ("bench load", "--json"),
+        ("bench neighbors", "--work --json"),
+        ("bench hop2", "--work --json"),
+        ("bench metrics", "--work --json"),
     ] {
         let text = world.run(command.split_whitespace().chain(["--help"])).done();
         for flag in flags.split(' ') {

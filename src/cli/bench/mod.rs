@@ -150,9 +150,10 @@ fn status_mib(key: &str) -> Option<f64> {
 }
 
 /// Hex SHA-256 of lists of ids: each its length and its ids, little-endian `u32`.
-fn digest<'a>(lists: impl IntoIterator<Item = &'a [u32]>) -> String {
+fn digest(lists: impl IntoIterator<Item = impl AsRef<[u32]>>) -> String {
     let mut hasher = Sha256::new();
     for ids in lists {
+        let ids = ids.as_ref();
         hasher.update((ids.len() as u32).to_le_bytes());
         hasher.update(bytemuck::cast_slice::<u32, u8>(ids));
     }
