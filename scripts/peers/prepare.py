@@ -19,6 +19,7 @@ save(work, nodes, relations, starts, targets)
 random = np.random.default_rng(SEED)
 n_relations, n_nodes = len(relations), len(nodes)
 lengths = np.diff(starts)
+filled = np.nonzero(lengths)[0]
 
 
 def write(name, lines):
@@ -31,14 +32,14 @@ def row_of_edge(edges):
 
 
 # Half of the rows by themselves, half by their edges: popular nodes come up as programs meet them.
-rows = np.concatenate([random.choice(np.nonzero(lengths)[0], 50_000),
+rows = np.concatenate([random.choice(filled, 50_000),
                        row_of_edge(random.integers(0, len(targets), 50_000))])
 random.shuffle(rows)
 write('neighbors.tsv', ((row // n_relations, relations[row % n_relations]) for row in rows))
 
 walks = []
 while len(walks) < 2_000:
-    row = random.choice(rows)
+    row = random.choice(filled)
     # A walk over thousands of middle nodes is no question that people ask.
     if lengths[row] > 300:
         continue
