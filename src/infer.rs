@@ -288,4 +288,9 @@ impl Retriever for BundleRetriever {
         }
         Ok(lines)
     }
+
+    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
+        let route = self.route(query)?;
+        Ok(route.first().map(|&(category, _)| self.members[category].name.clone()))
+    }
 }

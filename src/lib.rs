@@ -23,7 +23,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `words` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `words gpu remote` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
@@ -31,11 +31,13 @@ pub mod cli;
 pub mod dataset;
 pub mod embed;
 pub mod eval;
+pub mod gpu;
 pub mod index;
 pub mod infer;
 pub mod kb;
 pub mod optimize;
 pub mod program;
+pub mod remote;
 pub mod retrieve;
 pub mod sandbox;
 pub mod tools;

@@ -49,7 +49,7 @@ pub(crate) fn world() -> World {
     }
     let (temporary, base) = sample();
     let kb = Kb::open(&base.kb_dir()).unwrap();
-    let dir = index::index_dir(&base.index_dir());
+    let dir = base.index_dir();
     index::build(&kb, &dir, &|_| {}, &AtomicBool::new(false)).unwrap();
     World { base, _temporary: Some(temporary) }
 }
@@ -79,7 +79,7 @@ pub(crate) fn import(files: &Path, home: &Home) -> Base {
 impl World {
     /// Opens base and index.
     pub(crate) fn open(&self) -> IndexedBase {
-        let dir = index::index_dir(&self.base.index_dir());
+        let dir = self.base.index_dir();
         IndexedBase::open(&self.base.kb_dir(), &dir, &self.base.name).unwrap()
     }
 

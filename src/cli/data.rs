@@ -145,7 +145,7 @@ fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
         nodes: base.record.n_nodes,
         edges: base.record.n_edges,
         queries: base.record.n_queries,
-        index: index_state(base),
+        index: index_state(base, ctx),
     });
     if args.json {
         for line in listed {
@@ -173,8 +173,8 @@ fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
 }
 
 /// In a word, whether the base can be searched.
-fn index_state(base: &Base) -> &'static str {
-    match dataset::open_index(base) {
+fn index_state(base: &Base, ctx: &Context) -> &'static str {
+    match dataset::open_index(base, ctx) {
         Ok(_) => "ready",
         Err(IndexError::Missing { .. }) => "none",
         Err(IndexError::OtherBase { .. }) => "outdated",
@@ -302,7 +302,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         candidates: kb.candidates().len(),
         relations,
         fields: kb.field_names(),
-        index: index_state(&base),
+        index: index_state(&base, ctx),
     };
     if args.json {
         ctx.printer.json(&shown)?;

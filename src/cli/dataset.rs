@@ -16,7 +16,7 @@ use crate::{
         Base, DatasetError, ImportOptions, ImportReport, Phase, Resolved, import_neutral,
         sample::{SampleKind, SampleOptions, SampleReport, generate},
     },
-    index::{self, IndexError, IndexedBase},
+    index::{self, IndexError, IndexedBase, Plan},
     kb::Kb,
 };
 
@@ -119,12 +119,13 @@ pub(super) fn sample_files(
 pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
-    let opened = match open_index(base) {
+    let opened = match open_index(base, ctx) {
         Err(IndexError::Missing { .. }) if dataset.automatic => {
             let notice = format!("building the index of \"{}\"; this is done once", base.name);
             ctx.printer.notice(&notice);
-            build_index(base, ctx)?;
-            open_index(base)?
+            let kb = Kb::open(&base.kb_dir())?;
+            build_index(base, &kb, &Plan::complete(), ctx)?;
+            open_index(base, ctx)?
         }
         opened => opened?,
     };
@@ -134,24 +135,22 @@ pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>>
 }
 
 /// Opens the base with its index, as it is.
-pub(super) fn open_index(base: &Base) -> std::result::Result<IndexedBase, IndexError> {
-    IndexedBase::open(&base.kb_dir(), &index::index_dir(&base.index_dir()), &base.name)
+pub(super) fn open_index(
+    base: &Base,
+    ctx: &Context,
+) -> std::result::Result<IndexedBase, IndexError> {
+    IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, ctx.access())
 }
 
-/// Builds the index of a base, replacing an older one.
+/// Builds parts of the index of a base, replacing older ones.
 ///
 /// # Errors
-/// What failed, or that it was stopped; the older index stays.
-pub(super) fn build_index(base: &Base, ctx: &Context) -> Result<()> {
+/// What failed, or that it was stopped; the older parts stay.
+pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) -> Result<()> {
     let began = Instant::now();
-    let kb = Kb::open(&base.kb_dir())?;
     let progress = ctx.printer.progress();
-    index::build(
-        &kb,
-        &index::index_dir(&base.index_dir()),
-        &|at| progress.at(at.stage, at.done, at.total),
-        &ctx.stop,
-    )?;
+    let report = |at: index::Progress| progress.at(at.stage, at.done, at.total);
+    index::build_parts(kb, &base.index_dir(), plan, &report, &ctx.stop)?;
     drop(progress);
     let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
     ctx.printer.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));

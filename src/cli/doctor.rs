@@ -169,7 +169,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
             .remedy(format!("build it again with `agent index {name} --force`"))
     };
     let began = Instant::now();
-    let index = match dataset::open_index(&base) {
+    let index = match dataset::open_index(&base, ctx) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
             match index.verify() {

@@ -1,30 +1,29 @@
 //! `agent eval`: measures systems on labelled queries, and compares several in pairs.
 //! Of all commands only this one opens the test split.
 
+mod files;
+mod report;
+
 use std::{
     collections::{BTreeSet, HashSet},
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    path::PathBuf,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Instant,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use rayon::prelude::*;
-use serde::Serialize;
 
+pub(super) use self::report::percent;
+use self::report::{Format, Groups, Report, SHOWN, Versus};
 use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
-        printer::table,
-        systems::{STAND_IN, open_system},
+        systems::{BUNDLE, STAND_IN, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test},
-    eval::{
-        Candidates, Comparison, Evaluation, Interval, Metric, Metrics, QueryResult, compare,
-        statistics, trec,
-    },
+    eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     retrieve::{Baseline, Ranking, Retriever},
 };
@@ -35,14 +34,16 @@ const DEPTH: usize = 1_000;
 pub(super) const SEED: u64 = 0;
 /// Failed queries that are told one by one.
 const MAX_TOLD: usize = 5;
-/// Metrics in tables; JSON has all.
-const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
+/// The grouping that a bundle knows.
+const CATEGORY: &str = "category";
 
 /// Measure systems on labelled queries
 ///
 /// Ranks 1,000 nodes per query. Prints means with 95 % bootstrap intervals; with several systems,
-/// each is also compared with the first one on the same queries. A query that a system fails on
-/// counts with the ranking of the hybrid baseline, and the exit status is 1.
+/// each is also compared with the first one on the same queries: paired bootstrap intervals, and
+/// p-values of paired randomisation tests corrected for their number. A query that a system fails on
+/// counts with the ranking of the hybrid baseline, and the exit status is 1; where a service gave
+/// no answer, the evaluation is marked invalid and not compared.
 /// Latencies are wall times while all cores are busy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -58,9 +59,26 @@ pub(super) struct Args {
     /// Keep queries with this value in a further column of their file only; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
     filters: Vec<(String, String)>,
-    /// Write the rankings to this file in TREC format; needs a single system
+    /// Sum up each value of this column of the queries apart too; `category` means the category that
+    /// the first bundle puts a query in, unless the queries have a column of that name
+    #[arg(long, value_name = "COLUMN")]
+    by: Option<String>,
+    /// Compare every pair of systems, not only each with the first
+    #[arg(long)]
+    pairs: bool,
+    /// Write the rankings to this file in TREC format; with several systems the name must hold
+    /// {system}
     #[arg(long, value_name = "OUT.trec")]
     run_file: Option<PathBuf>,
+    /// Write the answers to this file in TREC's qrels format
+    #[arg(long, value_name = "OUT.qrels")]
+    qrels_file: Option<PathBuf>,
+    /// Write the metrics of every query and system to this CSV file
+    #[arg(long, value_name = "OUT.csv")]
+    results_file: Option<PathBuf>,
+    /// Print the means so; csv has one line for each metric, and no comparisons
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, conflicts_with = "json")]
+    format: Format,
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
@@ -80,6 +98,16 @@ pub(super) struct Measured {
     rankings: Vec<Ranking>,
     /// Over all queries.
     pub(super) evaluation: Evaluation,
+    /// Queries that failed because a service gave no answer: with any, the means say nothing.
+    outages: usize,
+}
+
+impl Measured {
+    /// Why the means say nothing, if that is so.
+    fn invalid(&self) -> Option<String> {
+        let (outages, n) = (self.outages, self.evaluation.n);
+        (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+    }
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -87,10 +115,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if distinct.len() < args.systems.len() {
         return Err(CommandError::usage(anyhow!("a --system is given twice")));
     }
-    if args.run_file.is_some() && args.systems.len() > 1 {
-        let error = anyhow!("a run file holds the rankings of one system");
-        return Err(CommandError::usage(error)).hint("run `agent eval` once for each system");
-    }
+    let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
+    let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let queries = queries(args, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
@@ -98,21 +124,38 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
+    let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
         measured.push(self::measured(name, &**system, &stand_in, &queries, &base, ctx)?);
     }
-    if let (Some(path), Some(only)) = (&args.run_file, measured.first()) {
-        write_run(path, only, &queries)
-            .with_context(|| format!("cannot write the run file {}", path.display()))?;
+    for (path, one) in run_files.iter().flatten().zip(&measured) {
+        files::write(path, |out| files::run(out, one, &queries))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
-    let comparisons = comparisons(&measured)?;
+    if let Some(path) = &args.qrels_file {
+        files::write(path, |out| files::qrels(out, &queries))?;
+        ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
+    }
+    if let Some(path) = &args.results_file {
+        files::write(path, |out| files::results(out, &measured))?;
+        ctx.printer.notice(&format!("wrote the results to {}", path.display()));
+    }
+    let report = Report {
+        dataset: &args.dataset,
+        split: joined(&args.split),
+        groups: match &labels {
+            Some(labels) => grouped(&measured, labels)?,
+            None => Vec::new(),
+        },
+        versus: comparisons(&measured, args.pairs)?,
+        measured: &measured,
+    };
     if args.json {
-        print_json(args, &measured, &comparisons, ctx)?;
+        report.print_json(ctx)?
     } else {
-        print_tables(args, &measured, &comparisons, ctx)?;
+        report.print(args.format, ctx)?
     }
     Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done })
 }
@@ -139,12 +182,7 @@ fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
     }
     for (column, value) in &args.filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {
-            let known: BTreeSet<&String> =
-                queries.iter().flat_map(|query| query.metadata.keys()).collect();
-            let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(anyhow!("the queries have no column \"{column}\""))
-                .hint(format!("columns: {known}"));
+            return no_column(column, &queries);
         }
         queries.retain(|query| query.metadata.get(column) == Some(value));
         if queries.is_empty() {
@@ -168,7 +206,7 @@ pub(super) fn measured(
     ctx: &Context,
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
-    let done = AtomicU64::new(0);
+    let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
     let candidates = Candidates::of(&base.kb);
     let one = |query: &LabelledQuery| {
         if ctx.stop.load(Ordering::Relaxed) {
@@ -181,6 +219,9 @@ pub(super) fn measured(
             Ok(ranking) => (ranking, None),
             // A query that no system can read is answered with nothing.
             Err(error) => {
+                if error.is_outage() {
+                    outages.fetch_add(1, Ordering::Relaxed);
+                }
                 let baseline = stand_in.retrieve(&query.text, DEPTH).unwrap_or_default();
                 (baseline, Some(error.to_string()))
             }
@@ -193,155 +234,70 @@ pub(super) fn measured(
     drop(progress);
     let (results, rankings): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let evaluation = Evaluation::from_results(&results, SEED)?;
-    Ok(Measured { system: name.to_owned(), results, rankings, evaluation })
+    let outages = outages.into_inner();
+    Ok(Measured { system: name.to_owned(), results, rankings, evaluation, outages })
 }
 
-/// Writes a run file that appears when it is complete.
-fn write_run(path: &Path, measured: &Measured, queries: &[LabelledQuery]) -> anyhow::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(dir)?;
-    let mut out = BufWriter::new(file);
-    let tag: String =
-        measured.system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
-    let tag = &tag[..tag.floor_char_boundary(trec::MAX_TAG_BYTES)];
-    for (query, ranking) in queries.iter().zip(&measured.rankings) {
-        trec::write_run(&mut out, query.id, ranking, tag)?;
-    }
-    out.flush()?;
-    let file = out.into_inner().map_err(|error| error.into_error())?;
-    file.persist(path)?;
-    Ok(())
-}
-
-/// A system against the first one, in one metric.
-#[derive(Serialize)]
-struct Compared {
-    metric: &'static str,
-    #[serde(flatten)]
-    comparison: Comparison,
-    /// `p`, corrected for all comparisons of this evaluation (Holm 1979).
-    p_holm: f64,
-}
-
-/// For each system but the first, its comparisons with the first.
-fn comparisons(measured: &[Measured]) -> Result<Vec<Vec<Compared>>> {
-    let Some((first, others)) = measured.split_first() else { return Ok(Vec::new()) };
-    let mut all = Vec::new();
-    for other in others {
-        for metric in SHOWN {
-            all.push((metric, compare(&other.results, &first.results, metric, SEED)?));
-        }
-    }
-    let p_values: Vec<f64> = all.iter().map(|(_, comparison)| comparison.p).collect();
-    let corrected = if all.is_empty() { Vec::new() } else { statistics::holm(&p_values)? };
-    let compared = all.into_iter().zip(corrected).map(|((metric, comparison), p_holm)| Compared {
-        metric: metric.name(),
-        comparison,
-        p_holm,
-    });
-    let mut compared = compared.peekable();
-    let mut by_system = Vec::new();
-    while compared.peek().is_some() {
-        by_system.push(compared.by_ref().take(SHOWN.len()).collect());
-    }
-    Ok(by_system)
-}
-
-/// LLM use of a system.
-#[derive(Serialize, Default)]
-struct LlmUse {
-    calls: u64,
-    tokens_in: u64,
-    tokens_out: u64,
-    usd: f64,
-}
-
-#[derive(Serialize)]
-struct Printed<'a> {
-    dataset: &'a str,
-    split: String,
-    system: &'a str,
-    #[serde(flatten)]
-    evaluation: &'a Evaluation,
-    llm: LlmUse,
-    /// Only if there are several systems, and not for the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    versus: Option<Versus<'a>>,
-}
-
-#[derive(Serialize)]
-struct Versus<'a> {
-    system: &'a str,
-    comparisons: &'a [Compared],
-}
-
-fn print_json(
-    args: &Args,
-    measured: &[Measured],
-    comparisons: &[Vec<Compared>],
-    ctx: &Context,
-) -> Result<()> {
+/// Compares every system with the first one, or with all before it; those with valid means alone.
+fn comparisons(measured: &[Measured], every_pair: bool) -> Result<Vec<Versus<'_>>> {
+    let measured: Vec<&Measured> = measured.iter().filter(|one| one.outages == 0).collect();
+    let mut versus = Vec::new();
     for (at, one) in measured.iter().enumerate() {
-        let compared = at.checked_sub(1).and_then(|at| comparisons.get(at));
-        let first = measured.first().map_or("", |first| first.system.as_str());
-        ctx.printer.json(&Printed {
-            dataset: &args.dataset,
-            split: joined(&args.split),
-            system: &one.system,
-            evaluation: &one.evaluation,
-            llm: LlmUse::default(),
-            versus: compared.map(|comparisons| Versus { system: first, comparisons }),
-        })?;
-    }
-    Ok(())
-}
-
-fn print_tables(
-    args: &Args,
-    measured: &[Measured],
-    comparisons: &[Vec<Compared>],
-    ctx: &Context,
-) -> Result<()> {
-    let headings =
-        ["system", "n", "failed", "hit@1", "hit@5", "recall@20", "mrr", "p50 ms", "p95 ms"];
-    let mut rows = table(headings, &[1, 2, 3, 4, 5, 6, 7, 8]);
-    for one in measured {
-        let evaluation = &one.evaluation;
-        let mut row =
-            vec![one.system.clone(), evaluation.n.to_string(), evaluation.failed.to_string()];
-        for metric in SHOWN {
-            row.push(percent(evaluation.means.get(metric), evaluation.ci95.get(metric)));
-        }
-        row.push(format!("{:.1}", evaluation.latency.p50));
-        row.push(format!("{:.1}", evaluation.latency.p95));
-        rows.add_row(row);
-    }
-    let split = joined(&args.split);
-    ctx.printer.notice(&format!("{} {split}: means in percent with 95 % intervals", args.dataset));
-    ctx.printer.table(&rows)?;
-    let Some(first) = measured.first().filter(|_| !comparisons.is_empty()) else { return Ok(()) };
-    let headings = ["system", "metric", "difference", "p", "better", "worse", "equal"];
-    let mut rows = table(headings, &[2, 3, 4, 5, 6]);
-    for (one, compared) in measured.iter().skip(1).zip(comparisons) {
-        for Compared { metric, comparison, p_holm } in compared {
-            rows.add_row([
-                format!("{} - {}", one.system, first.system),
-                (*metric).to_owned(),
-                percent(comparison.difference, comparison.ci95),
-                format!("{p_holm:.4}"),
-                comparison.wins.to_string(),
-                comparison.losses.to_string(),
-                comparison.ties.to_string(),
-            ]);
+        let others = if every_pair { &measured[..at] } else { &measured[..at.min(1)] };
+        for other in others {
+            for metric in SHOWN {
+                let comparison = compare(&one.results, &other.results, metric, SEED)?;
+                versus.push(Versus {
+                    system: &one.system,
+                    other: &other.system,
+                    metric,
+                    comparison,
+                    p_holm: 1.0,
+                });
+            }
         }
     }
-    ctx.printer.notice("paired differences in percentage points, p corrected after Holm");
-    ctx.printer.data("\n")?;
-    ctx.printer.table(&rows)
+    if !versus.is_empty() {
+        let p_values: Vec<f64> = versus.iter().map(|versus| versus.comparison.p).collect();
+        for (versus, p_holm) in versus.iter_mut().zip(statistics::holm(&p_values)?) {
+            versus.p_holm = p_holm;
+        }
+    }
+    Ok(versus)
 }
 
-pub(super) fn percent(mean: f64, interval: Interval) -> String {
-    format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
+/// The group of each query: its value in a column, or the category that the first bundle among the
+/// systems puts it in.
+fn labels(
+    by: &str,
+    queries: &[LabelledQuery],
+    systems: &[(&str, Box<dyn Retriever>)],
+) -> Result<Vec<String>> {
+    if queries.iter().any(|query| query.metadata.contains_key(by)) {
+        let label = |query: &LabelledQuery| query.metadata.get(by).cloned().unwrap_or_default();
+        return Ok(queries.iter().map(label).collect());
+    }
+    let bundle = systems.iter().find(|(name, _)| name.starts_with(BUNDLE));
+    let Some((_, bundle)) = bundle.filter(|_| by == CATEGORY) else {
+        return no_column(by, queries);
+    };
+    // A query that cannot be read is in no category.
+    let label = |query: &LabelledQuery| bundle.category(&query.text).ok().flatten();
+    Ok(queries.par_iter().map(|query| label(query).unwrap_or_default()).collect())
+}
+
+/// For each system, the evaluation of each group.
+fn grouped(measured: &[Measured], labels: &[String]) -> Result<Vec<Groups>> {
+    measured.iter().map(|one| Ok(evaluate_groups(&one.results, labels, SEED)?)).collect()
+}
+
+/// That the queries lack a column; names those they have.
+fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
+    let known: BTreeSet<&str> =
+        queries.iter().flat_map(|query| query.metadata.keys().map(String::as_str)).collect();
+    let known = known.into_iter().collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "none" } else { &known };
+    Err(anyhow!("the queries have no column \"{column}\"")).hint(format!("columns: {known}"))
 }
 
 /// Tells of failed queries; returns whether there are any.
@@ -354,6 +310,12 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
             .filter_map(|result| Some((result.query_id, result.failure.as_ref()?)));
         for (id, failure) in failed.take(MAX_TOLD) {
             ctx.printer.warning(&format!("{}: query {id} failed: {failure}", one.system));
+        }
+        if let Some(why) = one.invalid() {
+            ctx.printer.warning(&format!(
+                "{}: this evaluation is invalid: {why}; evaluate again",
+                one.system
+            ));
         }
         let n = one.evaluation.failed;
         if n > 0 {

@@ -1,78 +1,142 @@
 //! `agent index`: builds the indexes of a dataset.
 
-use std::str::FromStr;
+use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 
 use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{Explain, Result},
+        printer::count,
     },
-    index::IndexError,
+    embed::{CachedEmbedder, Embedder, Spent},
+    index::{Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
+    kb::Kb,
 };
 
 /// Build the indexes of a dataset
 ///
-/// An index that is there and fits the dataset is kept unless --force is given.
+/// What is there and fits the dataset is kept unless --force is given; another embedder replaces
+/// the vectors alone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, or a directory in neutral format
     #[arg(value_name = "N")]
     dataset: String,
-    /// Embed texts with builtin, candle:DIR or openai:MODEL
-    #[arg(long, value_name = "EMBEDDER", default_value = "builtin")]
-    embedder: EmbedderName,
+    /// Embed texts with builtin, candle:DIR, openai:MODEL or import:DIR [default: the embedder of
+    /// the vectors that are there, else builtin]
+    #[arg(long, value_name = "EMBEDDER")]
+    embedder: Option<EmbedderChoice>,
+    /// Embed only nodes that may be answers; others are not found by meaning
+    #[arg(long)]
+    candidates_only: bool,
+    /// Build optional parts too: ann, multi, late
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    with: Vec<Part>,
+    /// Forget the vectors that earlier runs with this embedder have kept
+    #[arg(long)]
+    drop_cache: bool,
     /// Build again what is there already
     #[arg(long)]
     force: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum EmbedderName {
-    Builtin,
-    Candle(String),
-    OpenAi(String),
-}
-
-impl FromStr for EmbedderName {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<EmbedderName, String> {
-        match text.split_once(':') {
-            None if text == "builtin" => Ok(EmbedderName::Builtin),
-            Some(("candle", dir)) if !dir.is_empty() => Ok(EmbedderName::Candle(dir.to_owned())),
-            Some(("openai", model)) if !model.is_empty() => {
-                Ok(EmbedderName::OpenAi(model.to_owned()))
-            }
-            _ => Err("use builtin, candle:DIR or openai:MODEL".to_owned()),
-        }
-    }
-}
-
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let unavailable = match &args.embedder {
-        EmbedderName::Builtin => None,
-        EmbedderName::Candle(dir) => Some(format!("candle:{dir}")),
-        EmbedderName::OpenAi(model) => Some(format!("openai:{model}")),
-    };
-    if let Some(name) = unavailable {
-        return Err(anyhow!("the embedder {name} is not built into this version"))
-            .hint("use --embedder builtin");
-    }
     let dataset = dataset::find(&args.dataset, ctx)?;
-    let name = &dataset.base.name;
-    if !args.force {
-        match dataset::open_index(&dataset.base) {
-            Ok(_) => {
-                ctx.printer.notice(&format!("\"{name}\" is indexed; --force builds it again"));
-                return Ok(Exit::Done);
-            }
-            Err(IndexError::Missing { .. }) => {}
-            Err(IndexError::Kb(error)) => return Err(error.into()),
-            Err(error) => ctx.printer.notice(&format!("building the index again: {error}")),
+    let base = &dataset.base;
+    let kb = Kb::open(&base.kb_dir())?;
+    let State { words, vectors } = State::of(&kb, &base.index_dir(), &base.name);
+    for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
+        if !args.force && !matches!(error, IndexError::Missing { .. }) {
+            ctx.printer.notice(&format!("building again: {error}"));
         }
     }
-    dataset::build_index(&dataset.base, ctx)?;
-    Ok(Exit::Done)
+    let there = vectors.as_ref().ok().filter(|_| !args.force);
+    let choice = match (&args.embedder, &vectors) {
+        (Some(choice), _) => absolute(choice)?,
+        (None, Ok(there)) => there.embedder.clone(),
+        (None, Err(_)) => EmbedderChoice::default(),
+    };
+    let asked = args.embedder.is_some() || args.candidates_only;
+    let kept = there.filter(|there| {
+        !asked || (there.embedder == choice && there.candidates_only == args.candidates_only)
+    });
+    let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
+    let parts: Vec<Part> = args.with.iter().copied().filter(|part| !has(part)).collect();
+    let words = args.force || words.is_err();
+    if !words && kept.is_some() && parts.is_empty() {
+        let (name, embedder) = (&base.name, &choice);
+        let notice = format!("\"{name}\" is indexed with {embedder}; --force builds it again");
+        ctx.printer.notice(&notice);
+        return Ok(Exit::Done);
+    }
+    let access = ctx.access();
+    let opened = match kept {
+        Some(_) => None,
+        None => open(&choice, args.drop_cache, &access)?,
+    };
+    let vectors = match (kept, &choice, &opened) {
+        (Some(_), ..) => None,
+        (None, choice, Some(embedder)) => Some(VectorSource::Embedder {
+            choice,
+            embedder: &**embedder,
+            candidates_only: args.candidates_only,
+        }),
+        (None, EmbedderChoice::Builtin, None) => Some(VectorSource::Builtin),
+        (None, choice, None) => {
+            return Err(anyhow!("the embedder {choice} is not built into this version"))
+                .hint("use --embedder builtin");
+        }
+    };
+    let plan = Plan { words, vectors, parts: &parts, access: &access };
+    let built = dataset::build_index(base, &kb, &plan, ctx);
+    if let Some(embedder) = &opened {
+        tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
+    }
+    built.map(|()| Exit::Done)
+}
+
+/// The choice with a full path, so that it can be opened from elsewhere.
+fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
+    let full = |dir: &PathBuf| {
+        let full = dir.canonicalize();
+        full.with_context(|| format!("cannot open the directory {}", dir.display()))
+    };
+    Ok(match choice {
+        EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
+        EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
+        EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),
+    })
+}
+
+/// Opens an embedder that belongs to no base, with its cache.
+fn open(
+    choice: &EmbedderChoice,
+    drop_cache: bool,
+    access: &Access,
+) -> Result<Option<Box<dyn Embedder>>> {
+    let Some(embedder) = choice.open(access, None)? else { return Ok(None) };
+    if let (true, Some(dir)) = (drop_cache, &access.cache) {
+        CachedEmbedder::forget(&*embedder, dir)?;
+    }
+    Ok(Some(access.cached(embedder)))
+}
+
+/// Says what an embedder has cost.
+fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
+    let mut parts = vec![format!("{} vectors from the cache", count(spent.from_cache))];
+    let counts = [
+        (spent.tokens, "tokens paid for"),
+        (spent.cut, "texts cut to the model's limit"),
+        (spent.retries, "requests repeated"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    parts.extend(some.map(|(n, what)| format!("{} {what}", count(*n))));
+    ctx.printer.notice(&parts.join(", "));
+    if let Some(problem) = &spent.problem {
+        ctx.printer.warning(problem);
+    } else if !is_done {
+        ctx.printer.notice("vectors that were computed are kept; run the command again to go on");
+    }
 }

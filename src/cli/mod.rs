@@ -48,7 +48,12 @@ use crate::{
         printer::{Level, Printer},
     },
     dataset::Home,
+    index::Access,
+    remote::Account,
 };
+
+/// Where models are asked unless OPENAI_BASE_URL says otherwise.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,17 @@ struct Context {
     printer: Arc<Printer>,
     /// Set by Ctrl-C and SIGTERM; every long operation polls it.
     stop: Arc<AtomicBool>,
+}
+
+impl Context {
+    /// What embedders get from outside a base.
+    fn access(&self) -> Access {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
+        let service = (key.is_some() || base_url.is_some())
+            .then(|| Account { base_url: base_url.unwrap_or_else(|| OPENAI_URL.to_owned()), key });
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+    }
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {

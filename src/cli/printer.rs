@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use comfy_table::{CellAlignment, Table, TableStyle, presets};
+use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ use crate::cli::failure::{ClosedPipe, CommandError, Result};
 const SECONDS_BETWEEN_LINES: u64 = 5;
 /// Bars are redrawn so many times a second at most.
 const BAR_HZ: u8 = 8;
-const BAR: &str = "{prefix:>12} [{bar:30}] {percent:>3}% {eta:>5} left";
+const BAR: &str = "{prefix:>12} [{bar:30}] {percent:>3}% {per_sec:>12} {eta:>5} left";
 
 /// How much is written to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,16 +187,16 @@ impl Drop for Progress<'_> {
 
 fn line(stage: &str, done: u64, total: u64, elapsed: Duration) -> String {
     let share = if total == 0 { 1.0 } else { done.min(total) as f64 / total as f64 };
-    let left = if share > 0.0 && share < 1.0 {
-        format!(", about {:.0} s left", elapsed.as_secs_f64() * (1.0 - share) / share)
-    } else {
-        String::new()
-    };
-    format!("{stage}: {:.0} %{left}", 100.0 * share)
+    if share == 0.0 || share == 1.0 {
+        return format!("{stage}: {:.0} %", 100.0 * share);
+    }
+    let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    let (rate, left) = (done as f64 / seconds, seconds * (1.0 - share) / share);
+    format!("{stage}: {:.0} %, {rate:.0} a second, about {left:.0} s left", 100.0 * share)
 }
 
 /// A table without lines, with these headings; `right` are the columns of numbers.
-pub(super) fn table<const N: usize>(headings: [&str; N], right: &[usize]) -> Table {
+pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let mut table = Table::new();
     let style: TableStyle = presets::NOTHING;
     table.load_style(style).set_header(headings);
@@ -249,7 +249,7 @@ mod tests {
     fn counts_and_lines_read_well() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         let text = line("nodes", 25, 100, Duration::from_secs(10));
-        assert_eq!(text, "nodes: 25 %, about 30 s left");
+        assert_eq!(text, "nodes: 25 %, 2 a second, about 30 s left");
         assert_eq!(line("nodes", 0, 100, Duration::ZERO), "nodes: 0 %");
     }
 }

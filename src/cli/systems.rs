@@ -24,6 +24,8 @@ use crate::{
 
 /// The system whose ranking stands in for one that failed.
 pub(super) const STAND_IN: System = System::Hybrid;
+/// Begins the name of a system that is a bundle.
+pub(super) const BUNDLE: &str = "bundle:";
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 256 << 20;
 /// Ends a file that holds a program for the other engine.
@@ -34,7 +36,7 @@ const WASM_SUFFIX: &str = "wasm";
 /// # Errors
 /// That there is no such system, or that its file cannot be used on this base.
 pub(super) fn open_system(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
-    if let Some(file) = name.strip_prefix("bundle:") {
+    if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
         return Ok(Box::new(open_bundle(&bundle, base)?));

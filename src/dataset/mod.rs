@@ -12,7 +12,8 @@
 //! qa.csv                  optional: id,query,answer_ids and further columns, kept as metadata;
 //!                         answer_ids is a list of node ids such as [3, 17]
 //! human.csv               optional, columns as qa.csv, query ids of its own
-//! split/NAME.index        optional, NAME in train, val, test, human: one query id a line
+//! split/NAME.index        optional, NAME in train, val, test, human: one query id a line;
+//!                         test-0.1.index holds some of test
 //! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all),
 //!                         [templates] TYPE = "text with {field}" for documents of that type;
 //!                         [sample] says how a generated base came about and is not read
@@ -56,5 +57,7 @@ pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{
     EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
 };
-pub use queries::{LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test};
+pub use queries::{
+    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test, load_test_tenth,
+};
 pub use render::{Template, render_field, render_text};

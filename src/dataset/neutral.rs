@@ -24,7 +24,7 @@ use crate::{
         error::Problems,
         home::Staging,
         lines::{Line, Lines, MAX_LINE_BYTES},
-        queries::import_queries,
+        queries::{QuerySources, import_queries},
         render::{Template, render_field, render_text},
     },
     kb::{KbError, KbMeta, KbWriter},
@@ -136,8 +136,14 @@ pub fn import_neutral(
         }
         other => DatasetError::Kb(other),
     })?;
+    let sources = QuerySources {
+        queries: source.join("qa.csv"),
+        human: source.join("human.csv"),
+        splits: source.join("split"),
+        derive_tenth: false,
+    };
     let queries = import_queries(
-        source,
+        &sources,
         &staging.queries_dir(),
         manifest.n_nodes,
         &mut problems,

@@ -2,7 +2,8 @@
 //! Must not know how queries are answered or scored.
 //!
 //! The answers of the test split are for evaluation only: [`load_split`] refuses it, and
-//! [`load_test`] is the only way to it, so that reading the sources shows who opens it.
+//! [`load_test`] and [`load_test_tenth`] are the only ways to it, so that reading the sources
+//! shows who opens it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,8 +30,10 @@ const QUERIES_FILE: &str = "qa.csv";
 const HUMAN_FILE: &str = "human.csv";
 /// The columns that every query file has.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
-/// Splits of a base by file name.
+/// Splits of a base by file name; no query is in two.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
+/// A tenth of the test split, by file name.
+const TENTH_NAME: &str = "test-0.1";
 
 /// A question with its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub enum Split {
     Val,
     /// Measures, once per frozen bundle. Only [`load_test`] opens it.
     Test,
+    /// A tenth of the test split, for what is dear to run. Only [`load_test_tenth`] opens it.
+    TestTenth,
     /// Written by people; measures.
     Human,
     /// A file in the format of `qa.csv`.
@@ -63,12 +68,13 @@ pub enum Split {
 impl std::str::FromStr for Split {
     type Err = std::convert::Infallible;
 
-    /// `train`, `val`, `test` and `human` are splits, all else is a file.
+    /// `train`, `val`, `test`, `test-0.1` and `human` are splits, all else is a file.
     fn from_str(text: &str) -> Result<Split, Self::Err> {
         Ok(match text {
             "train" => Split::Train,
             "val" => Split::Val,
             "test" => Split::Test,
+            TENTH_NAME => Split::TestTenth,
             "human" => Split::Human,
             path => Split::File(PathBuf::from(path)),
         })
@@ -81,6 +87,7 @@ impl fmt::Display for Split {
             Split::Train => f.write_str("train"),
             Split::Val => f.write_str("val"),
             Split::Test => f.write_str("test"),
+            Split::TestTenth => f.write_str(TENTH_NAME),
             Split::Human => f.write_str("human"),
             Split::File(path) => path.display().fmt(f),
         }
@@ -90,11 +97,11 @@ impl fmt::Display for Split {
 /// Loads any split but the test split, in the order of its file.
 ///
 /// # Errors
-/// [`DatasetError::TestClosed`] for [`Split::Test`], [`DatasetError::NoSplit`],
+/// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
 /// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Line`] for a file.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
-        Split::Test => Err(DatasetError::TestClosed),
+        Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let mut problems = Problems::new(false);
@@ -113,6 +120,14 @@ pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, Data
 /// As [`load_split`].
 pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     load_named(base, "test")
+}
+
+/// Loads a tenth of the test split, in the order of its file. For evaluation only.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+    load_named(base, TENTH_NAME)
 }
 
 fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
@@ -291,11 +306,39 @@ pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
+    /// Whether the tenth of the test split was taken from its beginning.
+    pub(super) derived_tenth: bool,
 }
 
-/// Checks the query files of `source` and writes clean copies to `target`, if there are any.
+impl StoredQueries {
+    fn add_split(
+        &mut self,
+        split: &str,
+        members: &[i64],
+        target: &Path,
+    ) -> Result<(), DatasetError> {
+        let file = format!("{split}.index");
+        let text: String = members.iter().map(|id| format!("{id}\n")).collect();
+        let record = write_file(&target.join(&file), text.as_bytes())?;
+        self.files.insert(file, record);
+        self.splits.insert(split.to_string(), members.len() as u64);
+        Ok(())
+    }
+}
+
+/// Where the query files to be imported are; each may be missing.
+pub(super) struct QuerySources {
+    pub(super) queries: PathBuf,
+    pub(super) human: PathBuf,
+    /// The directory of the splits.
+    pub(super) splits: PathBuf,
+    /// Without a file, the first tenth of the test split is its tenth.
+    pub(super) derive_tenth: bool,
+}
+
+/// Checks query files and writes clean copies to `target`, if there are any.
 pub(super) fn import_queries(
-    source: &Path,
+    sources: &QuerySources,
     target: &Path,
     n_nodes: u32,
     problems: &mut Problems,
@@ -303,15 +346,14 @@ pub(super) fn import_queries(
 ) -> Result<StoredQueries, DatasetError> {
     let mut stored = StoredQueries::default();
     fs::create_dir_all(target).map_err(DatasetError::io("create", target))?;
-    let total = (SPLIT_NAMES.len() + 2) as u64;
+    let total = (SPLIT_NAMES.len() + 3) as u64;
     watch.report(Phase::Queries, 0, total)?;
     let mut ids = HashSet::new();
-    for file in [QUERIES_FILE, HUMAN_FILE] {
-        let path = source.join(file);
+    for (file, path) in [(QUERIES_FILE, &sources.queries), (HUMAN_FILE, &sources.human)] {
         if !path.exists() {
             continue;
         }
-        let parsed = parse_queries(&path, &read_bounded(&path)?, n_nodes, problems)?;
+        let parsed = parse_queries(path, &read_bounded(path)?, n_nodes, problems)?;
         let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
         stored.n_queries += parsed.queries.len() as u64;
@@ -322,17 +364,27 @@ pub(super) fn import_queries(
         }
     }
     let mut split_of: HashMap<i64, &str> = HashMap::new();
+    let mut test = Vec::new();
     for (done, split) in (2u64..).zip(SPLIT_NAMES) {
         watch.report(Phase::Queries, done, total)?;
-        let file = format!("{split}.index");
-        let path = source.join("split").join(&file);
+        let path = sources.splits.join(format!("{split}.index"));
         if !path.exists() || stored.splits.contains_key(split) {
             continue;
         }
-        let members = read_split(&path, split, &ids, &mut split_of, problems)?;
-        let text: String = members.iter().map(|id| format!("{id}\n")).collect();
-        stored.files.insert(file.clone(), write_file(&target.join(&file), text.as_bytes())?);
-        stored.splits.insert(split.to_string(), members.len() as u64);
+        let members = read_split(&path, split, (&ids, "qa.csv"), &mut split_of, problems)?;
+        stored.add_split(split, &members, target)?;
+        if split == "test" {
+            test = members;
+        }
+    }
+    let path = sources.splits.join(format!("{TENTH_NAME}.index"));
+    if path.exists() {
+        let known = (&test.into_iter().collect(), "test.index");
+        let members = read_split(&path, TENTH_NAME, known, &mut HashMap::new(), problems)?;
+        stored.add_split(TENTH_NAME, &members, target)?;
+    } else if sources.derive_tenth && !test.is_empty() {
+        stored.add_split(TENTH_NAME, test.get(..test.len() / 10).unwrap_or_default(), target)?;
+        stored.derived_tenth = true;
     }
     sync_dir(target)?;
     watch.report(Phase::Queries, total, total)?;
@@ -342,7 +394,7 @@ pub(super) fn import_queries(
 fn read_split<'a>(
     path: &Path,
     split: &'a str,
-    ids: &HashSet<i64>,
+    (ids, known_in): (&HashSet<i64>, &str),
     split_of: &mut HashMap<i64, &'a str>,
     problems: &mut Problems,
 ) -> Result<Vec<i64>, DatasetError> {
@@ -356,12 +408,13 @@ fn read_split<'a>(
         }
         let Ok(id) = text.parse::<i64>() else {
             let shown: String = text.chars().take(60).collect();
-            let message = format!("{shown:?} is no query id; write one id of qa.csv a line");
+            let message = format!("{shown:?} is no query id; write one id of {known_in} a line");
             problems.add(path, number, ProblemKind::BadId, message)?;
             continue;
         };
         if !ids.contains(&id) {
-            let message = format!("query {id} is not in qa.csv; add it there or drop this line");
+            let message =
+                format!("query {id} is not in {known_in}; add it there or drop this line");
             problems.add(path, number, ProblemKind::UnknownQuery, message)?;
             continue;
         }

@@ -2,7 +2,8 @@
 //!
 //! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
 //! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
-//! trained on the base's own documents, so that nothing has to be downloaded.
+//! trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs sentence
+//! encoders from a local directory.
 //!
 //! This module must not know the knowledge base, its nodes or its files: texts come in as strings.
 //!
@@ -10,12 +11,18 @@
 //! | --- | --- |
 //! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
 //! | [`lsa`] | here are documents, give me an embedder; save it, open it |
+//! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
+//! | [`openai`] | here are the address and key of a service, give me an embedder |
+//! | [`cache`] | here is an embedder that costs something, embed no text twice |
 //! | `tokens` | here is a text, give me its word stems |
 //! | `sparse` | here are documents as term counts, give me products with dense matrices |
 //! | `factor` | here is a sparse matrix, give me its leading singular vectors |
 
+pub mod bert;
+pub mod cache;
 pub mod lsa;
 pub mod matrix;
+pub mod openai;
 
 mod factor;
 mod sparse;
@@ -23,8 +30,13 @@ mod tokens;
 
 use std::path::PathBuf;
 
+pub use bert::BertEncoder;
+pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
+pub use openai::OpenAiEmbedder;
+
+use crate::remote::RemoteError;
 
 /// Maps texts to vectors of one fixed length.
 ///
@@ -66,6 +78,26 @@ pub trait Embedder: Send + Sync {
     fn verify(&self) -> Result<(), EmbedError> {
         Ok(())
     }
+
+    /// What it has cost since it was opened; nothing, where nobody counts.
+    fn spent(&self) -> Spent {
+        Spent::default()
+    }
+}
+
+/// What an embedder has cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Texts whose vector was kept from before.
+    pub from_cache: u64,
+    /// Tokens that were paid for.
+    pub tokens: u64,
+    /// Texts that were cut because the model takes no longer ones, where the caller has to cut.
+    pub cut: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Why vectors are not kept, if they are not.
+    pub problem: Option<String>,
 }
 
 /// Why an embedder could not be trained, saved, opened or used.
@@ -101,6 +133,14 @@ pub enum EmbedError {
         /// Format version this build reads.
         supported: u64,
     },
+    /// A file of a model's directory is missing, damaged, or says what this version cannot run.
+    #[error("model file {} cannot be used: {reason}", path.display())]
+    Model {
+        /// File of the model.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
     /// A buffer does not hold a matrix of the stated shape.
     #[error("matrix of shape [{rows}, {dim}] needs {rows} x {dim} numbers, got {got}")]
     Shape {
@@ -120,6 +160,23 @@ pub enum EmbedError {
         expected: String,
         /// Value given.
         got: String,
+    },
+    /// This embedder cannot be opened here.
+    #[error(
+        "the embedder {embedder} is not built into this version; index with --embedder builtin"
+    )]
+    Unavailable {
+        /// Its name on the command line.
+        embedder: String,
+    },
+    /// The embedder is not the one that the vectors come from.
+    #[error(
+        "{embedder} is not the model any more that the index was built with; put that back, or \
+         build the vectors again with `agent index N --embedder {embedder} --force`"
+    )]
+    Changed {
+        /// Its name on the command line.
+        embedder: String,
     },
     /// The progress callback asked to stop.
     #[error("training of the embedder was interrupted")]

@@ -55,7 +55,7 @@ pub enum TrecError {
 /// # Errors
 /// [`TrecError`]; what was written before the error stays written.
 pub fn write_run(
-    out: &mut impl Write,
+    out: &mut (impl Write + ?Sized),
     query_id: i64,
     ranking: &[(NodeId, f32)],
     tag: &str,
@@ -86,7 +86,7 @@ pub fn write_run(
 /// # Errors
 /// [`TrecError::Io`].
 pub fn write_qrels(
-    out: &mut impl Write,
+    out: &mut (impl Write + ?Sized),
     query_id: i64,
     answers: &[NodeId],
 ) -> Result<(), TrecError> {

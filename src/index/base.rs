@@ -2,15 +2,19 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use crate::{
-    embed::{EmbedError, Embedder, LsaEmbedder},
+    embed::{EmbedError, Embedder},
     index::{
-        IndexError,
-        build::{EMBEDDER, NAMES, NAMES_TERMS, Record, TERMS, TEXT, VECTORS},
+        Access, EmbedderChoice, IndexError, Part,
+        embedder::IndexEmbedder,
+        layout::{
+            NAMES, NAMES_TERMS, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
+            fingerprint, part_path,
+        },
         names::NameIndex,
         terms::TermIndex,
         text::TextIndex,
@@ -39,7 +43,8 @@ pub struct IndexedBase {
     pub vectors: VectorIndex,
     /// The stemmer of all forward indexes.
     pub stems: Stems,
-    embedder: Box<dyn Embedder>,
+    embedder: IndexEmbedder,
+    index_dir: PathBuf,
     kept_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
     fingerprint: String,
 }
@@ -51,27 +56,34 @@ impl IndexedBase {
     /// [`IndexError::Missing`], [`IndexError::OtherBase`], or that a file is damaged; `name` is the
     /// base's name in messages.
     pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self, IndexError> {
+        Self::open_with(kb_dir, index_dir, name, Access::default())
+    }
+
+    /// The same with what its embedder may need from outside; the embedder itself is opened at the
+    /// first text.
+    ///
+    /// # Errors
+    /// As [`IndexedBase::open`].
+    pub fn open_with(
+        kb_dir: &Path,
+        index_dir: &Path,
+        name: &str,
+        access: Access,
+    ) -> Result<Self, IndexError> {
         let kb = Kb::open(kb_dir)?;
-        let record = Record::read(index_dir, name)?;
-        if record.kb != kb.fingerprint() {
-            return Err(IndexError::OtherBase { base: name.to_owned() });
-        }
-        let vectors = VectorIndex::open(&index_dir.join(VECTORS))?;
-        let embedder = LsaEmbedder::open(&index_dir.join(EMBEDDER))?;
-        if [embedder.fingerprint(), vectors.embedder()] != [&record.embedder; 2] {
-            let what = "its parts come from different embedders".to_owned();
-            return Err(IndexError::damaged(index_dir, what));
-        }
+        let words = Words::open(index_dir, &kb, name)?;
+        let (vectors, record) = open_vectors(index_dir, &kb, name)?;
         Ok(Self {
-            text: TextIndex::open(&index_dir.join(TEXT))?,
-            terms: TermIndex::open(&index_dir.join(TERMS))?,
-            neighbor_names: TermIndex::open(&index_dir.join(NAMES_TERMS))?,
-            names: NameIndex::open(&index_dir.join(NAMES))?,
+            fingerprint: fingerprint(&words.record, &record),
+            text: words.text,
+            terms: words.terms,
+            neighbor_names: words.neighbor_names,
+            names: words.names,
             vectors,
             stems: Stems::default(),
-            embedder: Box::new(embedder),
+            embedder: IndexEmbedder::new(index_dir, record, access)?,
+            index_dir: index_dir.to_owned(),
             kept_vectors: Mutex::default(),
-            fingerprint: record.fingerprint(),
             kb,
         })
     }
@@ -93,7 +105,18 @@ impl IndexedBase {
 
     /// The embedder, for people.
     pub fn embedder(&self) -> &dyn Embedder {
-        &*self.embedder
+        &self.embedder
+    }
+
+    /// How the embedder was chosen.
+    pub fn embedder_choice(&self) -> &EmbedderChoice {
+        &self.embedder.record().embedder
+    }
+
+    /// Where an optional part of the index is, if it was built.
+    pub fn part(&self, part: Part) -> Option<PathBuf> {
+        let there = self.embedder.record().parts.contains(&part);
+        there.then(|| part_path(&self.index_dir, part))
     }
 
     /// The embedding of a text, of length 1 or all zeros; equal texts are embedded once.
@@ -138,5 +161,86 @@ impl IndexedBase {
         nodes.sort_unstable();
         nodes.dedup();
         Ok(self.vectors.top_k(&vector, k, Some(&nodes))?)
+    }
+}
+
+/// The opened indexes that depend on the base alone.
+struct Words {
+    record: WordsRecord,
+    text: TextIndex,
+    terms: TermIndex,
+    neighbor_names: TermIndex,
+    names: NameIndex,
+}
+
+impl Words {
+    fn open(index_dir: &Path, kb: &Kb, name: &str) -> Result<Self, IndexError> {
+        let record = WordsRecord::read(index_dir, name)?;
+        check_base(&record.kb, kb, name)?;
+        let dir = index_dir.join(WORDS);
+        Ok(Self {
+            record,
+            text: TextIndex::open(&dir.join(TEXT))?,
+            terms: TermIndex::open(&dir.join(TERMS))?,
+            neighbor_names: TermIndex::open(&dir.join(NAMES_TERMS))?,
+            names: NameIndex::open(&dir.join(NAMES))?,
+        })
+    }
+}
+
+fn open_vectors(
+    index_dir: &Path,
+    kb: &Kb,
+    name: &str,
+) -> Result<(VectorIndex, VectorsRecord), IndexError> {
+    let record = VectorsRecord::read(index_dir, name)?;
+    check_base(&record.kb, kb, name)?;
+    let dir = index_dir.join(VECTORS);
+    let vectors = VectorIndex::open(&dir.join(VECTORS))?;
+    let has = (vectors.embedder(), vectors.dim(), vectors.n());
+    if has != (&record.fingerprint, record.dim, kb.n_nodes() as usize) {
+        return Err(IndexError::damaged(
+            &dir,
+            "its vectors are not those of its record".to_owned(),
+        ));
+    }
+    Ok((vectors, record))
+}
+
+fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
+    if built_over == kb.fingerprint() {
+        return Ok(());
+    }
+    Err(IndexError::OtherBase { base: name.to_owned() })
+}
+
+/// What of an index is there and fits a base.
+pub struct State {
+    /// Whether the words can be used, or why not.
+    pub words: Result<(), IndexError>,
+    /// What the vectors are, or why they cannot be used.
+    pub vectors: Result<VectorsState, IndexError>,
+}
+
+/// Vectors that can be used.
+pub struct VectorsState {
+    /// Their embedder.
+    pub embedder: EmbedderChoice,
+    /// Whether only nodes of candidate types have one.
+    pub candidates_only: bool,
+    /// The optional parts that are there.
+    pub parts: Vec<Part>,
+}
+
+impl State {
+    /// Opens the parts of an index, each on its own.
+    pub fn of(kb: &Kb, index_dir: &Path, name: &str) -> State {
+        let vectors = || {
+            let (_, record) = open_vectors(index_dir, kb, name)?;
+            let VectorsRecord { embedder, candidates_only, parts, .. } = record.clone();
+            IndexEmbedder::new(index_dir, record, Access::default())?;
+            Ok(VectorsState { embedder, candidates_only, parts })
+        };
+        State { words: Words::open(index_dir, kb, name).map(|_| ()), vectors: vectors() }
     }
 }

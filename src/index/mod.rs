@@ -1,31 +1,42 @@
 //! Indexes of a knowledge base: given words, its nodes; given nodes, how well words fit them.
 //!
-//! Every index is built once, saved in one directory that appears by rename, and then only read,
-//! memory-mapped. The directory is `index/<embedder>/` of an installed base:
+//! Every index is built once, saved in a directory that appears by rename, and then only read,
+//! memory-mapped. An installed base has one index, `index/`, of two parts:
 //!
 //! ```text
-//! index.json           versions and fingerprints; written last
-//! text/                BM25 over documents, documents with names, fields   (text)
-//! terms, names_terms   forward indexes of documents and of neighbours' names   (terms)
-//! names                entity linking                                      (names)
-//! vectors              one embedding per node                              (vectors)
-//! embedder             the built-in embedder, trained on the base
+//! words/               what depends on the base alone
+//!   record.json        version and fingerprint; written last
+//!   text/              BM25 over documents, documents with names, fields   (text)
+//!   terms, names_terms forward indexes of documents and of neighbours' names   (terms)
+//!   names              entity linking                                      (names)
+//! vectors/             what depends on the embedder too
+//!   record.json        version, fingerprints, embedder, optional parts; written last
+//!   vectors            one embedding per node                              (vectors)
+//!   model              the built-in embedder, trained on the base
+//!   ann/ multi/ late/  optional parts                                      (parts)
 //! ```
+//!
+//! Another embedder replaces `vectors/` and leaves `words/` as it is.
 //!
 //! Must not know: queries with answers, programs.
 
 pub mod arrays;
 mod base;
 mod build;
+mod embedder;
+mod layout;
 pub mod names;
+mod parts;
 pub mod terms;
 pub mod text;
 pub mod vectors;
 
 use std::{io, path::Path};
 
-pub use base::IndexedBase;
-pub use build::{Progress, build, index_dir};
+pub use base::{IndexedBase, State, VectorsState};
+pub use build::{Plan, Progress, VectorSource, build, build_parts};
+pub use embedder::{Access, EMBEDDER_KINDS, EmbedderChoice};
+pub use layout::Part;
 pub use text::TextPart;
 
 use crate::{embed::EmbedError, index::vectors::VectorError, kb::KbError};
@@ -69,6 +80,9 @@ pub enum IndexError {
     /// The base passes a limit of the index format.
     #[error("too many {0}: at most {1}")]
     TooLarge(&'static str, u64),
+    /// An optional part that this version cannot build.
+    #[error("the part {0} is not built into this version; leave it out of --with")]
+    NoPart(Part),
     /// The caller asked to stop; nothing is left behind.
     #[error("stopped")]
     Stopped,

@@ -8,7 +8,7 @@ mod baseline;
 
 pub use baseline::{Baseline, System, shortlist};
 
-use crate::{index::IndexError, kb::NodeId};
+use crate::{embed::EmbedError, index::IndexError, kb::NodeId};
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
@@ -28,6 +28,14 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
+}
+
+impl RetrieveError {
+    /// Whether a service that was asked gave no answer: asked again, the query may well succeed,
+    /// so that its failure says nothing of the retriever.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))))
+    }
 }
 
 /// Bytes a query may have.
@@ -50,6 +58,14 @@ pub trait Retriever: Send + Sync {
     /// # Errors
     /// As [`Retriever::retrieve`].
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError>;
+
+    /// The category the query is put in; none for a retriever that answers all queries alike.
+    ///
+    /// # Errors
+    /// As [`Retriever::retrieve`].
+    fn category(&self, _query: &str) -> Result<Option<String>, RetrieveError> {
+        Ok(None)
+    }
 }
 
 /// The query without surrounding space, if it can be answered.

@@ -9,7 +9,7 @@ use agent::{
     },
     dataset::Home,
     eval::Interval,
-    index::{IndexedBase, index_dir},
+    index::IndexedBase,
     infer::ParamValues,
     program::Program,
 };
@@ -20,7 +20,7 @@ use crate::support::World;
 /// A bundle of one program for the tiny base, with the scores it has there.
 fn bundle(world: &World, source: &str) -> Bundle {
     let base = Home::new(world.path("home")).get("tiny").unwrap();
-    let opened = IndexedBase::open(&base.kb_dir(), &index_dir(&base.index_dir()), "tiny").unwrap();
+    let opened = IndexedBase::open(&base.kb_dir(), &base.index_dir(), "tiny").unwrap();
     let mut baselines = BTreeMap::new();
     for system in ["bm25", "bm25+names", "dense", "hybrid"] {
         let eval = ["eval", "--dataset", "tiny", "--split", "val", "--system", system, "--json"];

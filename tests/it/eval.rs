@@ -1,6 +1,6 @@
 //! `agent eval`.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use crate::support::World;
 
@@ -31,8 +31,8 @@ fn several_systems_are_compared_with_the_first() {
     assert_eq!(lines.len(), 2);
     assert!(lines[0].get("versus").is_none());
     assert_eq!((&lines[1]["n"], &lines[1]["split"]), (&3.into(), &"val,test".into()));
-    assert_eq!(lines[1]["versus"]["system"], "bm25");
-    assert_eq!(lines[1]["versus"]["comparisons"][0]["metric"], "hit@1");
+    assert_eq!(lines[1]["versus"][0]["system"], "bm25");
+    assert_eq!(lines[1]["versus"][0]["metric"], "hit@1");
     assert!(world.run(eval).done().contains("hybrid - bm25"));
 }
 
@@ -51,7 +51,51 @@ fn queries_are_filtered_by_their_columns_and_rankings_written() {
     world.run(unknown).fails(1, &["no column \"sort\"", "kind"]);
     world.run(eval.into_iter().chain(["--where", "kind=x"])).fails(1, &["no query has kind=x"]);
     let two = eval.into_iter().chain(["--system", "dense", "--run-file", &run_file]);
-    world.run(two).fails(2, &["one system"]);
+    world.run(two).fails(2, &["one system", "{system}"]);
+}
+
+#[test]
+fn queries_are_grouped_by_a_column_and_all_pairs_compared() {
+    let world = World::indexed();
+    let eval = ["eval", "--dataset", "tiny", "--split", "val", "--by", "kind", "--pairs"];
+    let systems = ["bm25", "dense", "hybrid"].iter().flat_map(|system| ["--system", system]);
+    let eval: Vec<&str> = eval.into_iter().chain(systems).collect();
+    let lines = world.run(eval.iter().copied().chain(["--json"])).json_lines();
+    assert_eq!(lines[0]["groups"]["llm"]["n"], 1);
+    let others = |line: &serde_json::Value| {
+        let versus = line.get("versus").map_or(&[][..], |rows| rows.as_array().unwrap());
+        versus.iter().map(|row| row["system"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let others: Vec<BTreeSet<String>> = lines.iter().map(others).collect();
+    let expected = [&[][..], &["bm25"], &["bm25", "dense"]];
+    assert_eq!(others, expected.map(|names| names.iter().map(|&name| name.to_owned()).collect()));
+
+    let unknown = ["eval", "--dataset", "tiny", "--split", "val", "--by", "category"];
+    world.run(unknown.into_iter().chain(["--system", "bm25"])).fails(1, &["no column", "kind"]);
+}
+
+#[test]
+fn results_are_written_for_other_tools() {
+    let world = World::indexed();
+    let path = |name: &str| world.path(name).display().to_string();
+    let (runs, qrels, results) = (path("{system}.trec"), path("qrels"), path("results.csv"));
+    let eval = ["eval", "--dataset", "tiny", "--split", "val", "--system", "bm25"];
+    let files = ["--system", "bm25+names", "--run-file", &runs, "--qrels-file", &qrels];
+    let files = files.into_iter().chain(["--results-file", &results]);
+    let shown = world.run(eval.into_iter().chain(files).chain(["--format", "csv"])).done();
+    let header = "dataset,split,queries,system,n,failed,metric,mean,ci95_low,ci95_high";
+    assert_eq!(shown.lines().next(), Some(header));
+    assert!(shown.contains("tiny,val,all,bm25,2,0,hit@1,1,1,1"), "{shown}");
+    for system in ["bm25", "bm25+names"] {
+        let run = fs::read_to_string(path(&format!("{system}.trec"))).unwrap();
+        assert!(run.lines().all(|line| line.ends_with(system)), "{run}");
+    }
+    assert!(fs::read_to_string(qrels).unwrap().starts_with("1 0 3 1\n"));
+    let results = fs::read_to_string(results).unwrap();
+    assert_eq!(results.lines().count(), 1 + 2 * 2);
+
+    let page = world.run(eval.into_iter().chain(["--format", "markdown"])).done();
+    assert!(page.contains("| bm25 | 2 | 0 | 100.0 [100.0, 100.0] |"), "{page}");
 }
 
 #[test]

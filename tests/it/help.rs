@@ -16,7 +16,10 @@ fn help_names_every_flag_of_every_command() {
         ("data sample", "amazon mag prime --scale --seed --name --to --json"),
         ("data show", "--json"),
         ("data remove", "--home"),
-        ("index", "--embedder builtin candle:DIR openai:MODEL --force"),
+        (
+            "index",
+            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --force",
+        ),
         ("search", "--system -k --explain --json bm25+names 20"),
         ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
         ("program", "run list show diff lineage"),

@@ -54,6 +54,8 @@ impl World {
             .args(args)
             .env("AGENT_HOME", self.path("home"))
             .env_remove("AGENT_LOG")
+            .env_remove("OPENAI_API_KEY")
+            .env_remove("OPENAI_BASE_URL")
             .env("NO_COLOR", "1")
             .env("RAYON_NUM_THREADS", "2")
             .current_dir(self.dir.path())

@@ -14,10 +14,16 @@ const MAX_LINES: usize = 900;
 /// Sources of one line of the layers that do not know one another at all.
 const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 /// Foreign crates, and the only places that may name them.
-const FOREIGN: [(&str, &[&str]); 6] = [
+const FOREIGN: &[(&str, &[&str])] = &[
+    ("cudarc", &["src/gpu/"]),
     ("tantivy", &["src/index/text.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("rusqlite", &["src/optimize/journal"]),
+    ("candle_core", &["src/embed/bert/weights.rs"]),
+    ("async_openai", &["src/embed/openai.rs"]),
+    ("reqwest", &["src/remote.rs", "src/dataset/hub.rs"]),
+    ("tokio", &["src/remote.rs", "src/dataset/hub.rs"]),
+    ("tokenizers", &["src/embed/bert/pieces.rs"]),
     ("clap", &["src/cli/", "src/main.rs"]),
     ("anyhow", &["src/cli/", "src/main.rs"]),
     ("indicatif", &["src/cli/", "src/main.rs"]),

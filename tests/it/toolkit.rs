@@ -10,7 +10,7 @@ use std::{
 
 use agent::{
     dataset::{Home, ImportOptions, import_neutral},
-    index::{IndexedBase, build, index_dir},
+    index::{IndexedBase, build},
     infer::{ParamValues, Runtime},
     program::Program,
     sandbox::{Failure, FailureKind, Outcome, Workers},
@@ -28,7 +28,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let (source, options) = (toolkit().join("base"), ImportOptions::default());
     let report = import_neutral(&source, &home, "example", &options, &mut |_| {}, &stop).unwrap();
     let kb_dir = report.base.kb_dir();
-    let index = index_dir(&report.base.index_dir());
+    let index = report.base.index_dir();
     build(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
     let base = IndexedBase::open(&kb_dir, &index, "example").unwrap();
     // What is mapped stays readable after its files are gone.

@@ -18,8 +18,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<()> {
         .with("edges", opened.n_edges())
         .with("private_mib", status_mib("RssAnon:"))
         .print(args, ctx)?;
-    if dataset::open_index(&base).is_ok() {
-        measure("open_index", 1, || drop(std::hint::black_box(dataset::open_index(&base))))
+    if dataset::open_index(&base, ctx).is_ok() {
+        measure("open_index", 1, || drop(std::hint::black_box(dataset::open_index(&base, ctx))))
             .with("private_mib", status_mib("RssAnon:"))
             .print(args, ctx)?;
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
+use serde::Deserialize;
 
 use super::*;
 use crate::eval::metrics::{Metric, Metrics, N_METRICS};
@@ -177,6 +178,69 @@ proptest! {
             }
         }
     }
+}
+
+/// A random ranking, and what other evaluators say of it (`scripts/evaluator-parity.py`).
+#[derive(Deserialize)]
+struct Case {
+    candidates: Vec<NodeId>,
+    ranking: Vec<(NodeId, f32)>,
+    answers: Vec<NodeId>,
+    /// `stark_qa` with torchmetrics 1.7.3; null where equal scores leave the value open.
+    any: BTreeMap<String, Option<f32>>,
+    /// `stark_qa` with a later torchmetrics, for rankings without ties.
+    positive: Option<BTreeMap<String, Option<f32>>>,
+    /// pytrec_eval on the whole ranking with ties broken.
+    trec: Option<BTreeMap<String, Option<f32>>>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    cases: Vec<Case>,
+}
+
+fn named_metric(found: &AnswerRanks, name: &str) -> f32 {
+    match name {
+        "precision@5" => found.precision_at(5),
+        "map@10" => found.average_precision_at(10),
+        "ndcg@10" => found.ndcg_at(10),
+        name => Metrics::from_ranks(found).get(name.parse().unwrap()),
+    }
+}
+
+#[test]
+fn other_evaluators_give_the_same_values() {
+    let json = include_str!("../../../tests/data/metrics/reference.json");
+    let reference: Reference = serde_json::from_str(json).unwrap();
+    let mut n_checked = BTreeMap::new();
+    for (number, case) in reference.cases.iter().enumerate() {
+        for (source, expected, rule) in [
+            ("any", Some(&case.any), ScoreRule::Any),
+            ("positive", case.positive.as_ref(), ScoreRule::Positive),
+            ("trec", case.trec.as_ref(), ScoreRule::Any),
+        ] {
+            let candidates = Candidates::sorted(&case.candidates);
+            let found = AnswerRanks::new(&case.ranking, &case.answers, candidates, rule);
+            for (name, expected) in expected.into_iter().flatten() {
+                let Some(expected) = expected else { continue };
+                let value = named_metric(&found, name);
+                // A sum of f32 in another order, of up to ten terms.
+                let allowed = if name.starts_with("ndcg") { 8.0 } else { 1.0 } * ROUNDING;
+                assert!(
+                    (value - expected).abs() <= allowed * expected,
+                    "case {number}, {source}: {name} is {value}, not {expected}"
+                );
+                *n_checked.entry((source, name.clone())).or_insert(0) += 1;
+            }
+        }
+    }
+    assert!(
+        Metric::ALL
+            .iter()
+            .all(|metric| { n_checked.get(&("any", metric.to_string())).is_some_and(|n| *n > 30) })
+    );
+    assert!(n_checked[&("positive", "recall@20".into())] > 20);
+    assert!(n_checked[&("trec", "map".into())] > 40);
 }
 
 fn test_data() -> PathBuf {

@@ -1,0 +1,109 @@
+//! Files that an evaluation leaves for other tools: rankings, answers, results by query. Each
+//! appears when it is complete. Must not know how anything was measured.
+
+use std::{
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        eval::Measured,
+        failure::{CommandError, Explain, Result},
+    },
+    dataset::LabelledQuery,
+    eval::{Metric, trec},
+};
+
+/// Stands for a system's name in the name of a run file.
+const SYSTEM: &str = "{system}";
+
+/// The run file of each system.
+///
+/// # Errors
+/// That several systems would share one file.
+pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>> {
+    let name = path.to_string_lossy();
+    if systems.len() > 1 && !name.contains(SYSTEM) {
+        let error = anyhow!("a run file holds the rankings of one system");
+        return Err(CommandError::usage(error))
+            .hint(format!("put {SYSTEM} into its name, as in run-{SYSTEM}.trec"));
+    }
+    // Names of files hold no separators.
+    let plain = |system: &String| system.replace(['/', '\\', ':', ' '], "_");
+    let files: Vec<PathBuf> = systems
+        .iter()
+        .map(|system| match path.to_str() {
+            Some(name) => PathBuf::from(name.replace(SYSTEM, &plain(system))),
+            None => path.to_owned(),
+        })
+        .collect();
+    match files.iter().enumerate().find(|(at, file)| files[..*at].contains(file)) {
+        Some((_, file)) => {
+            let error = anyhow!("two systems would write {}", file.display());
+            Err(CommandError::usage(error)).hint("measure them one by one")
+        }
+        None => Ok(files),
+    }
+}
+
+/// Writes a file that appears when it is complete.
+///
+/// # Errors
+/// That it cannot be written; a file that was there stays.
+pub(super) fn write(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> Result<()> {
+    let write = || {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(dir)?);
+        content(&mut out)?;
+        out.into_inner().map_err(|error| error.into_error())?.persist(path)?;
+        anyhow::Ok(())
+    };
+    Ok(write().with_context(|| format!("cannot write {}", path.display()))?)
+}
+
+/// The rankings of a system in TREC's format.
+pub(super) fn run(
+    out: &mut dyn Write,
+    measured: &Measured,
+    queries: &[LabelledQuery],
+) -> anyhow::Result<()> {
+    let tag: String =
+        measured.system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
+    let tag = &tag[..tag.floor_char_boundary(trec::MAX_TAG_BYTES)];
+    for (query, ranking) in queries.iter().zip(&measured.rankings) {
+        trec::write_run(out, query.id, ranking, tag)?;
+    }
+    Ok(())
+}
+
+/// The answers in TREC's qrels format.
+pub(super) fn qrels(out: &mut dyn Write, queries: &[LabelledQuery]) -> anyhow::Result<()> {
+    for query in queries {
+        trec::write_qrels(out, query.id, &query.answers)?;
+    }
+    Ok(())
+}
+
+/// One line for each system and query, in the order measured: `system`, `query_id`, the failure if
+/// there was one, milliseconds, and all metrics.
+pub(super) fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let names = Metric::ALL.map(Metric::name);
+    csv.write_record(["system", "query_id", "failure", "latency_ms"].iter().chain(&names))?;
+    for one in measured {
+        for result in &one.results {
+            let mut row = vec![one.system.clone(), result.query_id.to_string()];
+            row.push(result.failure.clone().unwrap_or_default());
+            row.push(result.latency_ms.to_string());
+            row.extend(result.metrics.values().map(|value| value.to_string()));
+            csv.write_record(row)?;
+        }
+    }
+    Ok(csv.flush()?)
+}

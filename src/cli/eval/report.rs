@@ -1,0 +1,265 @@
+//! What an evaluation prints: tables for people, Markdown and CSV for documents, JSON for programs.
+//! Must not know how anything was measured.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, eval::Measured, failure::Result, printer::table},
+    eval::{Comparison, Evaluation, Interval, Metric},
+};
+
+/// Metrics in tables; CSV and JSON have all.
+pub(super) const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
+/// What the row of all queries is called where there are groups.
+const ALL: &str = "all";
+
+/// How means are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// Columns for the eye.
+    #[default]
+    Table,
+    /// Tables of a Markdown page.
+    Markdown,
+    /// One line for each metric, group and system.
+    Csv,
+}
+
+/// Evaluations by group.
+pub(super) type Groups = BTreeMap<String, Evaluation>;
+
+/// A system against another one, in one metric.
+#[derive(Serialize)]
+pub(super) struct Versus<'a> {
+    #[serde(skip)]
+    pub(super) system: &'a str,
+    #[serde(rename = "system")]
+    pub(super) other: &'a str,
+    #[serde(serialize_with = "metric_name")]
+    pub(super) metric: Metric,
+    #[serde(flatten)]
+    pub(super) comparison: Comparison,
+    /// `p`, corrected for all comparisons of this evaluation (Holm 1979).
+    pub(super) p_holm: f64,
+}
+
+fn metric_name<S: serde::Serializer>(
+    metric: &Metric,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    out.serialize_str(metric.name())
+}
+
+/// Everything that was measured.
+pub(super) struct Report<'a> {
+    pub(super) dataset: &'a str,
+    pub(super) split: String,
+    pub(super) measured: &'a [Measured],
+    /// By system, as `measured`; empty if no groups were asked for.
+    pub(super) groups: Vec<Groups>,
+    pub(super) versus: Vec<Versus<'a>>,
+}
+
+/// LLM use of a system.
+#[derive(Serialize, Default)]
+struct LlmUse {
+    calls: u64,
+    tokens_in: u64,
+    tokens_out: u64,
+    usd: f64,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    dataset: &'a str,
+    split: &'a str,
+    system: &'a str,
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+    llm: LlmUse,
+    /// Only if the means say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<String>,
+    /// Only if groups were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<&'a Groups>,
+    /// Only if there is another system to compare with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    versus: Vec<&'a Versus<'a>>,
+}
+
+/// Rows of text under headings.
+struct Rows {
+    headings: Vec<&'static str>,
+    /// Columns of numbers begin here.
+    numbers: usize,
+    rows: Vec<Vec<String>>,
+}
+
+impl Rows {
+    fn print(self, format: Format, ctx: &Context) -> Result<()> {
+        match format {
+            Format::Table => {
+                let right: Vec<usize> = (self.numbers..self.headings.len()).collect();
+                let mut shown = table(self.headings, &right);
+                shown.add_rows(self.rows);
+                ctx.printer.table(&shown)
+            }
+            Format::Markdown => ctx.printer.data(&self.markdown()),
+            Format::Csv => {
+                let mut csv = csv::Writer::from_writer(Vec::new());
+                csv.write_record(&self.headings)?;
+                self.rows.iter().try_for_each(|row| csv.write_record(row))?;
+                ctx.printer.data(&String::from_utf8_lossy(&csv.into_inner()?))
+            }
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rule = |at| if at < self.numbers { "---" } else { "---:" }.to_owned();
+        let headings: Vec<String> = self.headings.iter().map(|&name| name.to_owned()).collect();
+        let rules: Vec<String> = (0..self.headings.len()).map(rule).collect();
+        let mut page = line(&headings) + &line(&rules);
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            page += &line(&cells);
+        }
+        page
+    }
+}
+
+impl Report<'_> {
+    /// One JSON object per system.
+    pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
+        for (at, one) in self.measured.iter().enumerate() {
+            ctx.printer.json(&Printed {
+                dataset: self.dataset,
+                split: &self.split,
+                system: &one.system,
+                evaluation: &one.evaluation,
+                llm: LlmUse::default(),
+                invalid: one.invalid(),
+                groups: self.groups.get(at),
+                versus: self.versus.iter().filter(|row| row.system == one.system).collect(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tables; as CSV, the means alone.
+    pub(super) fn print(&self, format: Format, ctx: &Context) -> Result<()> {
+        if format == Format::Csv {
+            return self.means_by_metric().print(format, ctx);
+        }
+        let (dataset, split) = (self.dataset, &self.split);
+        ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
+        self.means().print(format, ctx)?;
+        if self.versus.is_empty() {
+            return Ok(());
+        }
+        ctx.printer.notice("paired differences in percentage points, p corrected after Holm");
+        ctx.printer.data("\n")?;
+        self.differences().print(format, ctx)
+    }
+
+    /// Every evaluation with its group and system, group by group, systems in the order given.
+    fn evaluations(&self) -> impl Iterator<Item = (&str, &str, &Evaluation)> {
+        let all = self.measured.iter().map(|one| (ALL, one.system.as_str(), &one.evaluation));
+        let labels = self.groups.first().into_iter().flat_map(Groups::keys);
+        let groups = labels.flat_map(move |label| {
+            let systems = self.measured.iter().zip(&self.groups);
+            systems.filter_map(move |(one, groups)| {
+                Some((label.as_str(), one.system.as_str(), groups.get(label)?))
+            })
+        });
+        all.chain(groups)
+    }
+
+    fn means(&self) -> Rows {
+        let row =
+            |(group, system, evaluation): (&str, &str, &Evaluation)| {
+                let mut row = vec![group.to_owned(), system.to_owned()];
+                row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+                row.extend(SHOWN.map(|metric| {
+                    percent(evaluation.means.get(metric), evaluation.ci95.get(metric))
+                }));
+                row.extend(
+                    [evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")),
+                );
+                row
+            };
+        let [hit1, hit5, recall20, mrr] = SHOWN.map(Metric::name);
+        let mut headings =
+            vec!["queries", "system", "n", "failed", hit1, hit5, recall20, mrr, "p50 ms", "p95 ms"];
+        let mut rows: Vec<Vec<String>> = self.evaluations().map(row).collect();
+        if self.groups.is_empty() {
+            headings.remove(0);
+            rows.iter_mut().for_each(|row| drop(row.remove(0)));
+        }
+        Rows { numbers: headings.len() - 8, headings, rows }
+    }
+
+    fn means_by_metric(&self) -> Rows {
+        let row = |(group, system, evaluation): (&str, &str, &Evaluation), metric: Metric| {
+            let interval = evaluation.ci95.get(metric);
+            let mut row = [self.dataset, &self.split, group, system].map(str::to_owned).to_vec();
+            row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+            row.push(metric.name().to_owned());
+            let mean = evaluation.means.get(metric);
+            row.extend([mean, interval.low, interval.high].map(|number| number.to_string()));
+            row
+        };
+        let rows = self.evaluations().flat_map(|one| Metric::ALL.map(|metric| row(one, metric)));
+        let headings = vec![
+            "dataset",
+            "split",
+            "queries",
+            "system",
+            "n",
+            "failed",
+            "metric",
+            "mean",
+            "ci95_low",
+            "ci95_high",
+        ];
+        Rows { numbers: headings.len(), headings, rows: rows.collect() }
+    }
+
+    fn differences(&self) -> Rows {
+        let row = |Versus { system, other, metric, comparison, p_holm }: &Versus<'_>| {
+            let mut row = vec![format!("{system} - {other}"), metric.name().to_owned()];
+            row.push(percent(comparison.difference, comparison.ci95));
+            row.push(format!("{p_holm:.4}"));
+            let counts = [comparison.wins, comparison.losses, comparison.ties];
+            row.extend(counts.map(|count| count.to_string()));
+            row
+        };
+        let headings = vec!["system", "metric", "difference", "p", "better", "worse", "equal"];
+        let rows = self.versus.iter().map(row).collect();
+        Rows { headings, numbers: 2, rows }
+    }
+}
+
+/// A mean with its interval, both in percent.
+pub(in crate::cli) fn percent(mean: f64, interval: Interval) -> String {
+    format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_keeps_its_columns_whatever_a_cell_holds() {
+        let rows = Rows {
+            headings: vec!["system", "n"],
+            numbers: 1,
+            rows: vec![vec!["program:a|b.rhai".to_owned(), "3".to_owned()]],
+        };
+        let page = "| system | n |\n| --- | ---: |\n| program:a\\|b.rhai | 3 |\n";
+        assert_eq!(rows.markdown(), page);
+    }
+}

@@ -1,0 +1,218 @@
+//! Documents of an installed base of the benchmark in the four variants of the reference: with or
+//! without relations, plain or compact. Must not know the files a base came from: all is taken
+//! from the base itself.
+//!
+//! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
+//! Relations are followed both ways, since its graph has no direction; on a base imported in mode
+//! [`crate::dataset::stark::Mode::Exact`] the products "also viewed" are those of the stored
+//! edges, of which the reference hides most.
+
+use crate::{
+    dataset::stark::{Kind, python},
+    kb::{Direction, Kb, Neighbors, NodeId, RelationId},
+};
+
+/// Renders documents of one base.
+#[derive(Clone, Debug)]
+pub struct Documents<'a> {
+    kb: &'a Kb,
+    kind: Kind,
+    /// The relations in the order of the reference, as far as the base has them.
+    relations: Vec<(&'static str, RelationId)>,
+    /// Number of each type of the base in the reference, which decides orders.
+    type_numbers: Vec<usize>,
+}
+
+impl<'a> Documents<'a> {
+    /// For a base that was imported as `kind`.
+    pub fn new(kb: &'a Kb, kind: Kind) -> Documents<'a> {
+        let relations = kind.relations().iter();
+        let relations = relations.filter_map(|name| Some((*name, kb.relation_id(name)?))).collect();
+        let number = |name: &String| kind.types().iter().position(|known| known == name);
+        let type_numbers = kb.types().iter().map(|name| number(name).unwrap_or(usize::MAX));
+        Documents { kb, kind, relations, type_numbers: type_numbers.collect() }
+    }
+
+    /// The document of a node. Linear in the text, the neighbors and, for a paper, their
+    /// neighbors. Empty for a node that does not exist.
+    pub fn document(&self, node: NodeId, with_relations: bool, compact: bool) -> String {
+        let mut text = self.kb.text(node).to_string();
+        let has_more = match self.kind {
+            Kind::Amazon => self.type_name(node) == "product",
+            Kind::Mag => with_relations && self.type_name(node) == "paper",
+            Kind::Prime => with_relations,
+        };
+        // Brands, categories and colours are never compacted either.
+        if self.kind == Kind::Amazon && !has_more {
+            return text;
+        }
+        if with_relations && has_more {
+            text += &self.relations(node);
+        }
+        if compact { self::compact(&text) } else { text }
+    }
+
+    /// The relations of a node as text; empty if it has none that are shown. The reference fails
+    /// on brands; they have none here.
+    pub fn relations(&self, node: NodeId) -> String {
+        let text = match self.kind {
+            Kind::Amazon => self.products(node),
+            Kind::Mag => self.scholarly(node),
+            Kind::Prime => self.biomedical(node),
+        };
+        match (text.is_empty(), self.kind) {
+            (true, _) => text,
+            (false, Kind::Prime) => format!("- relations:{text}"),
+            (false, _) => format!("- relations:\n{text}"),
+        }
+    }
+
+    fn type_name(&self, node: NodeId) -> &str {
+        self.kb.type_name(self.kb.node_type(node))
+    }
+
+    fn neighbors(&self, node: NodeId, relation: &str) -> Neighbors<'a> {
+        let relation = self.relations.iter().find(|(name, _)| *name == relation);
+        let id = relation.map_or(RelationId(u16::MAX), |(_, id)| *id);
+        self.kb.neighbors(node, id, Direction::Any)
+    }
+
+    fn products(&self, node: NodeId) -> String {
+        let mut text = String::new();
+        if self.type_name(node) != "product" {
+            return text;
+        }
+        for (relation, label) in [("also_buy", "purchased"), ("also_view", "viewed")] {
+            let products = self.neighbors(node, relation);
+            if !products.is_empty() {
+                text += &format!("  products also {label}: \n");
+            }
+            for (number, &product) in (1..).zip(&products) {
+                text += &format!("#{number}: {}\n", self.kb.name(product));
+            }
+        }
+        if let Some(&brand) = self.neighbors(node, "has_brand").first() {
+            text += &format!("  brand: {}\n", self.kb.name(brand));
+        }
+        text
+    }
+
+    fn scholarly(&self, node: NodeId) -> String {
+        let mut text = String::new();
+        for &(relation, id) in &self.relations {
+            let others = self.kb.neighbors(node, id, Direction::Any);
+            if others.is_empty() {
+                continue;
+            }
+            let shown = others.iter().filter_map(|&other| {
+                let name = self.kb.name(other);
+                match self.type_name(other) {
+                    "paper" => Some(format!("\"{name}\"")),
+                    // Without a name, it is left out with its institutions.
+                    _ if name.is_empty() => None,
+                    "author" => Some(self.affiliated(other, name)),
+                    _ => Some(name.to_string()),
+                }
+            });
+            let shown: Vec<String> = shown.collect();
+            text += &format!("\n{}: ({}),", relation.replace("___", " "), shown.join(", "));
+        }
+        text
+    }
+
+    /// The name of an author, with the institutions that have names.
+    fn affiliated(&self, author: NodeId, name: &str) -> String {
+        let institutions = self.neighbors(author, "author___affiliated_with___institution");
+        let names = institutions.iter().map(|&institution| self.kb.name(institution));
+        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        if names.is_empty() { name.to_string() } else { format!("{name} ({})", names.join(", ")) }
+    }
+
+    fn biomedical(&self, node: NodeId) -> String {
+        let mut text = String::new();
+        for &(relation, id) in &self.relations {
+            let others = self.kb.neighbors(node, id, Direction::Any);
+            if others.is_empty() {
+                continue;
+            }
+            text += &format!("\n  {}: {{", relation.replace(' ', "_"));
+            let number = |node: &NodeId| {
+                let type_id = usize::from(self.kb.node_type(*node).0);
+                self.type_numbers.get(type_id).copied().unwrap_or(usize::MAX)
+            };
+            for type_number in set_order(others.iter().map(number)) {
+                let same = others.iter().filter(|other| number(other) == type_number);
+                let names: Vec<&str> = same.map(|&other| self.kb.name(other)).collect();
+                let type_name = self.kind.types().get(type_number).copied().unwrap_or_default();
+                text += &format!("{type_name}: ({}),", names.join(", "));
+            }
+            text.push('}');
+        }
+        text
+    }
+}
+
+/// The distinct numbers in the order in which a Python set of them is walked: by place in its
+/// table. That has 8 places for up to 4 numbers, so that 8 comes before 1, and 32 for more, in
+/// which all of a base's types are in order.
+fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut distinct: Vec<usize> = Vec::new();
+    for number in numbers {
+        if !distinct.contains(&number) {
+            distinct.push(number);
+        }
+    }
+    if distinct.len() > 4 {
+        distinct.sort_unstable();
+        return distinct;
+    }
+    let mut places = [None; 8];
+    for number in distinct {
+        let mut place = number % 8;
+        // Four numbers always leave a place free, and the steps reach every place.
+        while places[place].is_some() {
+            place = (place * 5 + 1) % 8;
+        }
+        places[place] = Some(number);
+    }
+    places.into_iter().flatten().collect()
+}
+
+/// One line of the text: line ends become full stops, bullets and repeated spaces go.
+/// The reference is `compact_text` of `stark_qa` 1.1.0, defects included. Linear.
+pub fn compact(text: &str) -> String {
+    let text = text.replace('\n', ". ").replace('\r', "").replace("- ", "");
+    let text = text.replace(": .", ":").replace(":.", ":");
+    let mut single = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if python::is_space(c) && chars.next_if(|c| python::is_space(*c)).is_some() {
+            while chars.next_if(|c| python::is_space(*c)).is_some() {}
+            single.push(' ');
+        } else {
+            single.push(c);
+        }
+    }
+    single.replace(".. ", ". ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_come_in_the_order_of_a_python_set() {
+        let order = |numbers: &[usize]| set_order(numbers.iter().copied());
+        assert_eq!(order(&[2, 4, 7, 8, 2]), [8, 2, 4, 7]);
+        assert_eq!(order(&[9, 1]), [9, 1]);
+        assert_eq!(order(&[1, 9]), [1, 9]);
+        assert_eq!(order(&[0, 8, 1]), [0, 1, 8]);
+        assert_eq!(order(&[9, 8, 7, 4, 2]), [2, 4, 7, 8, 9]);
+    }
+
+    #[test]
+    fn compacting_follows_the_reference() {
+        assert_eq!(compact("- a:\n- b - c\r\n\n\u{1f}\u{a0}d.\n"), "a: b c. . d. ");
+        assert_eq!(compact("x \u{a0}y z.. \n"), "x y z. . ");
+    }
+}

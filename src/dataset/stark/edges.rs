@@ -1,0 +1,59 @@
+//! The reference's way of making a graph undirected, which merges relations. Must not know files
+//! or stores.
+
+/// The type number of each stored edge after the reference has made the graph undirected.
+///
+/// If every pair of nodes is stored as often one way as the other, nothing is changed. Else each
+/// edge gets a twin the other way, and all edges from one node to another become one, with the
+/// mean of their type numbers, rounded down. The mean is that of all edges between the two nodes
+/// either way, so it is the same for both orders (`to_undirected(reduce="mean")` of PyG, as
+/// `stark_qa` calls it).
+///
+/// The three slices are of equal length. `O(e log e)` time, 16 bytes an edge.
+pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[i64]) -> Vec<i64> {
+    let ends = sources.iter().zip(targets);
+    let pair = |(&source, &target): (&u32, &u32)| {
+        u64::from(source.min(target)) << 32 | u64::from(source.max(target))
+    };
+    let mut order: Vec<(u64, u32)> = ends.map(pair).zip(0..=u32::MAX).collect();
+    order.sort_unstable();
+    let groups = || order.chunk_by(|a, b| a.0 == b.0);
+    let is_forward = |&(_, edge): &(u64, u32)| {
+        let edge = edge as usize;
+        sources.get(edge) <= targets.get(edge)
+    };
+    let is_loop = |group: &[(u64, u32)]| group.first().is_some_and(|(p, _)| p >> 32 == p & 0xffff_ffff);
+    let is_balanced = |group: &[(u64, u32)]| {
+        is_loop(group) || 2 * group.iter().filter(|edge| is_forward(edge)).count() == group.len()
+    };
+    let mut merged = types.to_vec();
+    if groups().all(is_balanced) {
+        return merged;
+    }
+    for group in groups() {
+        let members = || group.iter().map(|(_, edge)| *edge as usize);
+        let sum: i64 = members().filter_map(|edge| types.get(edge)).sum();
+        let mean = sum.div_euclid(group.len() as i64);
+        for edge in members() {
+            if let Some(slot) = merged.get_mut(edge) {
+                *slot = mean;
+            }
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_between_two_nodes_become_their_mean_unless_the_graph_is_symmetric() {
+        // Two ways, three edges: (0 + 1 + 1) / 3. Alone: its own type. A loop: its own mean.
+        let merged = merged_types(&[0, 1, 1, 2, 3, 3], &[1, 0, 0, 3, 3, 3], &[0, 1, 1, 4, 1, 2]);
+        assert_eq!(merged, [0, 0, 0, 4, 1, 1]);
+        // As often one way as the other, though of different types; loops do not matter.
+        assert_eq!(merged_types(&[0, 1, 2], &[1, 0, 2], &[0, 3, 1]), [0, 3, 1]);
+        assert_eq!(merged_types(&[0, 1, 1], &[1, 0, 0], &[2, 3, 4]), [3, 3, 3]);
+    }
+}

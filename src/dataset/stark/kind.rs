@@ -1,0 +1,109 @@
+//! The three bases of the benchmark: what each is called and in which order its types and
+//! relations are numbered. Must not know files or documents.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A base of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Products with brands, categories and colours.
+    Amazon,
+    /// Papers with authors, institutions and fields of study.
+    Mag,
+    /// Diseases, genes, drugs and what else biomedicine names.
+    Prime,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 3] = [Kind::Amazon, Kind::Mag, Kind::Prime];
+
+    /// The name in paths of the benchmark.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Amazon => "amazon",
+            Kind::Mag => "mag",
+            Kind::Prime => "prime",
+        }
+    }
+
+    /// The title for people.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Kind::Amazon => "STaRK Amazon",
+            Kind::Mag => "STaRK MAG",
+            Kind::Prime => "STaRK Prime",
+        }
+    }
+
+    /// The node types by number.
+    pub(super) fn types(self) -> &'static [&'static str] {
+        match self {
+            Kind::Amazon => &["product", "brand", "category", "color"],
+            Kind::Mag => &["author", "institution", "field_of_study", "paper"],
+            Kind::Prime => &[
+                "disease",
+                "gene/protein",
+                "molecular_function",
+                "drug",
+                "pathway",
+                "anatomy",
+                "effect/phenotype",
+                "biological_process",
+                "cellular_component",
+                "exposure",
+            ],
+        }
+    }
+
+    /// The relations by number.
+    pub(super) fn relations(self) -> &'static [&'static str] {
+        match self {
+            Kind::Amazon => &["also_buy", "also_view", "has_brand", "has_category", "has_color"],
+            Kind::Mag => &[
+                "author___affiliated_with___institution",
+                "paper___cites___paper",
+                "paper___has_topic___field_of_study",
+                "author___writes___paper",
+            ],
+            Kind::Prime => &[
+                "ppi",
+                "carrier",
+                "enzyme",
+                "target",
+                "transporter",
+                "contraindication",
+                "indication",
+                "off-label use",
+                "synergistic interaction",
+                "associated with",
+                "parent-child",
+                "phenotype absent",
+                "phenotype present",
+                "side effect",
+                "interacts with",
+                "linked to",
+                "expression present",
+                "expression absent",
+            ],
+        }
+    }
+
+    /// The types whose nodes may be answers; none means all.
+    pub(super) fn candidate_types(self) -> &'static [&'static str] {
+        match self {
+            Kind::Amazon => &["product"],
+            Kind::Mag => &["paper"],
+            Kind::Prime => &[],
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,4 @@
+//! Reads the official files of the STaRK benchmark: pickles, tensors and archives, safely.
+//! Must not know Python: nothing of a file is ever run.
+
+pub mod pickle;

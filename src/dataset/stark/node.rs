@@ -1,0 +1,70 @@
+//! A node as the installed base keeps it, and what the three kinds of base need to make one from
+//! a value of `node_info.pkl`. Must not know files.
+//!
+//! The text is what the reference's `get_doc_info` gives without relations and not compact, byte
+//! for byte. A node that the reference itself fails on is an error here.
+
+use serde_json::{Map, Number};
+
+use crate::dataset::{
+    render_field,
+    stark::{Kind, amazon, mag, pickle::Value, prime, python},
+};
+
+/// A node to be installed.
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) fields: Vec<(String, String)>,
+}
+
+/// The node that `info` describes.
+///
+/// # Errors
+/// What is wrong with it, in a few words.
+pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, String> {
+    match kind {
+        Kind::Amazon => amazon::read(node_type, info),
+        Kind::Mag => mag::read(info),
+        Kind::Prime => prime::read(info),
+    }
+}
+
+/// The value under a key that the reference takes for granted.
+pub(super) fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
+    info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
+}
+
+/// The elements of a list under a key.
+pub(super) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
+    value.as_slice().ok_or_else(|| format!("\"{key}\" is no list"))
+}
+
+/// Adds a field unless it is empty.
+pub(super) fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: &Value) {
+    let text = render_field(&json(value));
+    if !text.is_empty() {
+        fields.push((name.to_string(), text));
+    }
+}
+
+/// The value for readers of fields: what is missing is null, whole numbers have no fraction.
+fn json(value: &Value) -> serde_json::Value {
+    let list = |items: &[Value]| serde_json::Value::Array(items.iter().map(json).collect());
+    match value {
+        Value::None | Value::Call(_) | Value::Bytes(_) => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            (*number as i64).into()
+        }
+        Value::Float(number) => Number::from_f64(*number).into(),
+        Value::Str(text) => text.as_ref().into(),
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) => list(items),
+        Value::Dict(items) => {
+            let items = items.iter().map(|(key, value)| (python::text(key), json(value)));
+            serde_json::Value::Object(items.collect::<Map<_, _>>())
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Takes a pickle's bytes apart into opcodes with their arguments, and counts what is fetched
+//! from the memo. Must not know what opcodes do.
+
+use std::{collections::HashMap, io::Read, str};
+
+use super::{Limits, PickleError};
+
+/// Bytes read at a time; longer texts are gathered beside.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Most bytes of a line that holds a number, a slot or a name.
+const MAX_LINE_BYTES: u64 = 4 << 10;
+/// Bytes that one counted memo slot is taken to need.
+pub(super) const SLOT_BYTES: u64 = 32;
+
+/// What a run of bytes with a stated length, or a line, holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload {
+    Unicode,
+    /// Text of Python 2: ASCII, or else bytes.
+    Ascii,
+    Bytes,
+    Long,
+    /// A line with escapes `\uXXXX` and `\UXXXXXXXX`, else Latin-1.
+    Escaped,
+}
+
+/// An opcode with its argument; a payload is still to be taken or skipped.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Op {
+    Stop,
+    Mark,
+    Pop,
+    PopMark,
+    Dup,
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Sized(Payload, u64),
+    Line(Payload),
+    EmptyList,
+    EmptyDict,
+    EmptySet,
+    List,
+    Tuple,
+    TupleOf(usize),
+    Dict,
+    FrozenSet,
+    Append,
+    Appends,
+    SetItem,
+    SetItems,
+    AddItems,
+    Put(u32),
+    Get(u32),
+    Memoize,
+    Global(String),
+    StackGlobal,
+    Reduce,
+    Build,
+    Persistent,
+    /// Says something about the file that needs no answer.
+    Nothing,
+}
+
+/// A pickle's bytes, in order.
+pub(super) struct Input<R> {
+    reader: R,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Texts longer than the buffer, and lines.
+    long: Vec<u8>,
+    offset: u64,
+    limits: Limits,
+}
+
+impl<R: Read> Input<R> {
+    pub(super) fn new(reader: R, limits: &Limits) -> Input<R> {
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
+    }
+
+    /// Bytes taken so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn malformed(&self, what: &'static str) -> PickleError {
+        PickleError::Malformed { offset: self.offset, what }
+    }
+
+    /// Reads on if nothing is left; at least one byte is there then.
+    fn fill(&mut self) -> Result<(), PickleError> {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = loop {
+                match self.reader.read(&mut self.buffer) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    read => break read?,
+                }
+            };
+            if self.end == 0 {
+                return Err(PickleError::Truncated { offset: self.offset });
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, n: usize) -> Result<(), PickleError> {
+        self.start += n;
+        self.offset += n as u64;
+        let limit = self.limits.file_bytes;
+        if self.offset > limit {
+            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes" });
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self) -> Result<u8, PickleError> {
+        self.fill()?;
+        let byte = self.buffer.get(self.start).copied().unwrap_or_default();
+        self.take(1)?;
+        Ok(byte)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], PickleError> {
+        let mut array = [0; N];
+        for byte in &mut array {
+            *byte = self.byte()?;
+        }
+        Ok(array)
+    }
+
+    /// The next `n` bytes. Memory grows with the bytes that are there, not with `n`.
+    pub(super) fn bytes(&mut self, n: u64) -> Result<&[u8], PickleError> {
+        let limit = self.limits.string_bytes;
+        let offset = self.offset;
+        let too_much = PickleError::TooMuch { offset, limit, unit: "bytes in one text" };
+        let n = usize::try_from(n).ok().filter(|n| *n as u64 <= limit).ok_or(too_much)?;
+        if n <= self.end - self.start {
+            let start = self.start;
+            self.take(n)?;
+            return Ok(self.buffer.get(start..start + n).unwrap_or_default());
+        }
+        self.long.clear();
+        if self.long.capacity() > 16 * BUFFER_BYTES {
+            self.long.shrink_to(BUFFER_BYTES);
+        }
+        while self.long.len() < n {
+            self.fill()?;
+            let left = n - self.long.len();
+            let here = left.min(self.end - self.start);
+            // Doubles, but never beyond the length.
+            if self.long.capacity() - self.long.len() < here {
+                self.long.reserve_exact(left.min(self.long.len().max(here)));
+            }
+            let part = self.buffer.get(self.start..self.start + here).unwrap_or_default();
+            self.long.extend_from_slice(part);
+            self.take(here)?;
+        }
+        Ok(&self.long)
+    }
+
+    /// Passes over `n` bytes.
+    fn skip(&mut self, mut n: u64) -> Result<(), PickleError> {
+        while n > 0 {
+            self.fill()?;
+            let here = (self.end - self.start).min(usize::try_from(n).unwrap_or(usize::MAX));
+            self.take(here)?;
+            n -= here as u64;
+        }
+        Ok(())
+    }
+
+    /// The bytes up to the next line feed, which is taken as well.
+    pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
+        self.line_of(self.limits.string_bytes)
+    }
+
+    fn line_of(&mut self, limit: u64) -> Result<&[u8], PickleError> {
+        self.long.clear();
+        loop {
+            self.fill()?;
+            let here = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let found = here.iter().position(|byte| *byte == b'\n');
+            let part = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
+            if (self.long.len() + part.len()) as u64 > limit {
+                let unit = "bytes in one line";
+                return Err(PickleError::TooMuch { offset: self.offset, limit, unit });
+            }
+            self.long.extend_from_slice(part);
+            let n = part.len();
+            self.take(n + usize::from(found.is_some()))?;
+            if found.is_some() {
+                return Ok(&self.long);
+            }
+        }
+    }
+
+    /// A short line of text, without surrounding spaces.
+    fn word(&mut self) -> Result<&str, PickleError> {
+        let malformed = self.malformed("a name or number is not UTF-8");
+        let line = self.line_of(MAX_LINE_BYTES)?;
+        str::from_utf8(line).map(str::trim).map_err(|_| malformed)
+    }
+
+    fn number<T: str::FromStr>(&mut self, error: PickleError) -> Result<T, PickleError> {
+        self.word()?.parse().map_err(|_| error)
+    }
+
+    fn slot(&mut self) -> Result<u32, PickleError> {
+        let error = self.malformed("a memo slot is no number below 2^32");
+        self.number(error)
+    }
+
+    /// The next opcode.
+    pub(super) fn op(&mut self) -> Result<Op, PickleError> {
+        let opcode = self.byte()?;
+        let sized = |payload, n: u64| Ok(Op::Sized(payload, n));
+        match opcode {
+            b'.' => Ok(Op::Stop),
+            b'(' => Ok(Op::Mark),
+            b'0' => Ok(Op::Pop),
+            b'1' => Ok(Op::PopMark),
+            b'2' => Ok(Op::Dup),
+            b'N' => Ok(Op::None),
+            0x88 => Ok(Op::Bool(true)),
+            0x89 => Ok(Op::Bool(false)),
+            b'I' => {
+                let error = PickleError::Integer { offset: self.offset };
+                match self.word()? {
+                    "00" => Ok(Op::Bool(false)),
+                    "01" => Ok(Op::Bool(true)),
+                    digits => digits.parse().map(Op::Int).map_err(|_| error),
+                }
+            }
+            b'L' => {
+                let error = PickleError::Integer { offset: self.offset };
+                let digits = self.word()?;
+                digits.strip_suffix('L').unwrap_or(digits).parse().map(Op::Int).map_err(|_| error)
+            }
+            b'J' => Ok(Op::Int(i32::from_le_bytes(self.array()?).into())),
+            b'K' => Ok(Op::Int(self.byte()?.into())),
+            b'M' => Ok(Op::Int(u16::from_le_bytes(self.array()?).into())),
+            0x8a => {
+                let n = self.byte()?;
+                sized(Payload::Long, n.into())
+            }
+            0x8b => {
+                let n = u32::from_le_bytes(self.array()?);
+                sized(Payload::Long, n.into())
+            }
+            b'F' => {
+                let error = self.malformed("a float cannot be read");
+                Ok(Op::Float(self.number(error)?))
+            }
+            b'G' => Ok(Op::Float(f64::from_be_bytes(self.array()?))),
+            b'V' => Ok(Op::Line(Payload::Escaped)),
+            b'X' => sized(Payload::Unicode, u32::from_le_bytes(self.array()?).into()),
+            0x8c => sized(Payload::Unicode, self.byte()?.into()),
+            0x8d => sized(Payload::Unicode, u64::from_le_bytes(self.array()?)),
+            b'T' => sized(Payload::Ascii, u32::from_le_bytes(self.array()?).into()),
+            b'U' => sized(Payload::Ascii, self.byte()?.into()),
+            b'B' => sized(Payload::Bytes, u32::from_le_bytes(self.array()?).into()),
+            b'C' => sized(Payload::Bytes, self.byte()?.into()),
+            0x8e | 0x96 => sized(Payload::Bytes, u64::from_le_bytes(self.array()?)),
+            b']' => Ok(Op::EmptyList),
+            b'}' => Ok(Op::EmptyDict),
+            b')' => Ok(Op::TupleOf(0)),
+            0x8f => Ok(Op::EmptySet),
+            b'l' => Ok(Op::List),
+            b't' => Ok(Op::Tuple),
+            b'd' => Ok(Op::Dict),
+            0x85..=0x87 => Ok(Op::TupleOf(usize::from(opcode - 0x84))),
+            0x91 => Ok(Op::FrozenSet),
+            b'a' => Ok(Op::Append),
+            b'e' => Ok(Op::Appends),
+            b's' => Ok(Op::SetItem),
+            b'u' => Ok(Op::SetItems),
+            0x90 => Ok(Op::AddItems),
+            b'p' => Ok(Op::Put(self.slot()?)),
+            b'q' => Ok(Op::Put(self.byte()?.into())),
+            b'r' => Ok(Op::Put(u32::from_le_bytes(self.array()?))),
+            b'g' => Ok(Op::Get(self.slot()?)),
+            b'h' => Ok(Op::Get(self.byte()?.into())),
+            b'j' => Ok(Op::Get(u32::from_le_bytes(self.array()?))),
+            0x94 => Ok(Op::Memoize),
+            b'c' => {
+                let mut name = self.word()?.to_owned();
+                name.push('.');
+                name.push_str(self.word()?);
+                Ok(Op::Global(name))
+            }
+            0x93 => Ok(Op::StackGlobal),
+            b'R' => Ok(Op::Reduce),
+            b'b' => Ok(Op::Build),
+            b'Q' => Ok(Op::Persistent),
+            0x80 => match self.byte()? {
+                0..=5 => Ok(Op::Nothing),
+                _ => Err(self.malformed("the protocol is above 5")),
+            },
+            // A frame says how much may be read ahead; nothing is believed of it.
+            0x95 => self.array::<8>().map(|_| Op::Nothing),
+            opcode => Err(PickleError::Opcode { offset: self.offset, opcode }),
+        }
+    }
+}
+
+/// How often each memo slot is fetched, up to the end of the pickle.
+pub(super) fn count_fetches<R: Read>(
+    mut input: Input<R>,
+) -> Result<HashMap<u32, u32>, PickleError> {
+    let mut fetches: HashMap<u32, u32> = HashMap::new();
+    loop {
+        match input.op()? {
+            Op::Stop => return Ok(fetches),
+            Op::Sized(_, n) => input.skip(n)?,
+            Op::Line(_) => drop(input.line()?),
+            Op::Get(slot) => {
+                let count = fetches.entry(slot).or_default();
+                *count = count.saturating_add(1);
+                let limit = input.limits.memory_bytes;
+                if fetches.len() as u64 * SLOT_BYTES > limit {
+                    let (offset, unit) = (input.offset, "bytes of memo");
+                    return Err(PickleError::TooMuch { offset, limit, unit });
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,649 @@
+//! Runs the opcodes of a pickle on a stack of values. Must not know where the bytes come from.
+//!
+//! A container is open while it lies on the stack, and complete, hence shareable, once something
+//! takes it. So no value can be reached from itself, and the depth of each is known.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io::{self, Read},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use super::{
+    Call, Limits, PickleError, Value,
+    input::{Input, Op, Payload, SLOT_BYTES, count_fetches},
+    numpy,
+};
+
+/// Bytes that a value in a container is taken to need, beside its text.
+pub(super) const VALUE_BYTES: u64 = 40;
+/// Bytes that a place on the stack is taken to need.
+const STACK_BYTES: u64 = 160;
+/// The names that are always understood.
+const NAMES: [&str; 31] = [
+    "__builtin__.bytearray",
+    "__builtin__.bytes",
+    "__builtin__.dict",
+    "__builtin__.float",
+    "__builtin__.frozenset",
+    "__builtin__.int",
+    "__builtin__.list",
+    "__builtin__.set",
+    "__builtin__.str",
+    "__builtin__.tuple",
+    "_codecs.encode",
+    "builtins.bytearray",
+    "builtins.bytes",
+    "builtins.dict",
+    "builtins.float",
+    "builtins.frozenset",
+    "builtins.int",
+    "builtins.list",
+    "builtins.set",
+    "builtins.str",
+    "builtins.tuple",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "numpy._core.multiarray._reconstruct",
+    "numpy._core.multiarray.scalar",
+    "numpy._core.numeric._frombuffer",
+    "numpy.core.multiarray._reconstruct",
+    "numpy.core.multiarray.scalar",
+    "numpy.core.numeric._frombuffer",
+    "numpy.dtype",
+    "numpy.ndarray",
+];
+
+/// A complete value with what a copy of it without sharing would take.
+#[derive(Clone, Debug)]
+struct Part {
+    value: Value,
+    depth: u32,
+    weight: u64,
+}
+
+/// A container that may still change.
+struct Open {
+    kind: Kind,
+    /// The deepest of its contents.
+    depth: u32,
+    /// Of its contents.
+    weight: u64,
+    /// Memo slots that wait for it.
+    slots: Vec<u32>,
+}
+
+enum Kind {
+    List(Vec<Value>),
+    Dict(Vec<(Value, Value)>),
+    Set(Vec<Value>),
+    Call(Box<Call>),
+}
+
+enum Item {
+    Mark,
+    Done(Part),
+    Open(Open),
+}
+
+/// A memo slot that is fetched so many times more.
+struct Slot {
+    left: u32,
+    /// `None` while nothing was put, or while what was put is open.
+    part: Option<Part>,
+    open: bool,
+}
+
+type OnItem<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
+
+struct Machine<'a> {
+    stack: Vec<Item>,
+    memo: HashMap<u32, Slot>,
+    /// Puts so far.
+    n_puts: u32,
+    /// Weight of the stack and the memo.
+    held: u64,
+    offset: u64,
+    limits: &'a Limits,
+    /// Names understood as calls that are not made.
+    allowed: &'a [&'a str],
+    /// Takes the items of the outermost dict.
+    on_item: Option<OnItem<'a>>,
+}
+
+/// Reads one pickle whole.
+pub(super) fn read<R: Read>(
+    open: impl FnMut() -> io::Result<R>,
+    limits: &Limits,
+    allowed: &[&str],
+) -> Result<Value, PickleError> {
+    let read = Machine::run(open, limits, allowed, None)?;
+    read.ok_or(PickleError::Malformed { offset: 0, what: "nothing was read" })
+}
+
+/// Hands out the items of a pickled dict.
+pub(super) fn read_dict<R: Read>(
+    open: impl FnMut() -> io::Result<R>,
+    limits: &Limits,
+    allowed: &[&str],
+    on_item: OnItem<'_>,
+) -> Result<(), PickleError> {
+    match Machine::run(open, limits, allowed, Some(on_item))? {
+        // What a dict of items leaves once all are handed out.
+        None => Ok(()),
+        Some(Value::Dict(items)) if items.is_empty() => Ok(()),
+        Some(_) => Err(PickleError::NoDict),
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// The value of a pickle; `None` if the taker of items broke off.
+    fn run<R: Read>(
+        mut open: impl FnMut() -> io::Result<R>,
+        limits: &'a Limits,
+        allowed: &'a [&'a str],
+        on_item: Option<OnItem<'a>>,
+    ) -> Result<Option<Value>, PickleError> {
+        let fetches = count_fetches(Input::new(open()?, limits))?;
+        let held = fetches.len() as u64 * SLOT_BYTES;
+        let slot = |(slot, left)| (slot, Slot { left, part: None, open: false });
+        let mut machine = Machine {
+            stack: Vec::new(),
+            memo: fetches.into_iter().map(slot).collect(),
+            n_puts: 0,
+            held,
+            offset: 0,
+            limits,
+            allowed,
+            on_item,
+        };
+        let mut input = Input::new(open()?, limits);
+        loop {
+            let op = input.op()?;
+            machine.offset = input.offset();
+            if op == Op::Stop {
+                return machine.stop().map(Some);
+            }
+            if machine.step(op, &mut input)?.is_break() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn step<R: Read>(
+        &mut self,
+        op: Op,
+        input: &mut Input<R>,
+    ) -> Result<ControlFlow<()>, PickleError> {
+        match op {
+            Op::Stop | Op::Nothing => {}
+            Op::Mark => self.push(Item::Mark)?,
+            Op::Pop => drop(self.pop()?),
+            Op::PopMark => drop(self.pop_to_mark()?),
+            Op::Dup => match self.stack.last() {
+                Some(Item::Done(part)) => self.push(Item::Done(part.clone()))?,
+                _ => return Err(self.malformed("what is doubled is not complete")),
+            },
+            Op::None => self.push_plain(Value::None)?,
+            Op::Bool(value) => self.push_plain(Value::Bool(value))?,
+            Op::Int(value) => self.push_plain(Value::Int(value))?,
+            Op::Float(value) => self.push_plain(Value::Float(value))?,
+            Op::Sized(payload, n) => {
+                let value = decode(payload, input.bytes(n)?);
+                self.push_plain(value.ok_or(PickleError::Integer { offset: self.offset })?)?;
+            }
+            Op::Line(payload) => {
+                let value = decode(payload, input.line()?);
+                self.push_plain(value.ok_or_else(|| self.malformed("a bad escape in a text"))?)?;
+            }
+            Op::EmptyList => self.push_open(Kind::List(Vec::new()))?,
+            Op::EmptyDict => self.push_open(Kind::Dict(Vec::new()))?,
+            Op::EmptySet => self.push_open(Kind::Set(Vec::new()))?,
+            Op::List | Op::Dict => {
+                let parts = self.pop_to_mark()?;
+                let dict = op == Op::Dict;
+                let kind = if dict { Kind::Dict(Vec::new()) } else { Kind::List(Vec::new()) };
+                self.push_open(kind)?;
+                return self.put_in(parts, dict);
+            }
+            Op::Tuple => {
+                let parts = self.pop_to_mark()?;
+                self.push_tuple(parts)?;
+            }
+            Op::TupleOf(n) => {
+                let mut parts = Vec::with_capacity(n);
+                for _ in 0..n {
+                    parts.push(self.pop_done()?);
+                }
+                parts.reverse();
+                self.push_tuple(parts)?;
+            }
+            Op::FrozenSet => {
+                let parts = self.pop_to_mark()?;
+                self.push_open(Kind::Set(Vec::new()))?;
+                return self.put_in(parts, false);
+            }
+            Op::Append => {
+                let part = self.pop_done()?;
+                return self.put_in(vec![part], false);
+            }
+            Op::SetItem => {
+                let value = self.pop_done()?;
+                let key = self.pop_done()?;
+                return self.put_in(vec![key, value], true);
+            }
+            Op::Appends | Op::AddItems => {
+                let parts = self.pop_to_mark()?;
+                return self.put_in(parts, false);
+            }
+            Op::SetItems => {
+                let parts = self.pop_to_mark()?;
+                return self.put_in(parts, true);
+            }
+            Op::Put(slot) => self.put(slot)?,
+            Op::Memoize => self.put(self.n_puts)?,
+            Op::Get(slot) => self.get(slot)?,
+            Op::Global(name) => self.push_global(name)?,
+            Op::StackGlobal => {
+                let (name, module) = (self.pop_done()?.value, self.pop_done()?.value);
+                let (Some(module), Some(name)) = (module.as_str(), name.as_str()) else {
+                    return Err(self.malformed("the name of a class is no text"));
+                };
+                self.push_global(format!("{module}.{name}"))?;
+            }
+            Op::Reduce => {
+                let arguments = self.pop_done()?;
+                let function = self.pop_done()?;
+                self.reduce(function, arguments)?;
+            }
+            Op::Persistent => {
+                let id = self.pop_done()?;
+                let call = call_of("persistent", id.value);
+                self.check_name("persistent")?;
+                self.push_call(call, id.depth, id.weight)?;
+            }
+            Op::Build => {
+                let state = self.pop_done()?;
+                self.build(state)?;
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn malformed(&self, what: &'static str) -> PickleError {
+        PickleError::Malformed { offset: self.offset, what }
+    }
+
+    fn hold(&mut self, weight: u64) -> Result<(), PickleError> {
+        self.held = self.held.saturating_add(weight);
+        let limit = self.limits.memory_bytes;
+        if self.held > limit {
+            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, weight: u64) {
+        self.held = self.held.saturating_sub(weight);
+    }
+
+    fn push(&mut self, item: Item) -> Result<(), PickleError> {
+        self.hold(item.weight() + STACK_BYTES)?;
+        self.stack.push(item);
+        Ok(())
+    }
+
+    fn push_open(&mut self, kind: Kind) -> Result<(), PickleError> {
+        self.push(Item::Open(Open { kind, depth: 0, weight: VALUE_BYTES, slots: Vec::new() }))
+    }
+
+    fn push_call(&mut self, call: Call, depth: u32, weight: u64) -> Result<(), PickleError> {
+        let kind = Kind::Call(Box::new(call));
+        self.push(Item::Open(Open { kind, depth, weight: weight + VALUE_BYTES, slots: Vec::new() }))
+    }
+
+    /// Pushes a value without contents.
+    fn push_plain(&mut self, value: Value) -> Result<(), PickleError> {
+        let text = match &value {
+            Value::Str(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.push(Item::Done(Part { value, depth: 0, weight: VALUE_BYTES + text as u64 }))
+    }
+
+    fn push_tuple(&mut self, parts: Vec<Part>) -> Result<(), PickleError> {
+        let (depth, weight) = sum(&parts);
+        let value = Value::Tuple(parts.into_iter().map(|part| part.value).collect());
+        let part = self.nested(value, depth, weight + VALUE_BYTES)?;
+        self.push(Item::Done(part))
+    }
+
+    /// A value around contents of that depth.
+    fn nested(&self, value: Value, depth: u32, weight: u64) -> Result<Part, PickleError> {
+        let limit = self.limits.depth;
+        if depth >= limit {
+            let unit = "levels of nesting";
+            return Err(PickleError::TooMuch { offset: self.offset, limit: limit.into(), unit });
+        }
+        Ok(Part { value, depth: depth + 1, weight })
+    }
+
+    fn pop(&mut self) -> Result<Item, PickleError> {
+        let item = self.stack.pop().ok_or_else(|| self.malformed("nothing is on the stack"))?;
+        self.release(item.weight() + STACK_BYTES);
+        Ok(item)
+    }
+
+    fn pop_done(&mut self) -> Result<Part, PickleError> {
+        match self.pop()? {
+            Item::Done(part) => Ok(part),
+            Item::Open(open) => self.complete(open),
+            Item::Mark => Err(self.malformed("a mark is where a value is expected")),
+        }
+    }
+
+    /// Everything above the last mark, in order.
+    fn pop_to_mark(&mut self) -> Result<Vec<Part>, PickleError> {
+        let is_mark = |item: &Item| matches!(item, Item::Mark);
+        let mark = self.stack.iter().rposition(is_mark);
+        let mark = mark.ok_or_else(|| self.malformed("there is no mark"))?;
+        let mut parts = Vec::with_capacity(self.stack.len() - mark - 1);
+        while self.stack.len() > mark + 1 {
+            parts.push(self.pop_done()?);
+        }
+        self.pop()?;
+        parts.reverse();
+        Ok(parts)
+    }
+
+    /// Makes an open container a value and gives it to the memo slots that wait for it.
+    fn complete(&mut self, open: Open) -> Result<Part, PickleError> {
+        let value = match open.kind {
+            Kind::List(items) => Value::List(items.into()),
+            Kind::Dict(items) => Value::Dict(items.into()),
+            Kind::Set(items) => Value::Set(items.into()),
+            Kind::Call(call) => {
+                let (finished, weight) = self.finish(*call, open.weight)?;
+                let depth = finished.depth.max(open.depth);
+                let part = self.nested(finished.value, depth, weight)?;
+                return self.fill_slots(part, &open.slots);
+            }
+        };
+        let part = self.nested(value, open.depth, open.weight)?;
+        self.fill_slots(part, &open.slots)
+    }
+
+    fn fill_slots(&mut self, part: Part, slots: &[u32]) -> Result<Part, PickleError> {
+        for slot in slots {
+            if let Some(kept) = self.memo.get_mut(slot)
+                && kept.open
+            {
+                kept.open = false;
+                kept.part = Some(part.clone());
+                self.hold(part.weight)?;
+            }
+        }
+        Ok(part)
+    }
+
+    /// Puts complete values into the open container on top.
+    fn put_in(&mut self, parts: Vec<Part>, pairs: bool) -> Result<ControlFlow<()>, PickleError> {
+        let (depth, weight) = sum(&parts);
+        let outermost = self.stack.len() == 1;
+        let error = self.malformed("what is put in has no place there");
+        let Some(Item::Open(open)) = self.stack.last_mut() else { return Err(error) };
+        let mut values = parts.into_iter().map(|part| part.value);
+        match (&mut open.kind, pairs) {
+            (Kind::List(items) | Kind::Set(items), false) => items.extend(values),
+            (Kind::Dict(items), true) => {
+                while let Some(key) = values.next() {
+                    let Some(value) = values.next() else { return Err(error) };
+                    match &mut self.on_item {
+                        Some(on_item) if outermost => {
+                            if on_item(key, value).is_break() {
+                                return Ok(ControlFlow::Break(()));
+                            }
+                        }
+                        _ => items.push((key, value)),
+                    }
+                }
+                if outermost && self.on_item.is_some() {
+                    return Ok(ControlFlow::Continue(()));
+                }
+            }
+            _ => return Err(error),
+        }
+        open.depth = open.depth.max(depth);
+        open.weight = open.weight.saturating_add(weight);
+        self.hold(weight)?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn stop(mut self) -> Result<Value, PickleError> {
+        let value = self.pop_done()?.value;
+        if self.stack.is_empty() { Ok(value) } else { Err(self.malformed("values are left over")) }
+    }
+
+    fn put(&mut self, slot: u32) -> Result<(), PickleError> {
+        self.n_puts = self.n_puts.checked_add(1).ok_or_else(|| self.malformed("2^32 puts"))?;
+        let error = self.malformed("nothing is there to remember");
+        let item = self.stack.last_mut().ok_or(error)?;
+        let Some(kept) = self.memo.get_mut(&slot) else { return Ok(()) };
+        let before = kept.part.take().map_or(0, |part| part.weight);
+        kept.open = false;
+        let mut weight = 0;
+        match item {
+            Item::Mark => return Err(self.malformed("a mark cannot be remembered")),
+            Item::Done(part) => {
+                weight = part.weight;
+                kept.part = Some(part.clone());
+            }
+            Item::Open(open) => {
+                kept.open = true;
+                // A slot more than once would let a file of puts fill the memory.
+                if !open.slots.contains(&slot) {
+                    open.slots.push(slot);
+                }
+            }
+        }
+        self.release(before);
+        self.hold(weight)
+    }
+
+    fn get(&mut self, slot: u32) -> Result<(), PickleError> {
+        let offset = self.offset;
+        let never_put = self.malformed("a memo slot is fetched that was never filled");
+        let Entry::Occupied(mut entry) = self.memo.entry(slot) else { return Err(never_put) };
+        let kept = entry.get_mut();
+        if kept.open {
+            return Err(PickleError::Cycle { offset });
+        }
+        let part = kept.part.clone().ok_or(never_put)?;
+        // A count that has met its end stays: that many fetches were not told apart.
+        if kept.left != u32::MAX {
+            kept.left = kept.left.saturating_sub(1);
+            if kept.left == 0 {
+                entry.remove();
+                self.release(part.weight + SLOT_BYTES);
+            }
+        }
+        self.push(Item::Done(part))
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), PickleError> {
+        if NAMES.contains(&name) || self.allowed.contains(&name) {
+            return Ok(());
+        }
+        let name = name.chars().take(200).collect();
+        Err(PickleError::Global { offset: self.offset, name })
+    }
+
+    fn push_global(&mut self, name: String) -> Result<(), PickleError> {
+        self.check_name(&name)?;
+        let weight = VALUE_BYTES + name.len() as u64;
+        let value = Value::Call(Arc::new(call_of(&name, Value::None)));
+        self.push(Item::Done(Part { value, depth: 0, weight }))
+    }
+
+    /// A call: made here if it gives a plain value, else kept as it is.
+    fn reduce(&mut self, function: Part, arguments: Part) -> Result<(), PickleError> {
+        let bad = self.malformed("a call has other arguments than it should");
+        let (Value::Call(function), Value::Tuple(values)) = (&function.value, &arguments.value)
+        else {
+            return Err(bad);
+        };
+        if function.arguments != Value::None {
+            return Err(bad);
+        }
+        let name = &*function.name;
+        if self.allowed.contains(&name) {
+            let call = call_of(name, arguments.value);
+            return self.push_call(call, arguments.depth, arguments.weight);
+        }
+        let short = name.rsplit('.').next().unwrap_or_default();
+        match (short, &**values) {
+            ("OrderedDict" | "dict", []) | ("defaultdict", [] | [Value::Call(_) | Value::None]) => {
+                self.push_open(Kind::Dict(Vec::new()))
+            }
+            ("list", []) => self.push_open(Kind::List(Vec::new())),
+            ("set" | "frozenset", []) => self.push_open(Kind::Set(Vec::new())),
+            ("set" | "frozenset", [Value::List(items) | Value::Tuple(items)]) => {
+                let part = Part { value: Value::Set(items.clone()), ..arguments };
+                self.push(Item::Done(part))
+            }
+            ("bytes" | "bytearray", []) => self.push_plain(Value::Bytes([].into())),
+            ("bytes" | "bytearray", [Value::Bytes(bytes)]) => {
+                self.push_plain(Value::Bytes(bytes.clone()))
+            }
+            ("encode" | "bytearray", [Value::Str(text), Value::Str(_)]) => {
+                let latin = text.chars().map(|c| u8::try_from(u32::from(c)));
+                let bytes: Result<Vec<u8>, _> = latin.collect();
+                self.push_plain(Value::Bytes(bytes.map_err(|_| bad)?.into()))
+            }
+            ("scalar", [Value::Call(dtype), Value::Bytes(bytes)]) => {
+                let value = numpy::scalar(dtype, bytes).ok_or(bad)?;
+                self.push_plain(value)
+            }
+            ("dtype" | "_reconstruct" | "_frombuffer", _) => {
+                let call = call_of(name, arguments.value);
+                self.push_call(call, arguments.depth, arguments.weight)
+            }
+            _ => Err(bad),
+        }
+    }
+
+    /// Gives the object on top its state.
+    fn build(&mut self, state: Part) -> Result<(), PickleError> {
+        let error = self.malformed("what is given a state has none");
+        let Some(Item::Open(open)) = self.stack.last_mut() else { return Err(error) };
+        match &mut open.kind {
+            // Attributes of an ordered dict are none of its items.
+            Kind::Dict(_) => Ok(()),
+            Kind::Call(call) if call.state == Value::None => {
+                call.state = state.value;
+                open.depth = open.depth.max(state.depth);
+                open.weight = open.weight.saturating_add(state.weight);
+                self.hold(state.weight)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// The value of a call with its state, and its weight: an array becomes lists.
+    fn finish(&self, call: Call, weight: u64) -> Result<(Part, u64), PickleError> {
+        let plain = |value| Part { value, depth: 0, weight };
+        let array = match numpy::Array::of(&call) {
+            None => return Ok((plain(Value::Call(Arc::new(call))), weight)),
+            Some(array) => array,
+        };
+        let bad = || self.malformed("an array has other parts than it should");
+        let array = array.ok_or_else(bad)?;
+        let limit = self.limits.memory_bytes;
+        let (n, depth) = (array.n_values(), array.depth());
+        let values = n.saturating_mul(VALUE_BYTES).saturating_add(weight);
+        if self.held.saturating_add(values) > limit {
+            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
+        }
+        let value = array.to_lists().ok_or_else(bad)?;
+        Ok((Part { value, depth, weight: values }, values))
+    }
+}
+
+impl Item {
+    fn weight(&self) -> u64 {
+        match self {
+            Item::Mark => 0,
+            Item::Done(part) => part.weight,
+            Item::Open(open) => open.weight,
+        }
+    }
+}
+
+fn call_of(name: &str, arguments: Value) -> Call {
+    Call { name: name.into(), arguments, state: Value::None }
+}
+
+/// The greatest depth and the whole weight.
+fn sum(parts: &[Part]) -> (u32, u64) {
+    let add = |(depth, weight): (u32, u64), part: &Part| {
+        (depth.max(part.depth), weight.saturating_add(part.weight))
+    };
+    parts.iter().fold((0, 0), add)
+}
+
+/// The value of a payload; `None` if it cannot be one.
+fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
+    match payload {
+        Payload::Unicode => Some(Value::Str(String::from_utf8_lossy(bytes).into())),
+        Payload::Ascii => match std::str::from_utf8(bytes) {
+            Ok(text) if text.is_ascii() => Some(Value::Str(text.into())),
+            _ => Some(Value::Bytes(bytes.into())),
+        },
+        Payload::Bytes => Some(Value::Bytes(bytes.into())),
+        Payload::Long => long(bytes).map(Value::Int),
+        Payload::Escaped => unescape(bytes).map(|text| Value::Str(text.into())),
+    }
+}
+
+/// A little-endian two's complement integer of any length that fits 64 bits.
+fn long(bytes: &[u8]) -> Option<i64> {
+    let negative = bytes.last().is_some_and(|byte| *byte >= 0x80);
+    let fill = if negative { 0xff } else { 0 };
+    let mut number = [fill; 8];
+    for (at, byte) in bytes.iter().enumerate() {
+        match number.get_mut(at) {
+            Some(place) => *place = *byte,
+            None if *byte == fill => {}
+            None => return None,
+        }
+    }
+    let number = i64::from_le_bytes(number);
+    ((number < 0) == negative).then_some(number)
+}
+
+/// Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+fn unescape(bytes: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        let n_digits = match (first, after.first()) {
+            (b'\\', Some(b'u')) => 4,
+            (b'\\', Some(b'U')) => 8,
+            _ => {
+                text.push(char::from(*first));
+                rest = after;
+                continue;
+            }
+        };
+        let digits = after.get(1..1 + n_digits)?;
+        let mut code = 0u32;
+        for digit in digits {
+            code = (code << 4) | char::from(*digit).to_digit(16)?;
+        }
+        text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        rest = after.get(1 + n_digits..)?;
+    }
+    Some(text)
+}

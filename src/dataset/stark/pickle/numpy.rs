@@ -1,0 +1,227 @@
+//! Turns numpy's scalars and arrays, as their pickles describe them, into plain values. Must not
+//! know pickles' opcodes.
+//!
+//! The source is numpy's pickling protocol: `scalar(dtype, bytes)`, `_reconstruct(...)` with the
+//! state `(version, shape, dtype, column order, bytes or list)`, and `_frombuffer(bytes, dtype,
+//! shape, order)`.
+
+use std::sync::Arc;
+
+use half::f16;
+
+use super::{Call, Value};
+
+/// Most dimensions of an array, as numpy has it.
+const MAX_DIMENSIONS: usize = 64;
+
+/// The element types that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    Int,
+    Unsigned,
+    Float,
+    /// UTF-32, zero-filled.
+    Text,
+    /// Bytes, zero-filled.
+    Bytes,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dtype {
+    kind: Kind,
+    bytes: usize,
+    big_endian: bool,
+}
+
+impl Dtype {
+    /// What `numpy.dtype("i8", False, True)` with its state describes.
+    fn of(call: &Call) -> Option<Dtype> {
+        let code = call.arguments.as_slice()?.first()?.as_str()?;
+        if &*call.name != "numpy.dtype" {
+            return None;
+        }
+        let state = call.state.as_slice().unwrap_or_default();
+        let order = state.get(1).and_then(Value::as_str).unwrap_or("|");
+        let (kind, bytes) = code.split_at_checked(1)?;
+        let bytes: usize = bytes.parse().ok()?;
+        let (kind, bytes) = match (kind, bytes) {
+            ("b", 1) => (Kind::Bool, 1),
+            ("i", 1 | 2 | 4 | 8) => (Kind::Int, bytes),
+            ("u", 1 | 2 | 4 | 8) => (Kind::Unsigned, bytes),
+            ("f", 2 | 4 | 8) => (Kind::Float, bytes),
+            ("U", characters) => (Kind::Text, characters.checked_mul(4)?),
+            ("S", _) => (Kind::Bytes, bytes),
+            ("O", _) => (Kind::Object, 0),
+            _ => return None,
+        };
+        Some(Dtype { kind, bytes, big_endian: order == ">" })
+    }
+
+    /// The value of one element of `self.bytes` bytes.
+    fn value(self, bytes: &[u8]) -> Option<Value> {
+        let mut number = [0u8; 8];
+        if matches!(self.kind, Kind::Bool | Kind::Int | Kind::Unsigned | Kind::Float) {
+            number.get_mut(..self.bytes)?.copy_from_slice(bytes);
+            if self.big_endian {
+                number.get_mut(..self.bytes)?.reverse();
+            }
+        }
+        let unsigned = u64::from_le_bytes(number);
+        match self.kind {
+            Kind::Bool => Some(Value::Bool(unsigned != 0)),
+            Kind::Int => {
+                let unused = 64 - 8 * self.bytes as u32;
+                Some(Value::Int(((unsigned << unused) as i64) >> unused))
+            }
+            Kind::Unsigned => i64::try_from(unsigned).ok().map(Value::Int),
+            Kind::Float => Some(Value::Float(match self.bytes {
+                2 => f16::from_bits(unsigned as u16).to_f64(),
+                4 => f32::from_bits(unsigned as u32).into(),
+                _ => f64::from_bits(unsigned),
+            })),
+            Kind::Text => {
+                let code = |four: &[u8]| {
+                    let mut four = <[u8; 4]>::try_from(four).unwrap_or_default();
+                    if self.big_endian {
+                        four.reverse();
+                    }
+                    u32::from_le_bytes(four)
+                };
+                let codes: Vec<u32> = bytes.chunks_exact(4).map(code).collect();
+                let end = codes.iter().rposition(|code| *code != 0).map_or(0, |last| last + 1);
+                let char = |code: &u32| char::from_u32(*code).unwrap_or('\u{fffd}');
+                let text: String = codes.iter().take(end).map(char).collect();
+                Some(Value::Str(text.into()))
+            }
+            Kind::Bytes => {
+                let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                Some(Value::Bytes(bytes.get(..end)?.into()))
+            }
+            Kind::Object => None,
+        }
+    }
+}
+
+/// The value of a scalar; `None` if it is of another kind or length.
+pub(super) fn scalar(dtype: &Call, bytes: &[u8]) -> Option<Value> {
+    let dtype = Dtype::of(dtype)?;
+    if bytes.len() == dtype.bytes { dtype.value(bytes) } else { None }
+}
+
+/// An array that was found whole: its parts fit together.
+pub(super) struct Array {
+    shape: Vec<usize>,
+    dtype: Dtype,
+    column_order: bool,
+    data: Data,
+}
+
+enum Data {
+    Bytes(Arc<[u8]>),
+    Objects(Arc<[Value]>),
+}
+
+impl Array {
+    /// The array that a call makes: `None` if it makes none, `Some(None)` if it is damaged.
+    pub(super) fn of(call: &Call) -> Option<Option<Array>> {
+        let short = call.name.rsplit('.').next()?;
+        match (call.name.starts_with("numpy."), short) {
+            (true, "_reconstruct") => Some(Array::rebuilt(call)),
+            (true, "_frombuffer") => Some(Array::from_buffer(call)),
+            _ => None,
+        }
+    }
+
+    fn rebuilt(call: &Call) -> Option<Array> {
+        let [Value::Int(_), shape, Value::Call(dtype), Value::Bool(column_order), data] =
+            call.state.as_slice()?
+        else {
+            return None;
+        };
+        Array::new(shape, dtype, *column_order, data)
+    }
+
+    fn from_buffer(call: &Call) -> Option<Array> {
+        let [data, Value::Call(dtype), shape, Value::Str(order)] = call.arguments.as_slice()?
+        else {
+            return None;
+        };
+        Array::new(shape, dtype, &**order == "F", data)
+    }
+
+    fn new(shape: &Value, dtype: &Call, column_order: bool, data: &Value) -> Option<Array> {
+        let length = |length: &Value| usize::try_from(length.as_int()?).ok();
+        let shape = shape.as_slice().filter(|shape| shape.len() <= MAX_DIMENSIONS)?;
+        let shape: Vec<usize> = shape.iter().map(length).collect::<Option<_>>()?;
+        let n = shape.iter().try_fold(1usize, |n, length| n.checked_mul(*length))?;
+        let dtype = Dtype::of(dtype)?;
+        let data = match data {
+            Value::Bytes(bytes) if dtype.kind != Kind::Object => Data::Bytes(bytes.clone()),
+            Value::List(objects) if dtype.kind == Kind::Object => Data::Objects(objects.clone()),
+            _ => return None,
+        };
+        let fits = match &data {
+            Data::Bytes(bytes) => dtype.bytes > 0 && Some(bytes.len()) == n.checked_mul(dtype.bytes),
+            Data::Objects(objects) => objects.len() == n,
+        };
+        let array = Array { shape, dtype, column_order, data };
+        fits.then_some(array)
+    }
+
+    /// Elements, and the lists around them.
+    pub(super) fn n_values(&self) -> u64 {
+        let lists = self.shape.iter().scan(1u64, |n, length| {
+            *n = n.saturating_mul(*length as u64);
+            Some(*n)
+        });
+        lists.fold(1, u64::saturating_add)
+    }
+
+    /// Lists within lists.
+    pub(super) fn depth(&self) -> u32 {
+        self.shape.len() as u32
+    }
+
+    fn element(&self, at: usize) -> Option<Value> {
+        match &self.data {
+            Data::Objects(objects) => objects.get(at).cloned(),
+            Data::Bytes(bytes) => {
+                let start = at.checked_mul(self.dtype.bytes)?;
+                self.dtype.value(bytes.get(start..start.checked_add(self.dtype.bytes)?)?)
+            }
+        }
+    }
+
+    /// Lists of lists in row order; the element itself if there is no dimension, one empty list
+    /// if there is no element.
+    pub(super) fn to_lists(&self) -> Option<Value> {
+        // From the innermost dimension outwards, so that nothing recurses.
+        let n: usize = self.shape.iter().product();
+        if n == 0 {
+            return Some(Value::List([].into()));
+        }
+        let mut values: Vec<Value> =
+            (0..n).map(|at| self.element(self.stored(at))).collect::<Option<_>>()?;
+        for length in self.shape.iter().rev() {
+            values = values.chunks(*length).map(|row| Value::List(row.into())).collect();
+        }
+        values.pop()
+    }
+
+    /// Where the element that is `at`-th in row order is stored.
+    fn stored(&self, mut at: usize) -> usize {
+        if !self.column_order {
+            return at;
+        }
+        let n: usize = self.shape.iter().product();
+        let (mut place, mut stride) = (0, n);
+        for length in self.shape.iter().rev() {
+            stride /= length;
+            place += (at % length) * stride;
+            at /= length;
+        }
+        place
+    }
+}

@@ -1,0 +1,113 @@
+//! Documents and fields of diseases, genes, drugs and the like. Must not know files.
+
+use crate::dataset::stark::{
+    node::{Node, list, push_field, required},
+    pickle::Value,
+    python,
+};
+
+/// Most words of the PubMed text of a gene, separated by single spaces.
+const MAX_WORDS: usize = 50_000;
+
+/// The node that `info` describes.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(info: &Value) -> Result<Node, String> {
+    // What is blank is removed on loading, so that it is missing when asked for.
+    let filled = |key| match required(info, key)? {
+        value if is_blank(value) => Err(format!("its {key} is empty")),
+        value => Ok(python::text(value)),
+    };
+    let (name, node_type) = (filled("name")?, filled("type")?);
+    let mut text = format!("- name: {name}\n- type: {node_type}\n- source: {}\n", filled("source")?);
+    let mut fields = Vec::new();
+    for key in ["id", "source"] {
+        if let Some(value) = info.get(key) {
+            push_field(&mut fields, key, value);
+        }
+    }
+    let details = match info.get("details") {
+        Some(Value::Dict(details)) => details.as_ref(),
+        Some(other) if !is_blank(other) => return Err("\"details\" is no dict".to_string()),
+        _ => &[],
+    };
+    let mut header = "- details:\n";
+    for (key, value) in details {
+        let key = key.as_str().ok_or("a key of \"details\" is no text")?;
+        if is_blank(value) || key.starts_with('_') || key.contains("_id") {
+            continue;
+        }
+        let value = cleaned(value);
+        let gloss = gloss(key).filter(|_| node_type == "gene/protein");
+        let value = if gloss.is_some() { of_gene(key, value)? } else { value };
+        text += std::mem::take(&mut header);
+        text += &format!("  - {key}");
+        if let Some(gloss) = gloss {
+            text += &format!(" ({gloss})");
+        }
+        text += ": ";
+        python::push_text(&mut text, &value);
+        text.push('\n');
+        push_field(&mut fields, key, &value);
+    }
+    Ok(Node { name, text, fields })
+}
+
+/// Whether the value prints as nothing or as `nan`.
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Str(text) => matches!(text.as_ref(), "" | "nan"),
+        Value::Float(number) => number.is_nan(),
+        _ => false,
+    }
+}
+
+/// The value without the blank values of dicts within dicts.
+fn cleaned(value: &Value) -> Value {
+    let Value::Dict(items) = value else { return value.clone() };
+    let filled = items.iter().filter(|(_, value)| !is_blank(value));
+    Value::Dict(filled.map(|(key, value)| (key.clone(), cleaned(value))).collect())
+}
+
+/// What a key of a gene means to people.
+fn gloss(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "name" => "gene name",
+        "type_of_gene" => "gene types",
+        "alias" => "other gene names",
+        "other_names" => "extended other gene names",
+        "genomic_pos" => "genomic position",
+        "generif" => "PubMed text",
+        "interpro" => "protein family and classification information",
+        "summary" => "protein summary text",
+        _ => return None,
+    })
+}
+
+/// The value of a gene as it is shown: of structured ones, the part that people read.
+fn of_gene(key: &str, value: Value) -> Result<Value, String> {
+    match key {
+        "interpro" => {
+            let families = if let Value::Dict(_) = value { &[value][..] } else { list(&value, key)? };
+            let texts: Result<_, _> =
+                families.iter().map(|family| required(family, "desc").cloned()).collect();
+            Ok(Value::List(texts?))
+        }
+        "generif" => {
+            let text = |finding| {
+                required(finding, "text")?.as_str().ok_or("a PubMed text is no text".to_string())
+            };
+            let texts: Result<Vec<&str>, String> = list(&value, key)?.iter().map(text).collect();
+            let mut joined = texts?.join("; ");
+            let end = joined.match_indices(' ').nth(MAX_WORDS - 1).map_or(joined.len(), |at| at.0);
+            joined.truncate(end);
+            Ok(Value::Str(joined.into()))
+        }
+        "genomic_pos" => match &value {
+            Value::List(places) => places.first().cloned().ok_or("it has no position".to_string()),
+            _ => Ok(value),
+        },
+        _ => Ok(value),
+    }
+}

@@ -1,0 +1,204 @@
+//! Writes values as Python's `str` and `repr` write them, since documents of the benchmark hold
+//! such text. Must not know what the values mean.
+//!
+//! Numbers of numpy are written as plain ones, as numpy did before version 2. Whether a character
+//! is printed or escaped depends on the version of Unicode: one that was assigned after Python's
+//! own version (14 for Python 3.11) is printed here and escaped there.
+
+use std::fmt::Write;
+
+use crate::dataset::stark::pickle::Value;
+
+/// `str(value)`.
+pub(super) fn text(value: &Value) -> String {
+    let mut out = String::new();
+    push_text(&mut out, value);
+    out
+}
+
+/// Appends `str(value)`.
+pub(super) fn push_text(out: &mut String, value: &Value) {
+    match value {
+        Value::Str(text) => out.push_str(text),
+        other => push_repr(out, other),
+    }
+}
+
+/// Appends `repr(value)`. The order within a set is that of its file.
+pub(super) fn push_repr(out: &mut String, value: &Value) {
+    match value {
+        Value::None => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        // Writing to a string cannot fail.
+        Value::Int(number) => drop(write!(out, "{number}")),
+        Value::Float(number) => push_float(out, *number),
+        Value::Str(text) => push_string(out, text),
+        Value::Bytes(bytes) => {
+            out.push('b');
+            push_quoted(out, bytes.iter().map(|byte| (char::from(*byte), byte.is_ascii())));
+        }
+        Value::List(items) => push_items(out, "[", items, "]"),
+        Value::Tuple(items) if items.len() == 1 => push_items(out, "(", items, ",)"),
+        Value::Tuple(items) => push_items(out, "(", items, ")"),
+        Value::Set(items) if items.is_empty() => out.push_str("set()"),
+        Value::Set(items) => push_items(out, "{", items, "}"),
+        Value::Dict(items) => {
+            out.push('{');
+            for (at, (key, value)) in items.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                push_repr(out, key);
+                out.push_str(": ");
+                push_repr(out, value);
+            }
+            out.push('}');
+        }
+        Value::Call(call) => out.push_str(&call.name),
+    }
+}
+
+fn push_items(out: &mut String, open: &str, items: &[Value], close: &str) {
+    out.push_str(open);
+    for (at, item) in items.iter().enumerate() {
+        out.push_str(if at > 0 { ", " } else { "" });
+        push_repr(out, item);
+    }
+    out.push_str(close);
+}
+
+/// The shortest digits that read back as the same number, as both languages print them; with an
+/// exponent below 1e-4 and from 1e16 on.
+fn push_float(out: &mut String, number: f64) {
+    if !number.is_finite() {
+        out.push_str(match number {
+            n if n.is_nan() => "nan",
+            n if n > 0.0 => "inf",
+            _ => "-inf",
+        });
+        return;
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    // Writing to a string cannot fail.
+    drop(match exponent {
+        -4..16 => write!(out, "{number:?}"),
+        _ => write!(out, "{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+    });
+}
+
+fn push_string(out: &mut String, text: &str) {
+    push_quoted(out, text.chars().map(|c| (c, is_printable(c))));
+}
+
+/// Single quotes unless that would need a backslash that double quotes do not.
+fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
+    let has = |sought| chars.clone().any(|(c, _)| c == sought);
+    let quote = if has('\'') && !has('"') { '"' } else { '\'' };
+    out.push(quote);
+    for (c, is_printable) in chars {
+        let code = u32::from(c);
+        // Writing to a string cannot fail.
+        drop(match c {
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            c if c == quote || c == '\\' => write!(out, "\\{c}"),
+            c if is_printable && !c.is_control() => out.write_char(c),
+            _ if code < 0x100 => write!(out, "\\x{code:02x}"),
+            _ if code < 0x10000 => write!(out, "\\u{code:04x}"),
+            _ => write!(out, "\\U{code:08x}"),
+        });
+    }
+    out.push(quote);
+}
+
+/// `str.isprintable`: all but controls, formats, separators other than the space, surrogates,
+/// private and unassigned characters. Rust's debug format escapes the same ones within a string.
+fn is_printable(c: char) -> bool {
+    c.is_ascii() || String::from_iter(['a', c]).escape_debug().count() == 2
+}
+
+/// `str.isspace` for one character, which is what `\s` matches.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
+}
+
+/// `bool(value)`.
+pub(super) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::None => false,
+        Value::Bool(value) => *value,
+        Value::Int(number) => *number != 0,
+        Value::Float(number) => *number != 0.0,
+        Value::Str(text) => !text.is_empty(),
+        Value::Bytes(bytes) => !bytes.is_empty(),
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) => !items.is_empty(),
+        Value::Dict(items) => !items.is_empty(),
+        Value::Call(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// What Python 3.11 prints, written by `scripts/stark-fixtures.py`.
+    #[derive(Deserialize)]
+    struct Python {
+        /// Bits in hexadecimal, and the text.
+        floats: Vec<(String, String)>,
+        strings: Vec<(String, String)>,
+        /// Ranges of characters that are printed, last one included.
+        printed: Vec<(u32, u32)>,
+        /// Ranges of assigned characters that are escaped.
+        escaped: Vec<(u32, u32)>,
+    }
+
+    fn python() -> Python {
+        serde_json::from_str(include_str!("../../../tests/data/stark/python.json")).unwrap()
+    }
+
+    #[test]
+    fn floats_and_strings_are_written_as_python_writes_them() {
+        let python = python();
+        for (bits, expected) in &python.floats {
+            let number = f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
+            assert_eq!(text(&Value::Float(number)), *expected, "{bits}");
+        }
+        for (string, expected) in &python.strings {
+            let value = Value::List([Value::Str(string.as_str().into())].into());
+            assert_eq!(text(&value), format!("[{expected}]"));
+        }
+        assert!(python.floats.len() > 300 && python.strings.len() == 200);
+    }
+
+    #[test]
+    fn the_same_characters_are_escaped() {
+        let python = python();
+        for (ranges, is_printed) in [(python.printed, true), (python.escaped, false)] {
+            assert!(!ranges.is_empty());
+            for (first, last) in ranges {
+                for c in (first..=last).filter_map(char::from_u32) {
+                    let printed = text(&Value::Tuple([Value::Str(c.to_string().into())].into()));
+                    assert_eq!(!printed.contains('\\') || c == '\\', is_printed, "{c:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn containers_nest() {
+        let number = Value::Int(-1);
+        let key = Value::Str("it's".into());
+        let list = Value::List([number.clone(), Value::None, Value::Bool(true)].into());
+        let value = Value::Dict([(key, list), (number.clone(), Value::Tuple([].into()))].into());
+        assert_eq!(text(&value), r#"{"it's": [-1, None, True], -1: ()}"#);
+        assert_eq!(text(&Value::Tuple([number.clone()].into())), "(-1,)");
+        assert_eq!(text(&Value::Bytes((*b"a'\xff\n").into())), r#"b"a'\xff\n""#);
+        assert_eq!(text(&Value::Set([].into())), "set()");
+        assert_eq!(text(&Value::Set([number].into())), "{-1}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Keeps nodes that come before their turn on disk, since the files of the benchmark hold them in
+//! any order and a base is written in order of ids. Must not know where nodes come from.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom, Write},
+};
+
+use crate::dataset::stark::node::Node;
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    bytes: usize,
+}
+
+/// Nodes on disk, by id. Memory: 24 bytes a node.
+pub(super) struct Spool {
+    file: File,
+    end: u64,
+    places: Vec<Option<Place>>,
+}
+
+impl Spool {
+    /// For ids below `n_nodes`, in a file that vanishes with this value.
+    pub(super) fn new(file: File, n_nodes: u32) -> Spool {
+        Spool { file, end: 0, places: vec![None; n_nodes as usize] }
+    }
+
+    /// Whether the node is here.
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.places.get(id as usize).is_some_and(Option::is_some)
+    }
+
+    /// Keeps a node. One with an id that is too large is lost.
+    pub(super) fn put(&mut self, id: u32, node: &Node) -> io::Result<()> {
+        let json = serde_json::to_vec(node)?;
+        self.file.seek(SeekFrom::Start(self.end))?;
+        self.file.write_all(&json)?;
+        if let Some(place) = self.places.get_mut(id as usize) {
+            *place = Some(Place { offset: self.end, bytes: json.len() });
+        }
+        self.end += json.len() as u64;
+        Ok(())
+    }
+
+    /// Takes a node out.
+    pub(super) fn take(&mut self, id: u32) -> io::Result<Option<Node>> {
+        let Some(place) = self.places.get_mut(id as usize).and_then(Option::take) else {
+            return Ok(None);
+        };
+        let mut json = vec![0; place.bytes];
+        self.file.seek(SeekFrom::Start(place.offset))?;
+        self.file.read_exact(&mut json)?;
+        Ok(Some(serde_json::from_slice(&json)?))
+    }
+}

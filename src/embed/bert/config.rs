@@ -1,0 +1,386 @@
+//! What the configuration files of a sentence encoder say, checked and bounded.
+//!
+//! It must not know weights or texts. The layout is that of Hugging Face and sentence-transformers:
+//!
+//! | file | read for | absent |
+//! | --- | --- | --- |
+//! | `modules.json` | the steps after the transformer, and their folders | transformer, then mean pooling |
+//! | `config.json` | the shape of the transformer | an error |
+//! | `1_Pooling/config.json` | mean or first token | an error if `modules.json` names it |
+//! | `sentence_bert_config.json` | tokens read of a text, lower case | as `tokenizer_config.json` says |
+//! | `tokenizer_config.json` | tokens read of a text | the number of positions |
+//! | `config_sentence_transformers.json` | prompts of queries and documents | none |
+//!
+//! A prompt is put before the text. That of a query is named `query`; that of a document `document`,
+//! `passage` or `corpus`, the first there is; both default to the one named by `default_prompt_name`.
+//!
+//! | limit | value | reason |
+//! | --- | --- | --- |
+//! | [`MAX_CONFIG_BYTES`] | 1 MiB | a configuration is a page |
+//! | [`MAX_WIDTH`] | 16 384 | numbers in a row of a layer; 1024 and 4096 are the largest in use |
+//! | [`MAX_LAYERS`] | 64 | 24 are the most in use |
+//! | [`MAX_VOCABULARY`] | 1 048 576 | word pieces |
+//! | [`MAX_POSITIONS`] | 8192 | tokens of a text; the work of attention grows with the square |
+//! | [`MAX_PROMPT_BYTES`] | 4 KiB | a prompt is put before every text |
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{ErrorKind, Read},
+    path::{Component, Path, PathBuf},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::embed::{
+    EmbedError,
+    bert::{kernels::Activation, lanes::WIDTH},
+};
+
+/// Longest configuration file.
+pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Longest row of a layer.
+pub const MAX_WIDTH: usize = 16_384;
+/// Most layers.
+pub const MAX_LAYERS: usize = 64;
+/// Most word pieces.
+pub const MAX_VOCABULARY: usize = 1 << 20;
+/// Most positions, hence most tokens read of a text.
+pub const MAX_POSITIONS: usize = 8192;
+/// Longest prompt.
+pub const MAX_PROMPT_BYTES: usize = 4 << 10;
+/// Prompts looked for before a document, best first.
+const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
+
+/// How the rows of a text's tokens become one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pooling {
+    /// Their mean.
+    Mean,
+    /// The row of the first token.
+    First,
+}
+
+/// Shape of the transformer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shape {
+    /// Numbers in a token's row, a multiple of [`WIDTH`].
+    pub(super) hidden: usize,
+    /// Layers, at least 1.
+    pub(super) layers: usize,
+    /// Attention heads; each has `hidden / heads` numbers, a multiple of [`WIDTH`].
+    pub(super) heads: usize,
+    /// Numbers in the inner row of a layer, a multiple of [`WIDTH`].
+    pub(super) inner: usize,
+    /// Word pieces.
+    pub(super) vocabulary: usize,
+    /// Positions that have a row.
+    pub(super) positions: usize,
+    /// Token types that have a row.
+    pub(super) types: usize,
+    /// Added to the variance in layer norms.
+    pub(super) epsilon: f32,
+    /// Between the two products of a layer.
+    pub(super) activation: Activation,
+}
+
+/// All that the configuration files say.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Settings {
+    pub(super) shape: Shape,
+    pub(super) pooling: Pooling,
+    /// Whether the model's own modules scale vectors to norm 1.
+    pub(super) normalises: bool,
+    /// Tokens read of a text, special ones included; at least 3.
+    pub(super) max_tokens: usize,
+    /// Whether texts are put in lower case before the tokenizer sees them.
+    pub(super) lower_case: bool,
+    /// Put before queries.
+    pub(super) query_prompt: String,
+    /// Put before documents.
+    pub(super) document_prompt: String,
+    /// Folder with the transformer's files.
+    pub(super) folder: PathBuf,
+    /// Bytes of every file read, by name, for the fingerprint.
+    pub(super) sources: Vec<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(default)]
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Transformer {
+    model_type: Option<String>,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    vocab_size: usize,
+    max_position_embeddings: usize,
+    #[serde(default = "two")]
+    type_vocab_size: usize,
+    #[serde(default = "small")]
+    layer_norm_eps: f32,
+    #[serde(default = "gelu")]
+    hidden_act: String,
+    position_embedding_type: Option<String>,
+    #[serde(default)]
+    is_decoder: bool,
+}
+
+fn two() -> usize {
+    2
+}
+
+fn small() -> f32 {
+    1e-12
+}
+
+fn gelu() -> String {
+    "gelu".to_owned()
+}
+
+#[derive(Deserialize, Default)]
+struct Sentences {
+    max_seq_length: Option<usize>,
+    #[serde(default)]
+    do_lower_case: bool,
+}
+
+#[derive(Deserialize, Default)]
+struct Tokenizer {
+    /// A float when it stands for "no limit".
+    model_max_length: Option<f64>,
+}
+
+#[derive(Deserialize, Default)]
+struct Prompts {
+    #[serde(default)]
+    prompts: HashMap<String, Option<String>>,
+    default_prompt_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Modes {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Deserialize)]
+struct PoolingFile {
+    pooling_mode: Option<Modes>,
+    #[serde(default = "yes")]
+    include_prompt: bool,
+    /// The older spelling: a Boolean per mode.
+    #[serde(flatten)]
+    others: HashMap<String, serde_json::Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads and checks the configuration of the model in `dir`.
+///
+/// # Errors
+/// [`EmbedError::Io`], and [`EmbedError::Model`] for what is missing, out of bounds or not supported.
+pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
+    let mut reader = Reader { sources: Vec::new() };
+    let modules_path = dir.join("modules.json");
+    let modules: Option<Vec<Module>> = reader.optional(&modules_path)?;
+    let mut folder = dir.to_owned();
+    let mut pooling = Pooling::Mean;
+    let mut normalises = false;
+    for module in modules.unwrap_or_default() {
+        let inside = folder_of(dir, &module.path).ok_or_else(|| {
+            unusable(&modules_path, format!("module path {:?} leaves the model", module.path))
+        })?;
+        match module.kind.rsplit('.').next().unwrap_or_default() {
+            "Transformer" => folder = inside,
+            "Pooling" => pooling = read_pooling(&mut reader, &inside.join("config.json"))?,
+            "Normalize" => normalises = true,
+            other => {
+                let reason = format!(
+                    "module {other} is not supported; take a model of Transformer, Pooling and Normalize"
+                );
+                return Err(unusable(&modules_path, reason));
+            }
+        }
+    }
+    let shape = read_shape(&mut reader, &folder.join("config.json"))?;
+    let sentences: Sentences =
+        reader.optional(&folder.join("sentence_bert_config.json"))?.unwrap_or_default();
+    let tokenizer_path = folder.join("tokenizer_config.json");
+    let tokenizer: Tokenizer = reader.optional(&tokenizer_path)?.unwrap_or_default();
+    let limit = tokenizer.model_max_length.map_or(usize::MAX, |limit| limit as usize);
+    let max_tokens = sentences.max_seq_length.unwrap_or(limit).min(shape.positions);
+    if max_tokens < 3 {
+        let reason = format!("at most {max_tokens} tokens of a text, expected at least 3");
+        return Err(unusable(&tokenizer_path, reason));
+    }
+    let prompts_path = dir.join("config_sentence_transformers.json");
+    let prompts: Prompts = reader.optional(&prompts_path)?.unwrap_or_default();
+    let named = |name: &str| prompts.prompts.get(name).cloned().flatten();
+    let default = prompts.default_prompt_name.as_deref().and_then(named).unwrap_or_default();
+    let query_prompt = named("query").unwrap_or_else(|| default.clone());
+    let document_prompt = DOCUMENT_PROMPTS.into_iter().find_map(named).unwrap_or(default);
+    if query_prompt.len().max(document_prompt.len()) > MAX_PROMPT_BYTES {
+        let reason = format!("a prompt is longer than {MAX_PROMPT_BYTES} bytes");
+        return Err(unusable(&prompts_path, reason));
+    }
+    Ok(Settings {
+        shape,
+        pooling,
+        normalises,
+        max_tokens,
+        lower_case: sentences.do_lower_case,
+        query_prompt,
+        document_prompt,
+        folder,
+        sources: reader.sources,
+    })
+}
+
+/// `dir/path`, unless that leaves `dir`.
+fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
+    stays.then(|| dir.join(path))
+}
+
+fn read_pooling(reader: &mut Reader, path: &Path) -> Result<Pooling, EmbedError> {
+    let file: PoolingFile = reader.required(path)?;
+    let modes = match file.pooling_mode {
+        Some(Modes::One(mode)) => vec![mode],
+        Some(Modes::Several(modes)) => modes,
+        None => {
+            let set = |(name, value): (&String, &serde_json::Value)| {
+                let mode = name.strip_prefix("pooling_mode_")?;
+                value.as_bool().unwrap_or(false).then(|| mode.to_owned())
+            };
+            file.others.iter().filter_map(set).collect()
+        }
+    };
+    if !file.include_prompt {
+        let reason = "pooling without the prompt (include_prompt) is not supported".to_owned();
+        return Err(unusable(path, reason));
+    }
+    match modes.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] | ["mean" | "mean_tokens"] => Ok(Pooling::Mean),
+        // The same direction as the mean, hence the same vector of norm 1.
+        ["mean_sqrt_len_tokens"] => Ok(Pooling::Mean),
+        ["cls" | "cls_token"] => Ok(Pooling::First),
+        _ => {
+            let reason = format!(
+                "pooling by {} is not supported; take a model that pools by mean or cls",
+                modes.join(" and ")
+            );
+            Err(unusable(path, reason))
+        }
+    }
+}
+
+fn read_shape(reader: &mut Reader, path: &Path) -> Result<Shape, EmbedError> {
+    let file: Transformer = reader.required(path)?;
+    let kind = file.model_type.as_deref().unwrap_or("bert");
+    if kind != "bert" || file.is_decoder {
+        let reason = format!("architecture {kind:?} is not supported; take a BERT encoder");
+        return Err(unusable(path, reason));
+    }
+    let positions = file.position_embedding_type.as_deref().unwrap_or("absolute");
+    if positions != "absolute" {
+        let reason =
+            format!("positions of kind {positions:?} are not supported, only absolute ones");
+        return Err(unusable(path, reason));
+    }
+    let activation = match file.hidden_act.as_str() {
+        "gelu" => Activation::Gelu,
+        "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
+        "relu" => Activation::Relu,
+        other => {
+            let reason =
+                format!("activation {other:?} is not supported, only gelu, gelu_new and relu");
+            return Err(unusable(path, reason));
+        }
+    };
+    let bounds = [
+        ("hidden_size", file.hidden_size, MAX_WIDTH, WIDTH),
+        ("intermediate_size", file.intermediate_size, MAX_WIDTH, WIDTH),
+        ("num_hidden_layers", file.num_hidden_layers, MAX_LAYERS, 1),
+        ("num_attention_heads", file.num_attention_heads, MAX_WIDTH, 1),
+        ("vocab_size", file.vocab_size, MAX_VOCABULARY, 1),
+        ("max_position_embeddings", file.max_position_embeddings, MAX_POSITIONS, 1),
+        ("type_vocab_size", file.type_vocab_size, MAX_VOCABULARY, 1),
+    ];
+    for (name, value, most, step) in bounds {
+        if value == 0 || value > most || !value.is_multiple_of(step) {
+            let reason = format!("{name} is {value}, expected a multiple of {step} up to {most}");
+            return Err(unusable(path, reason));
+        }
+    }
+    if !file.hidden_size.is_multiple_of(WIDTH * file.num_attention_heads) {
+        let reason = format!(
+            "hidden_size {} is no multiple of {WIDTH} for each of {} heads",
+            file.hidden_size, file.num_attention_heads
+        );
+        return Err(unusable(path, reason));
+    }
+    if !(0.0..=1.0).contains(&file.layer_norm_eps) {
+        let reason = format!("layer_norm_eps is {}, expected 0 to 1", file.layer_norm_eps);
+        return Err(unusable(path, reason));
+    }
+    Ok(Shape {
+        hidden: file.hidden_size,
+        layers: file.num_hidden_layers,
+        heads: file.num_attention_heads,
+        inner: file.intermediate_size,
+        vocabulary: file.vocab_size,
+        positions: file.max_position_embeddings,
+        types: file.type_vocab_size,
+        epsilon: file.layer_norm_eps,
+        activation,
+    })
+}
+
+/// An [`EmbedError::Model`].
+pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
+    EmbedError::Model { path: path.to_owned(), reason: reason.into() }
+}
+
+/// Reads JSON files and keeps their bytes.
+struct Reader {
+    sources: Vec<Vec<u8>>,
+}
+
+impl Reader {
+    fn required<T: DeserializeOwned>(&mut self, path: &Path) -> Result<T, EmbedError> {
+        let missing = || unusable(path, "it is missing; take the whole directory of the model");
+        self.optional(path)?.ok_or_else(missing)
+    }
+
+    fn optional<T: DeserializeOwned>(&mut self, path: &Path) -> Result<Option<T>, EmbedError> {
+        let failed = |source| EmbedError::Io { path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.sources.push(Vec::new());
+                return Ok(None);
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_CONFIG_BYTES {
+            return Err(unusable(path, format!("it is longer than {MAX_CONFIG_BYTES} bytes")));
+        }
+        let value = serde_json::from_slice(&bytes)
+            .map_err(|error| unusable(path, format!("it is not the expected JSON: {error}")))?;
+        self.sources.push(bytes);
+        Ok(Some(value))
+    }
+}

@@ -1,0 +1,144 @@
+//! The forward pass of a BERT encoder over packed rows: the tokens of several texts, one after the other,
+//! without padding.
+//!
+//! Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+//! NAACL 2019. It must not know files or strings. A text's rows depend on that text alone, bit for bit:
+//! products and norms work row by row, and attention text by text.
+//!
+//! Cost of a layer: `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens, with
+//! `h` numbers a row and `f` an inner row. [`Scratch`] holds `n (5 h + f)` numbers and the attention of
+//! [`QUERY_ROWS`] rows.
+
+use crate::embed::bert::{
+    config::Shape,
+    kernels::{Activation, Isa, Packed, Plus, Rows, RowsMut, exp_rows, layer_norm, matmul},
+    pieces::Pieces,
+    weights::{Layer, Linear, Weights, Words},
+};
+
+/// Rows whose attention to all tokens of a text is held at once.
+const QUERY_ROWS: usize = 32;
+
+/// Memory that one worker uses again and again.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// `[n, hidden]`: the rows of the tokens, before, between and after layers.
+    rows: Vec<f32>,
+    /// `[n, 3 hidden]`: queries, keys and values.
+    attended: Vec<f32>,
+    /// `[n, hidden]`: what attention gathers.
+    gathered: Vec<f32>,
+    /// `[n, inner]`.
+    inner: Vec<f32>,
+    /// `[QUERY_ROWS, tokens of a text]`, and one over the sums of its rows.
+    scores: Vec<f32>,
+    inverse: Vec<f32>,
+    keys: Packed,
+    values: Packed,
+}
+
+/// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`.
+///
+/// `None` if a piece, type or position has no row.
+pub(super) fn encode<'a>(
+    isa: Isa,
+    shape: &Shape,
+    weights: &Weights,
+    (words, file): (&Words, &[u8]),
+    texts: &[&Pieces],
+    scratch: &'a mut Scratch,
+) -> Option<&'a [f32]> {
+    let hidden = shape.hidden;
+    let n = texts.iter().map(|pieces| pieces.ids.len()).sum::<usize>();
+    scratch.rows.resize(n * hidden, 0.0);
+    scratch.attended.resize(n * 3 * hidden, 0.0);
+    scratch.gathered.resize(n * hidden, 0.0);
+    scratch.inner.resize(n * shape.inner, 0.0);
+    let mut rows = scratch.rows.chunks_exact_mut(hidden);
+    for pieces in texts {
+        let positions = weights.positions.chunks_exact(hidden);
+        for ((id, kind), position) in pieces.ids.iter().zip(&pieces.types).zip(positions) {
+            let row = rows.next()?;
+            let kind = weights.types.chunks_exact(hidden).nth(*kind as usize)?;
+            if !words.read(file, *id, row) {
+                return None;
+            }
+            for ((number, kind), position) in row.iter_mut().zip(kind).zip(position) {
+                *number = (*number + kind) + position;
+            }
+        }
+    }
+    if rows.next().is_some() {
+        return None;
+    }
+    let norm = &weights.norm;
+    layer_norm(isa, &mut scratch.rows, &norm.weight, &norm.bias, shape.epsilon);
+    for layer in &weights.layers {
+        run(isa, shape, layer, texts, n, scratch);
+    }
+    Some(&scratch.rows)
+}
+
+/// One layer, over the rows of all texts.
+fn run(isa: Isa, shape: &Shape, layer: &Layer, texts: &[&Pieces], n: usize, scratch: &mut Scratch) {
+    let (hidden, inner) = (shape.hidden, shape.inner);
+    let linear =
+        |from: (&[f32], usize), layer: &Linear, adds, activation, to: (&mut [f32], usize)| {
+            let plus =
+                if adds { Plus::BiasAndOutput(&layer.bias) } else { Plus::Bias(&layer.bias) };
+            let mut out = RowsMut { data: to.0, stride: to.1 };
+            let input = Rows { data: from.0, stride: from.1 };
+            matmul(isa, input, n, &layer.weight, plus, activation, &mut out);
+        };
+    let none = Activation::Identity;
+    let to = (&mut scratch.attended[..], 3 * hidden);
+    linear((&scratch.rows, hidden), &layer.attention, false, none, to);
+    let mut start = 0;
+    for pieces in texts {
+        attend(isa, shape, start, pieces.ids.len(), scratch);
+        start += pieces.ids.len();
+    }
+    let to = (&mut scratch.rows[..], hidden);
+    linear((&scratch.gathered, hidden), &layer.attention_out, true, none, to);
+    let norm = &layer.attention_norm;
+    layer_norm(isa, &mut scratch.rows, &norm.weight, &norm.bias, shape.epsilon);
+    let to = (&mut scratch.inner[..], inner);
+    linear((&scratch.rows, hidden), &layer.inner, false, shape.activation, to);
+    let to = (&mut scratch.rows[..], hidden);
+    linear((&scratch.inner, inner), &layer.out, true, none, to);
+    layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
+}
+
+/// Attention of the `len` tokens from row `start` on to one another, head by head.
+fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scratch) {
+    if len == 0 {
+        return;
+    }
+    let hidden = shape.hidden;
+    let head = hidden / shape.heads;
+    let stride = 3 * hidden;
+    let scale = 1.0 / (head as f32).sqrt();
+    let Scratch { attended, gathered, scores, inverse, keys, values, .. } = scratch;
+    for column in (0..hidden).step_by(head) {
+        let part = |which: usize| &attended[start * stride + which * hidden + column..];
+        keys.transposed(part(1), stride, len, head);
+        values.straight(part(2), stride, head, len);
+        let width = keys.full_columns();
+        for first in (0..len).step_by(QUERY_ROWS) {
+            let n = QUERY_ROWS.min(len - first);
+            scores.resize(n * width, 0.0);
+            inverse.resize(n, 0.0);
+            let queries = Rows { data: &part(0)[first * stride..], stride };
+            let mut out = RowsMut { data: scores, stride: width };
+            matmul(isa, queries, n, keys, Plus::Nothing, Activation::Identity, &mut out);
+            exp_rows(isa, scores, width, len, scale, inverse);
+            let shares = Rows { data: scores, stride: width };
+            let rows = &mut gathered[(start + first) * hidden + column..];
+            let mut out = RowsMut { data: rows, stride: hidden };
+            matmul(isa, shares, n, values, Plus::Nothing, Activation::Identity, &mut out);
+            for (row, inverse) in rows.chunks_mut(hidden).zip(&*inverse) {
+                row[..head].iter_mut().for_each(|number| *number *= inverse);
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Sentence encoders of the BERT family, on the CPU: MiniLM, BGE, E5, GTE, Contriever and their like.
+//!
+//! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python package
+//! sentence-transformers. A model is a local directory in the layout of Hugging Face: what its files may
+//! say is in [`config`]. Nothing is downloaded.
+//!
+//! # Differences from the reference
+//! - Every vector has norm 1, also where the model's modules do not say so (Contriever): rankings by cosine
+//!   are the same, rankings by dot product are not.
+//! - A text without a piece of its own (an empty one, for instance) gets the zero vector.
+//! - Tokens are never padded, so a vector does not depend on its batch, bit for bit.
+//!
+//! # Cost
+//! Opening reads the configuration files and the header of the weights. The tokenizer and the weights are
+//! read when the first text comes; the rows of word pieces stay in the mapped file. Texts are sorted by
+//! length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off by the threads of
+//! rayon, each batch by one thread.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | [`config`] | here is a directory: which model is it, and is it one we can run? |
+//! | [`pieces`] | here is a text: which word pieces? |
+//! | `weights` | here is a file of weights: are they all there? convert and pack them |
+//! | `forward` | here are word pieces: which row for each? |
+//! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
+
+pub mod config;
+pub mod pieces;
+
+mod forward;
+mod kernels;
+mod lanes;
+mod weights;
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use memmap2::Mmap;
+use rayon::prelude::*;
+
+use crate::embed::{
+    EmbedError, Embedder, Matrix,
+    bert::{
+        config::{Pooling, Settings, unusable},
+        forward::Scratch,
+        kernels::Isa,
+        pieces::{Cutter, MAX_TOKENIZER_BYTES, Pieces},
+        weights::{Tensors, Weights, Words},
+    },
+    matrix::normalise,
+};
+
+pub use weights::MAX_WEIGHTS_BYTES;
+
+/// Tokens of a batch, unless a single text has more.
+///
+/// Enough that weights are read from memory seldom, few enough that the rows stay in the cache.
+pub const BATCH_TOKENS: usize = 256;
+/// Texts whose word pieces are held at once.
+const GROUP_TEXTS: usize = 4096;
+/// Bytes hashed by one thread at a time for the fingerprint.
+const HASH_BYTES: usize = 4 << 20;
+
+/// A sentence encoder in a local directory.
+pub struct BertEncoder {
+    settings: Settings,
+    tokenizer: Mapped,
+    weights: Mapped,
+    words: Words,
+    isa: Isa,
+    fingerprint: OnceLock<String>,
+    /// What the first text needs.
+    ready: OnceLock<Ready>,
+}
+
+struct Ready {
+    cutter: Cutter,
+    weights: Weights,
+}
+
+/// A file mapped into memory.
+struct Mapped {
+    map: Mmap,
+    path: PathBuf,
+}
+
+impl Mapped {
+    fn open(path: PathBuf, max_bytes: u64) -> Result<Mapped, EmbedError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => {
+                unusable(&path, "it is missing; take the whole directory of the model")
+            }
+            _ => EmbedError::Io { path: path.clone(), source },
+        };
+        let file = File::open(&path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length > max_bytes {
+            let reason = format!("it has {length} bytes, more than {max_bytes}");
+            return Err(unusable(&path, reason));
+        }
+        // SAFETY: a model's files are installed once and not written in place afterwards, so the mapped
+        // bytes do not change while they are borrowed.
+        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        Ok(Mapped { map, path })
+    }
+}
+
+impl BertEncoder {
+    /// Opens the model in `dir`: reads its configuration and the header of its weights, nothing else.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`], and [`EmbedError::Model`] when a file is missing, damaged, too large or says
+    /// what is not supported; it names file, tensor and remedy.
+    pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
+        let settings = config::read(dir)?;
+        let file = |name: &str| settings.folder.join(name);
+        let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
+        let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
+        let words = Tensors::new(&weights.map, &weights.path, &settings.shape)?.words()?;
+        let (fingerprint, ready) = (OnceLock::new(), OnceLock::new());
+        Ok(BertEncoder {
+            settings,
+            tokenizer,
+            weights,
+            words,
+            isa: Isa::best(),
+            fingerprint,
+            ready,
+        })
+    }
+
+    /// Most tokens read of a text, special ones and those of a prompt included.
+    pub fn max_tokens(&self) -> usize {
+        self.settings.max_tokens
+    }
+
+    /// Number of tokens that each text has for the model, special ones included, without a prompt.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub fn count_tokens(&self, texts: &[&str]) -> Result<Vec<usize>, EmbedError> {
+        let cutter = &self.ready()?.cutter;
+        texts.par_iter().map(|text| Ok(cutter.cut("", text)?.ids.len())).collect()
+    }
+
+    /// One vector of norm 1 per token of each text, for late interaction: `[tokens, dim]` in the order of
+    /// the text, special tokens left out, no prompt. A text without tokens gives no rows.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        let dim = self.dim();
+        let of_text = |pieces: &Pieces, rows: &[f32]| {
+            let tokens = rows.chunks_exact(dim).zip(&pieces.special);
+            let own = tokens.filter(|(_, special)| !**special).map(|(row, _)| row);
+            let mut data: Vec<f32> = own.flatten().copied().collect();
+            for row in data.chunks_exact_mut(dim) {
+                self.scale(row)?;
+            }
+            Matrix::new(data.len() / dim, dim, data)
+        };
+        self.embed("", texts, of_text)
+    }
+
+    fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        let dim = self.dim();
+        let pooled = |_: &Pieces, rows: &[f32]| {
+            let mut vector = vec![0.0; dim];
+            let n_rows = match self.settings.pooling {
+                Pooling::Mean => rows.len() / dim,
+                Pooling::First => 1,
+            };
+            for row in rows.chunks_exact(dim).take(n_rows) {
+                vector.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+            }
+            self.scale(&mut vector)?;
+            Ok(vector)
+        };
+        let vectors = self.embed(prompt, texts, pooled)?;
+        Matrix::new(texts.len(), dim, vectors.concat())
+    }
+
+    /// Calls `of_text` with the pieces of each text, and their rows `[pieces, dim]`.
+    fn embed<T: Send>(
+        &self,
+        prompt: &str,
+        texts: &[&str],
+        of_text: impl Fn(&Pieces, &[f32]) -> Result<T, EmbedError> + Sync,
+    ) -> Result<Vec<T>, EmbedError> {
+        let ready = self.ready()?;
+        let mut results = Vec::with_capacity(texts.len());
+        for group in texts.chunks(GROUP_TEXTS) {
+            let pieces: Vec<Pieces> = group
+                .par_iter()
+                .map(|text| ready.cutter.cut(prompt, text))
+                .collect::<Result<_, _>>()?;
+            // Long texts first, so that no thread is left with one at the end.
+            let mut order: Vec<usize> = (0..pieces.len()).collect();
+            order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
+            let batches = batches(&order, |text| pieces[text].ids.len());
+            let embedded: Vec<Vec<T>> = batches
+                .par_iter()
+                .map_init(Scratch::default, |scratch, batch| {
+                    let batch: Vec<&Pieces> = batch.iter().map(|text| &pieces[*text]).collect();
+                    let words = (&self.words, &self.weights.map[..]);
+                    let shape = &self.settings.shape;
+                    let rows =
+                        forward::encode(self.isa, shape, &ready.weights, words, &batch, scratch)
+                            .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
+                    let mut start = 0;
+                    let of_text = |pieces: &&Pieces| {
+                        let end = start + pieces.ids.len() * self.dim();
+                        let rows = &rows[start..end];
+                        start = end;
+                        of_text(pieces, rows)
+                    };
+                    batch.iter().map(of_text).collect::<Result<_, _>>()
+                })
+                .collect::<Result<_, _>>()?;
+            let mut in_order: Vec<(usize, T)> =
+                order.into_iter().zip(embedded.into_iter().flatten()).collect();
+            in_order.sort_by_key(|(text, _)| *text);
+            results.extend(in_order.into_iter().map(|(_, result)| result));
+        }
+        Ok(results)
+    }
+
+    /// Scales `vector` to norm 1, or zero.
+    fn scale(&self, vector: &mut [f32]) -> Result<(), EmbedError> {
+        if normalise(vector).is_finite() {
+            return Ok(());
+        }
+        let reason = "its weights give numbers that are not finite; take undamaged weights";
+        Err(unusable(&self.weights.path, reason))
+    }
+
+    fn ready(&self) -> Result<&Ready, EmbedError> {
+        if let Some(ready) = self.ready.get() {
+            return Ok(ready);
+        }
+        let Mapped { map, path } = &self.weights;
+        let cutter = Cutter::new(&self.tokenizer.map, &self.tokenizer.path, &self.settings)?;
+        let weights = Tensors::new(map, path, &self.settings.shape)?.load()?;
+        Ok(self.ready.get_or_init(|| Ready { cutter, weights }))
+    }
+}
+
+/// Cuts `order`, whose items cost `cost`, into runs of at most [`BATCH_TOKENS`], or of one item.
+fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
+    let mut batches = Vec::new();
+    let (mut start, mut spent) = (0, 0);
+    for (at, item) in order.iter().enumerate() {
+        let cost = cost(*item);
+        if at > start && spent + cost > BATCH_TOKENS {
+            batches.push(&order[start..at]);
+            (start, spent) = (at, 0);
+        }
+        spent += cost;
+    }
+    if start < order.len() {
+        batches.push(&order[start..]);
+    }
+    batches
+}
+
+impl Embedder for BertEncoder {
+    fn dim(&self) -> usize {
+        self.settings.shape.hidden
+    }
+
+    /// BLAKE3 of configuration, tokenizer and weights. Reads them all when first asked.
+    fn fingerprint(&self) -> &str {
+        self.fingerprint.get_or_init(|| {
+            let mut hasher = blake3::Hasher::new();
+            let mut add = |bytes: &[u8]| {
+                hasher.update(&(bytes.len() as u64).to_le_bytes());
+                let parts: Vec<_> = bytes.par_chunks(HASH_BYTES).map(blake3::hash).collect();
+                for part in parts {
+                    hasher.update(part.as_bytes());
+                }
+            };
+            self.settings.sources.iter().for_each(|bytes| add(bytes));
+            add(&self.tokenizer.map);
+            add(&self.weights.map);
+            format!("bert1-{}", &hasher.finalize().to_hex()[..32])
+        })
+    }
+
+    fn describe(&self) -> String {
+        let Settings { shape, pooling, max_tokens, normalises, .. } = &self.settings;
+        let pooling = match pooling {
+            Pooling::Mean => "mean",
+            Pooling::First => "first token",
+        };
+        let scaled = if *normalises { "" } else { ", scaled to norm 1 though the model is not" };
+        format!(
+            "BERT encoder {}: {} dimensions, {} layers, {} word pieces, {max_tokens} tokens of a text, \
+             pooled by {pooling}{scaled}; runs on {}",
+            self.settings.folder.display(),
+            shape.hidden,
+            shape.layers,
+            shape.vocabulary,
+            self.isa.name()
+        )
+    }
+
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        self.embed_pooled(&self.settings.document_prompt, texts)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed_pooled(&self.settings.query_prompt, &[text])?.into_data())
+    }
+
+    /// Reads the tokenizer and all weights, and embeds a word.
+    fn verify(&self) -> Result<(), EmbedError> {
+        self.embed_query("word").map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests;

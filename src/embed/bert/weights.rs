@@ -1,0 +1,245 @@
+//! The weights of an encoder: found and checked in `model.safetensors`, converted and packed at first use.
+//!
+//! The only file that knows the crate `candle_core`, which reads the file and converts its numbers. It must
+//! not know texts. Rows of word pieces stay in the mapped file, in the type it has; everything else is
+//! packed for [`kernels`](super::kernels) as `f32`.
+//!
+//! Tensor names are those of `BertModel`, with or without the prefix `bert.`.
+
+use std::{ops::Range, path::Path};
+
+use candle_core::{DType, Device, Error, safetensors::SliceSafetensors};
+use half::{bf16, f16};
+
+use crate::embed::{
+    EmbedError,
+    bert::{
+        config::{Shape, unusable},
+        kernels::Packed,
+    },
+};
+
+/// Largest file of weights, bytes.
+pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;
+/// The rows of word pieces.
+const WORDS: &str = "embeddings.word_embeddings.weight";
+
+/// A linear layer: `input · weight + bias`.
+pub(super) struct Linear {
+    pub(super) weight: Packed,
+    pub(super) bias: Vec<f32>,
+}
+
+/// A layer norm.
+pub(super) struct Norm {
+    pub(super) weight: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+}
+
+/// One layer of the transformer.
+pub(super) struct Layer {
+    /// Queries, keys and values, side by side: `[hidden, 3 hidden]`.
+    pub(super) attention: Linear,
+    pub(super) attention_out: Linear,
+    pub(super) attention_norm: Norm,
+    pub(super) inner: Linear,
+    pub(super) out: Linear,
+    pub(super) norm: Norm,
+}
+
+/// Everything but the rows of word pieces.
+pub(super) struct Weights {
+    /// `[positions, hidden]`.
+    pub(super) positions: Vec<f32>,
+    /// `[types, hidden]`.
+    pub(super) types: Vec<f32>,
+    pub(super) norm: Norm,
+    pub(super) layers: Vec<Layer>,
+}
+
+/// Where the rows of word pieces lie in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Words {
+    bytes: Range<usize>,
+    kind: DType,
+    hidden: usize,
+}
+
+impl Words {
+    /// Writes the row of piece `id` to `row`; `false` if the file has none.
+    pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
+        let size = self.kind.size_in_bytes() * self.hidden;
+        let bytes = file.get(self.bytes.clone()).unwrap_or_default();
+        let Some(bytes) = bytes.chunks_exact(size).nth(id as usize) else { return false };
+        match self.kind {
+            DType::F32 => {
+                let values =
+                    bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
+                row.iter_mut().zip(values).for_each(|(number, value)| *number = value);
+            }
+            DType::F16 => {
+                let values =
+                    bytes.as_chunks::<2>().0.iter().map(|value| f16::from_le_bytes(*value));
+                row.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_f32());
+            }
+            _ => {
+                let values =
+                    bytes.as_chunks::<2>().0.iter().map(|value| bf16::from_le_bytes(*value));
+                row.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_f32());
+            }
+        }
+        true
+    }
+}
+
+/// The tensors of one model, by name.
+pub(super) struct Tensors<'a> {
+    file: SliceSafetensors<'a>,
+    bytes: &'a [u8],
+    prefix: &'static str,
+    path: &'a Path,
+    shape: &'a Shape,
+}
+
+impl<'a> Tensors<'a> {
+    /// Reads the header of the file at `path`, whose bytes are given, and checks that every tensor of
+    /// `shape` is there, with the right shape and a type that can be read. O(tensors).
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`], naming file and tensor.
+    pub(super) fn new(
+        bytes: &'a [u8],
+        path: &'a Path,
+        shape: &'a Shape,
+    ) -> Result<Tensors<'a>, EmbedError> {
+        let file = SliceSafetensors::new(bytes)
+            .map_err(|error| unusable(path, format!("it is no safetensors file: {error}")))?;
+        let prefix = if file.get(WORDS).is_err() { "bert." } else { "" };
+        let tensors = Tensors { file, bytes, prefix, path, shape };
+        let Shape { hidden, inner, .. } = *shape;
+        tensors.check(WORDS, &[shape.vocabulary, hidden])?;
+        tensors.check("embeddings.position_embeddings.weight", &[shape.positions, hidden])?;
+        tensors.check("embeddings.token_type_embeddings.weight", &[shape.types, hidden])?;
+        tensors.check("embeddings.LayerNorm.weight", &[hidden])?;
+        tensors.check("embeddings.LayerNorm.bias", &[hidden])?;
+        for layer in 0..shape.layers {
+            for (name, outputs, inputs) in [
+                ("attention.self.query", hidden, hidden),
+                ("attention.self.key", hidden, hidden),
+                ("attention.self.value", hidden, hidden),
+                ("attention.output.dense", hidden, hidden),
+                ("intermediate.dense", inner, hidden),
+                ("output.dense", hidden, inner),
+            ] {
+                let name = format!("encoder.layer.{layer}.{name}");
+                tensors.check(&format!("{name}.weight"), &[outputs, inputs])?;
+                tensors.check(&format!("{name}.bias"), &[outputs])?;
+            }
+            for name in ["attention.output.LayerNorm", "output.LayerNorm"] {
+                let name = format!("encoder.layer.{layer}.{name}");
+                tensors.check(&format!("{name}.weight"), &[hidden])?;
+                tensors.check(&format!("{name}.bias"), &[hidden])?;
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Where the rows of word pieces lie.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub(super) fn words(&self) -> Result<Words, EmbedError> {
+        let view = self.file.get(&self.full(WORDS)).map_err(|error| self.missing(WORDS, &error))?;
+        let start = view.data().as_ptr().addr() - self.bytes.as_ptr().addr();
+        let kind = DType::try_from(view.dtype()).map_err(|error| self.missing(WORDS, &error))?;
+        Ok(Words { bytes: start..start + view.data().len(), kind, hidden: self.shape.hidden })
+    }
+
+    /// Converts and packs all other weights. O(numbers).
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub(super) fn load(&self) -> Result<Weights, EmbedError> {
+        let layers = (0..self.shape.layers).map(|layer| self.layer(layer));
+        Ok(Weights {
+            positions: self.numbers("embeddings.position_embeddings.weight")?,
+            types: self.numbers("embeddings.token_type_embeddings.weight")?,
+            norm: self.norm("embeddings.LayerNorm")?,
+            layers: layers.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn layer(&self, layer: usize) -> Result<Layer, EmbedError> {
+        let Shape { hidden, inner, .. } = *self.shape;
+        let name = |name: &str| format!("encoder.layer.{layer}.{name}");
+        let [query, key, value] =
+            ["query", "key", "value"].map(|part| format!("attention.self.{part}"));
+        Ok(Layer {
+            attention: self.linear(&[name(&query), name(&key), name(&value)], hidden)?,
+            attention_out: self.linear(&[name("attention.output.dense")], hidden)?,
+            attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
+            inner: self.linear(&[name("intermediate.dense")], hidden)?,
+            out: self.linear(&[name("output.dense")], inner)?,
+            norm: self.norm(&name("output.LayerNorm"))?,
+        })
+    }
+
+    /// The linear layers `names` side by side.
+    fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
+        let (mut rows, mut bias) = (Vec::new(), Vec::new());
+        for name in names {
+            rows.extend(self.numbers(&format!("{name}.weight"))?);
+            bias.extend(self.numbers(&format!("{name}.bias"))?);
+        }
+        let mut weight = Packed::default();
+        weight.transposed(&rows, inputs, bias.len(), inputs);
+        Ok(Linear { weight, bias })
+    }
+
+    fn norm(&self, name: &str) -> Result<Norm, EmbedError> {
+        Ok(Norm {
+            weight: self.numbers(&format!("{name}.weight"))?,
+            bias: self.numbers(&format!("{name}.bias"))?,
+        })
+    }
+
+    /// All numbers of a tensor, row after row.
+    fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
+        self.file
+            .load(&self.full(name), &Device::Cpu)
+            .and_then(|tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1())
+            .map_err(|error| self.missing(name, &error))
+    }
+
+    fn check(&self, name: &str, expected: &[usize]) -> Result<(), EmbedError> {
+        let view = self.file.get(&self.full(name)).map_err(|error| self.missing(name, &error))?;
+        if view.shape() != expected {
+            let reason = format!(
+                "tensor {name} has shape {:?}, expected {expected:?} by config.json; \
+                 take both files of one model",
+                view.shape()
+            );
+            return Err(unusable(self.path, reason));
+        }
+        match DType::try_from(view.dtype()) {
+            Ok(DType::F32 | DType::F16 | DType::BF16) => Ok(()),
+            _ => {
+                let reason = format!(
+                    "tensor {name} has type {:?}, expected F32, F16 or BF16; convert the weights",
+                    view.dtype()
+                );
+                Err(unusable(self.path, reason))
+            }
+        }
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn missing(&self, name: &str, error: &Error) -> EmbedError {
+        let reason =
+            format!("tensor {name} cannot be read ({error}); take the weights of a BERT encoder");
+        unusable(self.path, reason)
+    }
+}

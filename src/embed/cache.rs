@@ -1,0 +1,532 @@
+//! Keeps the vectors of an embedder that costs time or money in files, so that no text is paid for
+//! twice: not when a base grows or is imported again, and not after an interruption.
+//!
+//! Vectors are found by the hash of their text, in one file per embedder and kind of text. A file
+//! is a header and records of one length, and it only grows:
+//!
+//! ```text
+//! header   8 bytes of format, 4 of dimensions, 32 of the hash of the embedder's fingerprint
+//! record   16 bytes of the hash of the text, dimensions x 4 of the vector, 8 of the hash of both
+//! ```
+//!
+//! Opening reads the file and leaves out records whose hash is wrong; what a killed process wrote
+//! of its last record is cut off. One process writes a file at a time, others read it. The cache
+//! never fails a caller: when a file cannot be used, texts are embedded as if there were none, and
+//! [`Spent`] says why.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs::{self, File},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::embed::{EmbedError, Embedder, Matrix, Spent};
+
+/// Longest file of one embedder's documents, in bytes.
+pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
+/// Longest file of one embedder's queries, in bytes.
+pub const MAX_QUERY_BYTES: u64 = 256 << 20;
+
+/// Begins every file; the number is the version.
+const MAGIC: [u8; 8] = *b"agentev1";
+const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
+const CHECK_BYTES: usize = 8;
+/// Longest readable part of a file name.
+const MAX_NAME_CHARS: usize = 80;
+
+/// The hash of a text.
+type Key = [u8; 16];
+
+/// An embedder that asks its cache first.
+pub struct CachedEmbedder {
+    inner: Box<dyn Embedder>,
+    dir: PathBuf,
+    documents: Mutex<Kept>,
+    queries: Mutex<Kept>,
+}
+
+/// One file, once it was asked for.
+#[derive(Default)]
+struct Kept {
+    store: Option<Store>,
+    hits: u64,
+    problem: Option<String>,
+    is_asked: bool,
+}
+
+impl CachedEmbedder {
+    /// Puts a cache in the directory `dir`, which need not exist, before an embedder.
+    pub fn new(inner: Box<dyn Embedder>, dir: &Path) -> CachedEmbedder {
+        let (documents, queries) = Default::default();
+        CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
+    }
+
+    /// Removes what is kept of this embedder.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`].
+    pub fn forget(embedder: &dyn Embedder, dir: &Path) -> Result<(), EmbedError> {
+        for kind in Kind::ALL {
+            let path = kind.file(dir, embedder.fingerprint());
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(EmbedError::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The vectors of texts, in order; those that are not kept come from `embed`, which is given
+    /// each once.
+    fn look_up(
+        &self,
+        kind: Kind,
+        texts: &[&str],
+        embed: impl FnOnce(&[&str]) -> Result<Matrix, EmbedError>,
+    ) -> Result<Matrix, EmbedError> {
+        let dim = self.dim();
+        let keys: Vec<Key> = texts.iter().map(|text| key(text)).collect();
+        let mut data = vec![0.0; texts.len() * dim];
+        // Texts that are not kept: the first place of each, and which of them a place needs.
+        let (mut missing, mut needed) = (Vec::new(), Vec::new());
+        {
+            let mut kept = self.kept(kind);
+            let mut first: HashMap<Key, usize> = HashMap::new();
+            for ((place, key), row) in keys.iter().enumerate().zip(data.chunks_exact_mut(dim)) {
+                if kept.get(key, row) {
+                    continue;
+                }
+                let nth = match first.entry(*key) {
+                    Entry::Occupied(entry) => *entry.get(),
+                    Entry::Vacant(entry) => {
+                        missing.push(place);
+                        *entry.insert(missing.len() - 1)
+                    }
+                };
+                needed.push((place, nth));
+            }
+        }
+        if missing.is_empty() {
+            return Matrix::new(texts.len(), dim, data);
+        }
+        let asked: Vec<&str> = missing.iter().map(|&place| texts[place]).collect();
+        let embedded = embed(&asked)?;
+        if (embedded.rows(), embedded.dim()) != (asked.len(), dim) {
+            let (rows, got) = (asked.len(), embedded.data().len());
+            return Err(EmbedError::Shape { rows, dim, got });
+        }
+        let fresh = missing.iter().map(|&place| keys[place]);
+        self.kept(kind).put(fresh.zip(embedded.data().chunks_exact(dim)));
+        for (place, nth) in needed {
+            let row = &embedded.data()[nth * dim..(nth + 1) * dim];
+            data[place * dim..(place + 1) * dim].copy_from_slice(row);
+        }
+        Matrix::new(texts.len(), dim, data)
+    }
+
+    /// The file of a kind, opened when it is first asked for.
+    fn kept(&self, kind: Kind) -> MutexGuard<'_, Kept> {
+        let kept = match kind {
+            Kind::Document => &self.documents,
+            Kind::Query => &self.queries,
+        };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.is_asked {
+            kept.is_asked = true;
+            let path = kind.file(&self.dir, self.fingerprint());
+            match Store::open(&path, self.fingerprint(), self.dim(), kind.max_bytes()) {
+                Ok(store) => kept.store = Some(store),
+                Err(error) => {
+                    kept.problem = Some(format!(
+                        "embeddings are not kept, {} cannot be used: {error}",
+                        path.display()
+                    ));
+                }
+            }
+        }
+        kept
+    }
+}
+
+impl Kept {
+    fn get(&mut self, key: &Key, row: &mut [f32]) -> bool {
+        let Some(store) = &mut self.store else { return false };
+        match store.get(key, row) {
+            Ok(is_kept) => {
+                self.hits += u64::from(is_kept);
+                is_kept
+            }
+            Err(error) => {
+                self.problem = Some(format!("{} cannot be read: {error}", store.path.display()));
+                self.store = None;
+                false
+            }
+        }
+    }
+
+    fn put<'a>(&mut self, rows: impl Iterator<Item = (Key, &'a [f32])>) {
+        let Some(store) = &mut self.store else { return };
+        match store.put(rows) {
+            Ok(None) => {}
+            Ok(Some(problem)) => self.problem = Some(problem),
+            Err(error) => {
+                let path = store.path.display();
+                self.problem = Some(format!("embeddings are not kept any more in {path}: {error}"));
+                store.writable = false;
+            }
+        }
+    }
+}
+
+impl Embedder for CachedEmbedder {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.inner.fingerprint()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        self.look_up(Kind::Document, texts, |texts| self.inner.embed_documents(texts))
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let embed = |_: &[&str]| Matrix::new(1, self.dim(), self.inner.embed_query(text)?);
+        Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
+    }
+
+    fn verify(&self) -> Result<(), EmbedError> {
+        self.inner.verify()
+    }
+
+    fn spent(&self) -> Spent {
+        let lock = |kept: &Mutex<Kept>| {
+            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            (kept.hits, kept.problem.clone())
+        };
+        let (documents, queries) = (lock(&self.documents), lock(&self.queries));
+        Spent {
+            from_cache: documents.0 + queries.0,
+            problem: documents.1.or(queries.1),
+            ..self.inner.spent()
+        }
+    }
+}
+
+/// What a text is; some models embed the two differently.
+#[derive(Clone, Copy)]
+enum Kind {
+    Document,
+    Query,
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Document, Kind::Query];
+
+    fn max_bytes(self) -> u64 {
+        match self {
+            Kind::Document => MAX_DOCUMENT_BYTES,
+            Kind::Query => MAX_QUERY_BYTES,
+        }
+    }
+
+    /// The file of an embedder: a readable part of its fingerprint, and a hash of it all.
+    fn file(self, dir: &Path, fingerprint: &str) -> PathBuf {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+        let name: String = fingerprint.chars().map(plain).take(MAX_NAME_CHARS).collect();
+        let hash = blake3::hash(fingerprint.as_bytes()).to_hex();
+        let kind = match self {
+            Kind::Document => "documents",
+            Kind::Query => "queries",
+        };
+        dir.join(format!("{name}-{}.{kind}", &hash[..8]))
+    }
+}
+
+fn key(text: &str) -> Key {
+    first_bytes(blake3::hash(text.as_bytes()))
+}
+
+fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&hash.as_bytes()[..N]);
+    bytes
+}
+
+/// One open file.
+struct Store {
+    path: PathBuf,
+    file: File,
+    dim: usize,
+    /// The number of the record of each text; later records win.
+    places: HashMap<Key, u64>,
+    /// Records in the file.
+    n_records: u64,
+    max_bytes: u64,
+    writable: bool,
+}
+
+impl Store {
+    /// Opens or starts a file. A file of another format is started anew.
+    fn open(path: &Path, fingerprint: &str, dim: usize, max_bytes: u64) -> io::Result<Store> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&u32::try_from(dim).map_err(io::Error::other)?.to_le_bytes());
+        header.extend_from_slice(blake3::hash(fingerprint.as_bytes()).as_bytes());
+
+        let mut file =
+            File::options().read(true).append(true).create(true).truncate(false).open(path)?;
+        let writable = file.try_lock().is_ok();
+        let mut found = vec![0; HEADER_BYTES];
+        let is_ours = file.read_exact(&mut found).is_ok() && found == header;
+        if !is_ours && !writable {
+            return Err(io::Error::other("another process is starting it"));
+        }
+        if !is_ours {
+            file.set_len(0)?;
+            file.write_all(&header)?;
+        }
+        let mut store = Store {
+            path: path.to_owned(),
+            file,
+            dim,
+            places: HashMap::new(),
+            n_records: 0,
+            max_bytes,
+            writable,
+        };
+        store.read_keys()?;
+        if writable {
+            store.file.set_len(store.offset(store.n_records))?;
+        }
+        Ok(store)
+    }
+
+    fn record_bytes(&self) -> usize {
+        size_of::<Key>() + self.dim * 4 + CHECK_BYTES
+    }
+
+    fn offset(&self, record: u64) -> u64 {
+        HEADER_BYTES as u64 + record * self.record_bytes() as u64
+    }
+
+    /// Reads all whole records, and remembers where the sound ones are.
+    fn read_keys(&mut self) -> io::Result<()> {
+        let length = self.file.metadata()?.len().min(self.max_bytes);
+        let records = length.saturating_sub(HEADER_BYTES as u64) / self.record_bytes() as u64;
+        let mut record = vec![0; self.record_bytes()];
+        self.file.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
+        let mut reader = BufReader::with_capacity(1 << 20, &self.file);
+        for at in 0..records {
+            reader.read_exact(&mut record)?;
+            let (content, check) = record.split_at(record.len() - CHECK_BYTES);
+            if first_bytes::<CHECK_BYTES>(blake3::hash(content)) == check
+                && let Some(key) = content.first_chunk()
+            {
+                self.places.insert(*key, at);
+            }
+        }
+        self.n_records = records;
+        Ok(())
+    }
+
+    /// Copies the vector of a text into `row`, if it is kept.
+    fn get(&mut self, key: &Key, row: &mut [f32]) -> io::Result<bool> {
+        let Some(&record) = self.places.get(key) else { return Ok(false) };
+        let start = self.offset(record) + size_of::<Key>() as u64;
+        self.file.seek(SeekFrom::Start(start))?;
+        let mut bytes = vec![0; self.dim * 4];
+        self.file.read_exact(&mut bytes)?;
+        for (number, bytes) in row.iter_mut().zip(bytes.as_chunks().0) {
+            *number = f32::from_le_bytes(*bytes);
+        }
+        Ok(true)
+    }
+
+    /// Appends vectors, as many as fit; says so if not all do.
+    fn put<'a>(
+        &mut self,
+        rows: impl Iterator<Item = (Key, &'a [f32])>,
+    ) -> io::Result<Option<String>> {
+        if !self.writable {
+            let path = self.path.display();
+            return Ok(Some(format!("embeddings are not kept: another process writes {path}")));
+        }
+        let mut bytes = Vec::new();
+        let mut problem = None;
+        for (key, row) in rows {
+            if self.offset(self.n_records + 1) > self.max_bytes {
+                problem = Some(format!(
+                    "{} has reached {} MiB, further embeddings are not kept; \
+                     `agent index N --drop-cache` starts it anew",
+                    self.path.display(),
+                    self.max_bytes >> 20
+                ));
+                break;
+            }
+            let start = bytes.len();
+            bytes.extend_from_slice(&key);
+            bytes.extend(row.iter().flat_map(|number| number.to_le_bytes()));
+            let check: [u8; CHECK_BYTES] = first_bytes(blake3::hash(&bytes[start..]));
+            bytes.extend_from_slice(&check);
+            self.places.insert(key, self.n_records);
+            self.n_records += 1;
+        }
+        self.file.write_all(&bytes)?;
+        Ok(problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+
+    /// Two numbers per text: its length, and which kind it was given as. Counts what it is asked.
+    struct Counting(Arc<AtomicU64>);
+
+    impl Embedder for Counting {
+        fn dim(&self) -> usize {
+            2
+        }
+
+        fn fingerprint(&self) -> &str {
+            "counting: 1/2"
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+
+        fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+            self.0.fetch_add(texts.len() as u64, Ordering::Relaxed);
+            let rows = texts.iter().flat_map(|text| [text.len() as f32, 0.0]).collect();
+            Matrix::new(texts.len(), 2, rows)
+        }
+
+        fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![text.len() as f32, 1.0])
+        }
+    }
+
+    /// A cached embedder, and how many texts its embedder was asked for.
+    fn cached(dir: &Path) -> (CachedEmbedder, Arc<AtomicU64>) {
+        let asked = Arc::new(AtomicU64::new(0));
+        (CachedEmbedder::new(Box::new(Counting(asked.clone())), dir), asked)
+    }
+
+    fn documents(embedder: &CachedEmbedder, texts: &[&str]) -> Vec<f32> {
+        embedder.embed_documents(texts).unwrap().data().chunks(2).map(|row| row[0]).collect()
+    }
+
+    fn file(dir: &Path) -> PathBuf {
+        Kind::Document.file(dir, "counting: 1/2")
+    }
+
+    #[test]
+    fn a_text_is_embedded_once_whatever_the_batch_and_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let (embedder, asked) = cached(dir.path());
+            assert_eq!(documents(&embedder, &["a", "bb", "a", "ccc"]), [1.0, 2.0, 1.0, 3.0]);
+            assert_eq!(documents(&embedder, &["ccc", "dddd"]), [3.0, 4.0]);
+            assert_eq!((asked.load(Ordering::Relaxed), embedder.spent().from_cache), (4, 1));
+        }
+        let (embedder, asked) = cached(dir.path());
+        assert_eq!(documents(&embedder, &["dddd", "e", "a"]), [4.0, 1.0, 1.0]);
+        // A query is another thing than a document of the same words.
+        assert_eq!(embedder.embed_query("a").unwrap(), [1.0, 1.0]);
+        assert_eq!(embedder.embed_query("a").unwrap(), [1.0, 1.0]);
+        assert_eq!((asked.load(Ordering::Relaxed), embedder.spent().from_cache), (2, 3));
+        assert_eq!(embedder.spent().problem, None);
+    }
+
+    #[test]
+    fn torn_and_altered_records_are_embedded_again() {
+        let dir = tempfile::tempdir().unwrap();
+        documents(&cached(dir.path()).0, &["a", "bb", "ccc"]);
+        let whole = fs::read(file(dir.path())).unwrap();
+        let record = (whole.len() - HEADER_BYTES) / 3;
+        for cut in 0..whole.len() {
+            fs::write(file(dir.path()), &whole[..cut]).unwrap();
+            let (embedder, asked) = cached(dir.path());
+            assert_eq!(documents(&embedder, &["a", "bb", "ccc"]), [1.0, 2.0, 3.0], "{cut}");
+            let left = cut.saturating_sub(HEADER_BYTES) / record;
+            assert_eq!(asked.load(Ordering::Relaxed), 3 - left as u64, "{cut}");
+            drop(embedder);
+            assert_eq!(fs::read(file(dir.path())).unwrap(), whole, "{cut}");
+        }
+        for at in HEADER_BYTES..whole.len() {
+            let mut altered = whole.clone();
+            altered[at] ^= 1;
+            fs::write(file(dir.path()), &altered).unwrap();
+            let (embedder, asked) = cached(dir.path());
+            assert_eq!(documents(&embedder, &["a", "bb", "ccc"]), [1.0, 2.0, 3.0], "{at}");
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_second_writer_reads_only_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, _) = cached(dir.path());
+        documents(&first, &["a"]);
+        let (second, asked) = cached(dir.path());
+        assert_eq!(documents(&second, &["a", "bb"]), [1.0, 2.0]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(second.spent().problem.unwrap().contains("another process"));
+        drop((first, second));
+        let (third, asked) = cached(dir.path());
+        documents(&third, &["a", "bb"]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_full_or_unusable_file_costs_time_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let record = (16 + 8 + CHECK_BYTES) as u64;
+        let mut store = Store::open(&path, "m", 2, HEADER_BYTES as u64 + 2 * record).unwrap();
+        let rows = [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]];
+        let keyed = ["a", "b", "c"].iter().zip(&rows).map(|(text, row)| (key(text), &row[..]));
+        assert!(store.put(keyed).unwrap().unwrap().contains("--drop-cache"));
+        let mut row = [0.0; 2];
+        assert!(store.get(&key("b"), &mut row).unwrap() && row == [2.0, 2.0]);
+        assert!(!store.get(&key("c"), &mut row).unwrap());
+
+        fs::create_dir(file(dir.path())).unwrap();
+        let (embedder, _) = cached(dir.path());
+        assert_eq!(documents(&embedder, &["a"]), [1.0]);
+        assert!(embedder.spent().problem.unwrap().contains("cannot be used"));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_embedded_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (embedder, asked) = cached(dir.path());
+        documents(&embedder, &["a"]);
+        drop(embedder);
+        CachedEmbedder::forget(&Counting(asked.clone()), dir.path()).unwrap();
+        CachedEmbedder::forget(&Counting(asked), dir.path()).unwrap();
+        let (embedder, asked) = cached(dir.path());
+        documents(&embedder, &["a"]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,422 @@
+//! An embedder behind an interface like OpenAI's: their service, or any that offers
+//! `POST /embeddings` in the same form. The only place that knows that form.
+//!
+//! Texts go out in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a time.
+//! What comes back is checked (one vector per text, one length, finite numbers) and scaled to norm
+//! 1. No prompt is put before queries or documents.
+//!
+//! Models refuse long texts, and only the service can count its tokens. A text is cut to
+//! [`MAX_TEXT_BYTES`] at first; one that is refused all the same is cut further, on its own, so that
+//! its vector does not depend on its batch. [`Spent`] counts the texts that were cut.
+//!
+//! The fingerprint is made of the model's name and the length of its vectors: two services that
+//! offer a model under one name are taken to offer the same model.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_openai::types::embeddings::{
+    CreateEmbeddingRequest, CreateEmbeddingResponse, EmbeddingInput,
+};
+
+use crate::{
+    embed::{EmbedError, Embedder, Matrix, Spent, matrix::normalise},
+    remote::{Account, Limits, RemoteError, Service},
+};
+
+/// Texts of one request.
+pub const MAX_BATCH_TEXTS: usize = 256;
+/// Bytes of the texts of one request. A token has a byte at least, and OpenAI takes 300,000 tokens.
+pub const MAX_BATCH_BYTES: usize = 300_000;
+/// Bytes of a text that are sent at first; English text has about four to a token.
+pub const MAX_TEXT_BYTES: usize = 24_000;
+/// Longest name of a model, characters.
+const MAX_NAME_CHARS: usize = 128;
+/// Longest vector; larger than any known text embedding.
+const MAX_DIM: usize = 16_384;
+/// A text that is refused at this length is refused for good.
+const MIN_TEXT_BYTES: usize = 256;
+/// What is embedded to learn the length of the vectors.
+const PROBE: &str = "text";
+
+/// A model of a service.
+pub struct OpenAiEmbedder {
+    model: String,
+    service: Service,
+    fingerprint: String,
+    dim: usize,
+    tokens: AtomicU64,
+    cut: AtomicU64,
+}
+
+impl OpenAiEmbedder {
+    /// Opens a model. Without `dim`, the length of its vectors is asked for with a request of one
+    /// token, so that a wrong key or name shows at once.
+    ///
+    /// # Errors
+    /// Those of the service, and [`EmbedError::Parameter`] for an impossible name.
+    pub fn open(
+        model: &str,
+        account: &Account,
+        dim: Option<usize>,
+        limits: Limits,
+    ) -> Result<OpenAiEmbedder, EmbedError> {
+        let n_chars = model.chars().count();
+        if !(1..=MAX_NAME_CHARS).contains(&n_chars) || model.chars().any(char::is_control) {
+            return Err(EmbedError::Parameter {
+                name: "model",
+                expected: format!("1 to {MAX_NAME_CHARS} characters without control characters"),
+                got: format!("{n_chars} characters"),
+            });
+        }
+        let mut embedder = OpenAiEmbedder {
+            model: model.to_owned(),
+            service: Service::new(account, limits)?,
+            fingerprint: String::new(),
+            dim: dim.unwrap_or_default(),
+            tokens: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+        };
+        if dim.is_none() {
+            let reply = embedder.ask(&[&[PROBE]]).remove(0)?;
+            embedder.dim = embedder.rows(&reply, 1)?.first().map_or(0, Vec::len);
+        }
+        embedder.fingerprint = format!("openai1-{model}-{}", embedder.dim);
+        Ok(embedder)
+    }
+
+    /// Sends batches; replies in their order.
+    fn ask(&self, batches: &[&[&str]]) -> Vec<Result<Vec<u8>, EmbedError>> {
+        let body = |batch: &&[&str]| {
+            let input = batch.iter().map(|text| (*text).to_owned()).collect();
+            let request = CreateEmbeddingRequest {
+                model: self.model.clone(),
+                input: EmbeddingInput::StringArray(input),
+                ..CreateEmbeddingRequest::default()
+            };
+            serde_json::to_vec(&request).map_err(|error| self.bad(error.to_string()))
+        };
+        let bodies: Result<Vec<_>, _> = batches.iter().map(body).collect();
+        match bodies {
+            Err(error) => vec![Err(error)],
+            Ok(bodies) => {
+                let replies = self.service.post_all("/embeddings", bodies);
+                replies.into_iter().map(|reply| Ok(reply?)).collect()
+            }
+        }
+    }
+
+    /// The vectors of a reply in the order of the texts, of one length, scaled to norm 1.
+    fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
+            .map_err(|error| self.bad(format!("it is not of the agreed form ({error})")))?;
+        let got = reply.data.len();
+        if got != n_texts {
+            return Err(self.bad(format!("it has {got} vectors for {n_texts} texts")));
+        }
+        let mut rows = vec![Vec::new(); n_texts];
+        for item in reply.data {
+            let row = rows.get_mut(item.index as usize).filter(|row| row.is_empty());
+            let Some(row) = row else {
+                return Err(self.bad(format!("vector {} comes twice or too much", item.index)));
+            };
+            *row = item.embedding;
+            let dim = row.len();
+            let is_expected = if self.dim == 0 { dim <= MAX_DIM } else { dim == self.dim };
+            if dim == 0 || !is_expected {
+                let expected = self.dim;
+                return Err(self.bad(format!("a vector has length {dim} and not {expected}")));
+            }
+            if !normalise(row).is_finite() {
+                return Err(self.bad("a vector holds numbers that are not finite".to_owned()));
+            }
+        }
+        self.tokens.fetch_add(reply.usage.total_tokens.into(), Ordering::Relaxed);
+        Ok(rows)
+    }
+
+    fn bad(&self, reason: String) -> EmbedError {
+        EmbedError::Reply { host: self.service.host().to_owned(), reason }
+    }
+
+    /// The vectors of a batch after its reply; one that is refused for its length is halved until
+    /// the text is found that is too long.
+    fn settle(
+        &self,
+        batch: &[&str],
+        reply: Result<Vec<u8>, EmbedError>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        match reply {
+            Ok(reply) => self.rows(&reply, batch.len()),
+            Err(error) if !is_too_long(&error) => Err(error),
+            Err(error) => match batch {
+                [text] if text.len() <= MIN_TEXT_BYTES => Err(error),
+                [text] => {
+                    // One that was cut before it was sent is counted already.
+                    let is_whole = text.len() + 4 <= MAX_TEXT_BYTES;
+                    self.cut.fetch_add(is_whole.into(), Ordering::Relaxed);
+                    self.shorten(text)
+                }
+                _ => {
+                    let (left, right) = batch.split_at(batch.len() / 2);
+                    let mut rows = self.settle(left, self.ask(&[left]).remove(0))?;
+                    rows.extend(self.settle(right, self.ask(&[right]).remove(0))?);
+                    Ok(rows)
+                }
+            },
+        }
+    }
+
+    /// The vector of the longest beginning of a refused text that is taken, by quarters.
+    fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let mut text = text;
+        loop {
+            text = beginning(text, text.len() / 4 * 3);
+            match self.ask(&[&[text]]).remove(0) {
+                Err(error) if is_too_long(&error) && text.len() > MIN_TEXT_BYTES => {}
+                reply => return self.rows(&reply?, 1),
+            }
+        }
+    }
+}
+
+/// Whether a service refuses a text, or several, for their length.
+fn is_too_long(error: &EmbedError) -> bool {
+    let EmbedError::Remote(RemoteError::Refused { status, message, .. }) = error else {
+        return false;
+    };
+    let says = |words: &str| message.to_lowercase().contains(words);
+    *status == 413
+        || *status == 400
+            && ["context length", "too long", "too many tokens", "maximum input", "input length"]
+                .into_iter()
+                .any(says)
+}
+
+/// The longest beginning of at most so many bytes that ends between two characters.
+fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Cuts texts into runs that fit a request.
+fn batches<'a, 'b>(texts: &'b [&'a str]) -> Vec<&'b [&'a str]> {
+    let mut batches = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, text) in texts.iter().enumerate() {
+        let is_full = at - start == MAX_BATCH_TEXTS || bytes + text.len() > MAX_BATCH_BYTES;
+        if at > start && is_full {
+            batches.push(&texts[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += text.len();
+    }
+    if start < texts.len() {
+        batches.push(&texts[start..]);
+    }
+    batches
+}
+
+impl Embedder for OpenAiEmbedder {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of a service: {} dimensions", self.model, self.dim)
+    }
+
+    /// Texts of nothing but space get zeros and are not sent.
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        let is_sent = |text: &&str| !text.trim().is_empty();
+        let sent: Vec<&str> = texts
+            .iter()
+            .filter(|text| is_sent(text))
+            .map(|text| {
+                let is_long = text.len() > MAX_TEXT_BYTES;
+                self.cut.fetch_add(is_long.into(), Ordering::Relaxed);
+                beginning(text, MAX_TEXT_BYTES)
+            })
+            .collect();
+        let batches = batches(&sent);
+        let replies = self.ask(&batches);
+        let mut vectors = Vec::with_capacity(sent.len());
+        for (batch, reply) in batches.into_iter().zip(replies) {
+            vectors.extend(self.settle(batch, reply)?);
+        }
+        let mut vectors = vectors.into_iter();
+        let mut data = Vec::with_capacity(texts.len() * self.dim);
+        for text in texts {
+            match is_sent(text).then(|| vectors.next()).flatten() {
+                Some(vector) => data.extend(vector),
+                None => data.resize(data.len() + self.dim, 0.0),
+            }
+        }
+        Matrix::new(texts.len(), self.dim, data)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed_documents(&[text])?.into_data())
+    }
+
+    fn spent(&self) -> Spent {
+        Spent {
+            tokens: self.tokens.load(Ordering::Relaxed),
+            cut: self.cut.load(Ordering::Relaxed),
+            retries: self.service.retries(),
+            ..Spent::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::remote::scripted::{Scripted, reply};
+
+    fn quick() -> Limits {
+        Limits {
+            attempt: Duration::from_millis(500),
+            attempts: 2,
+            first_wait: Duration::from_millis(1),
+            ..Limits::default()
+        }
+    }
+
+    fn open(server: &Scripted, dim: Option<usize>) -> Result<OpenAiEmbedder, EmbedError> {
+        let account = Account { base_url: server.url() + "/v1/", key: Some("sk-1".to_owned()) };
+        OpenAiEmbedder::open("small", &account, dim, quick())
+    }
+
+    /// The texts of a request.
+    fn texts(body: &str) -> Vec<String> {
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["model"], "small");
+        body["input"].as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// A reply with `[3 * length, 4 * length]` for each text, the last text first.
+    fn vectors(texts: &[String]) -> Vec<u8> {
+        let data = texts.iter().enumerate().rev().map(|(at, text)| {
+            let n = text.len() as f32;
+            json!({"object": "embedding", "index": at, "embedding": [3.0 * n, 4.0 * n]})
+        });
+        let data: Vec<Value> = data.collect();
+        let usage = json!({"prompt_tokens": 7, "total_tokens": 7});
+        let body = json!({"object": "list", "model": "small", "data": data, "usage": usage});
+        reply(200, &body.to_string())
+    }
+
+    /// A service that gives each text a vector of its own: its first number falls with the length.
+    fn service() -> Scripted {
+        Scripted::answering(|body| {
+            let data: Vec<Value> = texts(body)
+                .iter()
+                .enumerate()
+                .map(|(at, text)| {
+                    let vector = [1.0, text.len() as f32];
+                    json!({"object": "embedding", "index": at, "embedding": vector})
+                })
+                .collect();
+            let usage = json!({"prompt_tokens": 1, "total_tokens": 1});
+            let body = json!({"object": "list", "model": "small", "data": data, "usage": usage});
+            Some(reply(200, &body.to_string()))
+        })
+    }
+
+    #[test]
+    fn texts_come_back_in_order_with_norm_1() {
+        let server = Scripted::answering(|body| Some(vectors(&texts(body))));
+        let embedder = open(&server, None).unwrap();
+        assert_eq!((embedder.dim(), embedder.fingerprint()), (2, "openai1-small-2"));
+        let matrix = embedder.embed_documents(&["a", " \n", "bbb"]).unwrap();
+        assert_eq!(matrix.data(), [0.6, 0.8, 0.0, 0.0, 0.6, 0.8]);
+        assert_eq!(embedder.embed_query("").unwrap(), [0.0, 0.0]);
+        assert_eq!(embedder.spent(), Spent { tokens: 14, ..Spent::default() });
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2);
+        assert!(requests[1].starts_with("POST /v1/embeddings HTTP"), "{}", requests[1]);
+        assert!(requests[1].contains("authorization: Bearer sk-1"), "{}", requests[1]);
+    }
+
+    #[test]
+    fn many_texts_are_cut_into_batches_and_each_gets_its_own_vector() {
+        let server = service();
+        let embedder = open(&server, Some(2)).unwrap();
+        let many: Vec<String> = (1..=600).map(|n| "x".repeat(n)).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let matrix = embedder.embed_documents(&many).unwrap();
+        for (at, text) in many.iter().enumerate() {
+            let n = text.len() as f32;
+            assert!((matrix.row(at).unwrap()[1] - n / n.hypot(1.0)).abs() < 1e-6, "{at}");
+        }
+        assert_eq!(server.requests().len(), 3);
+        let big = "x".repeat(MAX_TEXT_BYTES);
+        let sizes: Vec<usize> = batches(&[&big[..]; 20]).iter().map(|batch| batch.len()).collect();
+        assert_eq!(sizes, [12, 8]);
+    }
+
+    #[test]
+    fn only_the_text_that_is_too_long_is_cut() {
+        let server = Scripted::answering(|body| {
+            let texts = texts(body);
+            if texts.iter().any(|text| text.len() > 1_000) {
+                let error = "This model's maximum context length is 250 tokens";
+                return Some(reply(400, &json!({"error": {"message": error}}).to_string()));
+            }
+            Some(vectors(&texts))
+        });
+        let embedder = open(&server, Some(2)).unwrap();
+        let (long, longest) = ("é".repeat(1_000), "x".repeat(MAX_TEXT_BYTES + 1));
+        let texts = ["a", &long, "b", "c", &longest];
+        assert_eq!(embedder.embed_documents(&texts).unwrap().rows(), 5);
+        assert_eq!(embedder.spent().cut, 2);
+    }
+
+    #[test]
+    fn a_reply_that_does_not_fit_is_refused() {
+        let usage = r#""usage":{"prompt_tokens":1,"total_tokens":1}"#;
+        let body = |data: &str| {
+            reply(200, &format!(r#"{{"object":"list","model":"m","data":[{data}],{usage}}}"#))
+        };
+        let item = |at: u32, vector: &str| {
+            format!(r#"{{"object":"embedding","index":{at},"embedding":{vector}}}"#)
+        };
+        let (one, two) = (item(0, "[1,0]"), item(1, "[0,1]"));
+        for (script, reason) in [
+            (body(&one), "1 vectors for 2 texts"),
+            (body(&format!("{one},{one}")), "vector 0 comes twice"),
+            (body(&format!("{one},{}", item(7, "[1,0]"))), "vector 7"),
+            (body(&format!("{one},{}", item(1, "[1]"))), "length 1 and not 2"),
+            (body(&format!("{one},{}", item(1, "[]"))), "length 0 and not 2"),
+            (body(&format!("{one},{}", item(1, "[1e39,0]"))), "not finite"),
+            (body(&format!("{one},{}", item(1, "[NaN,0]"))), "agreed form"),
+            (reply(200, "<html>"), "agreed form"),
+        ] {
+            let embedder = open(&Scripted::new(vec![script]), Some(2)).unwrap();
+            let error = embedder.embed_documents(&["a", "b"]).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        let good = body(&format!("{two},{one}"));
+        let embedder = open(&Scripted::new(vec![good]), Some(2)).unwrap();
+        let matrix = embedder.embed_documents(&["a", "b"]).unwrap();
+        assert_eq!(matrix.data(), [1.0, 0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_wrong_key_shows_when_the_model_is_opened() {
+        let server = Scripted::new(vec![reply(401, r#"{"error":{"message":"no"}}"#)]);
+        let error = open(&server, None).err().unwrap();
+        assert!(matches!(error, EmbedError::Remote(RemoteError::Key { status: 401, .. })));
+        let nobody = Account { base_url: "http://127.0.0.1:1".to_owned(), key: None };
+        let error = OpenAiEmbedder::open("small", &nobody, None, quick()).err().unwrap();
+        assert!(error.to_string().contains("no connection"), "{error}");
+        assert!(OpenAiEmbedder::open("a\nb", &nobody, None, quick()).is_err());
+    }
+}

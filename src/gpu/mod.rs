@@ -1,0 +1,236 @@
+//! Computation on a CUDA device, found at run time: the forward pass of an encoder, exact top-k.
+//!
+//! Nothing of CUDA is needed to build or to start; its libraries are looked for when a device is
+//! asked for. Products are those of cuBLAS and cuBLASLt; what lies between them is `kernels.cu`,
+//! compiled by NVRTC for the device that is there.
+//!
+//! Must not know models, files, nodes: rows of numbers come in, rows of numbers go out. The only
+//! place that knows cudarc.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `mod.rs` | is there a device, and how is work handed to it |
+//! | [`encoder`] | given weights and tokens: which vectors |
+//! | [`topk`] | given rows and queries: which rows score most |
+
+pub mod encoder;
+pub mod topk;
+
+use std::sync::Arc;
+
+use cudarc::{
+    cublas::{CudaBlas, result::CublasError as BlasError},
+    cublaslt::{CudaBlasLT, result::CublasError as BlasLtError},
+    driver::{
+        CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig,
+        sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        },
+    },
+    nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
+};
+
+/// The source of all kernels.
+const KERNELS: &str = include_str!("kernels.cu");
+/// Widest row that the kernels hold in shared memory, numbers.
+pub const MAX_WIDTH: usize = 4_096;
+/// Threads of a block that works on one row, as in the kernels.
+const ROW_THREADS: u32 = 128;
+
+/// Why the device did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// The driver refused; `doing` is what was asked of it.
+    #[error("the CUDA device failed while {doing}: {what}; CUDA_VISIBLE_DEVICES= goes without it")]
+    Device {
+        /// What was being done.
+        doing: &'static str,
+        /// What the driver said.
+        what: String,
+    },
+    /// The kernels do not compile for this device.
+    #[error(
+        "the CUDA kernels do not compile for {arch}: {log}; CUDA_VISIBLE_DEVICES= goes without"
+    )]
+    Compile {
+        /// The architecture.
+        arch: String,
+        /// What the compiler said.
+        log: String,
+    },
+    /// The numbers do not fit together or pass a limit.
+    #[error("{what} is {got}, expected {expected}")]
+    Shape {
+        /// What was given.
+        what: &'static str,
+        /// How large it is.
+        got: usize,
+        /// How large it may be.
+        expected: String,
+    },
+}
+
+impl GpuError {
+    fn shape(what: &'static str, got: usize, expected: impl ToString) -> GpuError {
+        GpuError::Shape { what, got, expected: expected.to_string() }
+    }
+}
+
+/// Says what was being done when the driver or a library refused.
+trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, GpuError>;
+}
+
+impl<T> Doing<T> for Result<T, DriverError> {
+    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
+        self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
+    }
+}
+
+impl<T> Doing<T> for Result<T, BlasError> {
+    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
+        self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
+    }
+}
+
+impl<T> Doing<T> for Result<T, BlasLtError> {
+    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
+        self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
+    }
+}
+
+/// A CUDA device with its compiled kernels; all work goes through one stream, in order.
+pub struct Device {
+    stream: Arc<CudaStream>,
+    module: Arc<CudaModule>,
+    blas: CudaBlas,
+    blas_lt: CudaBlasLT,
+    name: String,
+}
+
+impl Device {
+    /// The first device; none if there is no driver, no device, or a library of CUDA is missing.
+    ///
+    /// Compiles the kernels, about a second.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`], [`GpuError::Compile`]: there is a device and it cannot be used.
+    pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
+        // SAFETY: these load shared libraries by their usual names; the initialisers of CUDA's
+        // libraries have no conditions.
+        let present = unsafe {
+            cudarc::driver::sys::is_culib_present()
+                && cudarc::nvrtc::sys::is_culib_present()
+                && cudarc::cublas::sys::is_culib_present()
+                && cudarc::cublaslt::sys::is_culib_present()
+        };
+        if !present || !CudaContext::device_count().is_ok_and(|n| n > 0) {
+            return Ok(None);
+        }
+        let context = CudaContext::new(0).doing("being opened")?;
+        let attribute = |which| context.attribute(which).doing("being asked what it is");
+        let (major, minor) = (
+            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let ptx = compile(&format!("compute_{major}{minor}"))?;
+        let module = context.load_module(ptx).doing("loading the kernels")?;
+        let stream = context.default_stream();
+        Ok(Some(Arc::new(Device {
+            blas: CudaBlas::new(stream.clone()).doing("opening cuBLAS")?,
+            blas_lt: CudaBlasLT::new(stream.clone()).doing("opening cuBLASLt")?,
+            name: context.name().doing("being asked for its name")?,
+            module,
+            stream,
+        })))
+    }
+
+    /// What the driver calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kernel(&self, name: &'static str) -> Result<CudaFunction, GpuError> {
+        self.module.load_function(name).doing("looking up a kernel")
+    }
+}
+
+/// Compiles the kernels for an architecture such as `compute_90`; needs NVRTC, not a device.
+///
+/// # Errors
+/// [`GpuError::Compile`] with the compiler's words.
+fn compile(arch: &str) -> Result<Ptx, GpuError> {
+    let options = vec![format!("--gpu-architecture={arch}")];
+    compile_ptx_with_opts(KERNELS, CompileOptions { options, ..CompileOptions::default() }).map_err(
+        |error| {
+            let log = match error {
+                CompileError::CompileError { log, .. } => log.to_string_lossy().into_owned(),
+                other => other.to_string(),
+            };
+            GpuError::Compile { arch: arch.to_owned(), log }
+        },
+    )
+}
+
+/// So many blocks of so many threads.
+fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
+    let side = |n: usize, most: u32| {
+        u32::try_from(n)
+            .ok()
+            .filter(|&n| n <= most)
+            .ok_or_else(|| GpuError::shape("a grid of blocks", n, format!("at most {most}")))
+    };
+    let grid_dim = (side(x, i32::MAX as u32)?, side(y, u32::from(u16::MAX))?, 1);
+    Ok(LaunchConfig { grid_dim, block_dim: (threads, 1, 1), shared_mem_bytes: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn kernels_compile_for_the_devices_of_today() {
+        // SAFETY: as in `Device::first`.
+        if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+            eprintln!("skipped: no NVRTC library; `pip install nvidia-cuda-nvrtc` has one");
+            return;
+        }
+        for arch in ["compute_80", "compute_90"] {
+            let source = compile(arch).unwrap().to_src();
+            for kernel in encoder::KERNELS.iter().chain(topk::KERNELS) {
+                assert!(source.contains(&format!(".entry {kernel}(")), "{kernel} for {arch}");
+            }
+        }
+    }
+
+    /// The same source, run on the CPU by an emulator of threads and barriers.
+    #[test]
+    fn kernels_compute_what_plain_loops_compute() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("kernels");
+        let built = Command::new("c++")
+            .args(["-std=c++20", "-O1", "-pthread", "-o"])
+            .arg(&program)
+            .arg(root.join("tests/gpu/kernels.cpp"))
+            .output();
+        let Ok(built) = built else {
+            eprintln!("skipped: no C++ compiler");
+            return;
+        };
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let ran = Command::new(&program).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    }
+
+    #[test]
+    fn where_there_is_no_device_there_is_none() {
+        if let Some(device) = Device::first().unwrap() {
+            assert!(!device.name().is_empty());
+        }
+    }
+}

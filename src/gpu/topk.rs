@@ -1,0 +1,332 @@
+//! Exact top-k on a device: the rows that score most against each of many queries.
+//!
+//! Rows are kept as 16-bit floats. A few queries are scored row by row in one kernel that also picks
+//! the best of each 1,024 rows; many queries go through a matrix product, a block of rows at a time,
+//! so that the full table of scores never exists. Short lists are joined until one is left.
+//!
+//! Scores are those of the 16-bit rows, not of the rows given: [`TopK::error_bound`] says how far
+//! they can be off, so that a caller who rescores what comes back can tell whether anything may be
+//! missing. Must not know nodes.
+
+use std::sync::Arc;
+
+use cudarc::{
+    cublas::sys::{
+        cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
+        cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T},
+        cudaDataType_t::{CUDA_R_16F, CUDA_R_32F},
+    },
+    driver::{CudaSlice, DevicePtr, DevicePtrMut, PushKernelArg},
+};
+use half::f16;
+
+use crate::gpu::{Device, Doing, GpuError, MAX_WIDTH, grid};
+
+/// Kernels used here.
+#[cfg(test)]
+pub(super) const KERNELS: &[&str] = &["score_rows", "select_rows", "select_pairs"];
+/// Longest ranking per query; lists are at least halved whenever they are joined.
+pub const MAX_K: usize = 512;
+/// Rows that a block orders, as in the kernels.
+const SORT_ROWS: usize = 1_024;
+/// Threads of such a block, as in the kernels.
+const SORT_THREADS: u32 = 256;
+/// From this number of queries on, a matrix product is worth its table of scores.
+const PRODUCT_QUERIES: usize = 8;
+/// Rows of a block of the product: with 256 queries, 64 MiB of scores.
+const PRODUCT_ROWS: usize = 65_536;
+/// Queries taken at a time.
+const MAX_QUERIES: usize = 256;
+/// Rows uploaded at a time.
+const UPLOAD_ROWS: usize = 65_536;
+
+/// Rows on a device, ready to be searched.
+pub struct TopK {
+    device: Arc<Device>,
+    rows: CudaSlice<f16>,
+    n: usize,
+    dim: usize,
+    /// Greatest Euclidean norm of a row.
+    norm: f32,
+}
+
+/// Lists of the best rows on the device, `[queries, lists, k]`.
+struct Lists {
+    scores: CudaSlice<f32>,
+    rows: CudaSlice<u32>,
+    lists: usize,
+}
+
+impl TopK {
+    /// Copies a matrix `[n, dim]` to the device, row by row.
+    ///
+    /// # Errors
+    /// [`GpuError::Shape`] if a row is wider than [`MAX_WIDTH`], not whole, or there are 2^32 rows
+    /// or more; [`GpuError::Device`], for instance that its memory is too small.
+    pub fn new(device: Arc<Device>, numbers: &[f32], dim: usize) -> Result<TopK, GpuError> {
+        if dim == 0 || dim > MAX_WIDTH {
+            return Err(GpuError::shape("a row", dim, format!("1 to {MAX_WIDTH} numbers")));
+        }
+        if !numbers.len().is_multiple_of(dim) {
+            return Err(GpuError::shape("a matrix", numbers.len(), format!("a multiple of {dim}")));
+        }
+        let n = numbers.len() / dim;
+        if u32::try_from(n).is_err() {
+            return Err(GpuError::shape("a matrix", n, "fewer than 2^32 rows"));
+        }
+        let copying = "copying vectors to it";
+        let mut rows = device.stream.alloc_zeros::<f16>(numbers.len().max(1)).doing(copying)?;
+        let mut square = 0.0f32;
+        for (at, block) in numbers.chunks(UPLOAD_ROWS * dim).enumerate() {
+            for row in block.chunks(dim) {
+                square = square.max(row.iter().map(|number| number * number).sum());
+            }
+            let narrow: Vec<f16> = block.iter().copied().map(f16::from_f32).collect();
+            let first = at * UPLOAD_ROWS * dim;
+            let mut part = rows.slice_mut(first..first + narrow.len());
+            device.stream.memcpy_htod(&narrow, &mut part).doing(copying)?;
+        }
+        Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
+    }
+
+    /// How far a score may be from that of the row and query as given.
+    ///
+    /// Rounding to 11 significant bits moves a number by at most 2^-11 of itself, so a product of
+    /// two such numbers by 2^-10 and a little, and by Cauchy-Schwarz their sum by as much of the
+    /// product of the norms; numbers below 2^-14 are off by 2^-25 at most; the 32-bit sum adds
+    /// `dim` times 2^-24.
+    pub fn error_bound(&self, query: &[f32]) -> f32 {
+        let norm = query.iter().map(|number| number * number).sum::<f32>().sqrt();
+        let relative = 1.001 * 2f32.powi(-10) + self.dim as f32 * 2f32.powi(-24);
+        let tiny = (self.dim as f32).sqrt() * 2f32.powi(-25) * (norm + self.norm);
+        relative * norm * self.norm + tiny
+    }
+
+    /// For each row of `queries` (`[_, dim]`), its `k` best rows: score descending, then row
+    /// ascending; fewer if there are fewer rows.
+    ///
+    /// # Errors
+    /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or a query is not whole; [`GpuError::Device`].
+    pub fn search(&self, queries: &[f32], k: usize) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
+        if k > MAX_K {
+            return Err(GpuError::shape("k", k, format!("at most {MAX_K}")));
+        }
+        if !queries.len().is_multiple_of(self.dim) {
+            let expected = format!("a multiple of {}", self.dim);
+            return Err(GpuError::shape("queries", queries.len(), expected));
+        }
+        if k == 0 || self.n == 0 {
+            return Ok(vec![Vec::new(); queries.len() / self.dim]);
+        }
+        let mut found = Vec::with_capacity(queries.len() / self.dim);
+        for some in queries.chunks(MAX_QUERIES * self.dim) {
+            let n = some.len() / self.dim;
+            let lists = if n < PRODUCT_QUERIES {
+                self.score_each(some, n, k)?
+            } else {
+                self.score_blocks(some, n, k)?
+            };
+            found.extend(self.fetch(self.join(lists, n, k)?, n, k)?);
+        }
+        Ok(found)
+    }
+
+    /// Scores few queries row by row.
+    fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+        let stream = &self.device.stream;
+        let queries = stream.clone_htod(queries).doing("copying queries to it")?;
+        let mut best = self.lists(n_queries, self.n.div_ceil(SORT_ROWS), k)?;
+        let kernel = self.device.kernel("score_rows")?;
+        let (n, dim, k) = (self.n as u32, self.dim as i32, k as i32);
+        let mut launch = stream.launch_builder(&kernel);
+        launch.arg(&self.rows).arg(&queries).arg(&n).arg(&dim).arg(&k);
+        launch.arg(&mut best.scores).arg(&mut best.rows);
+        // SAFETY: arguments are those of the kernel; it reads rows[n, dim] and queries[n_queries,
+        // dim] and writes [n_queries, lists, k], which is what was allocated.
+        unsafe { launch.launch(grid(best.lists, n_queries, SORT_THREADS)?) }
+            .doing("scoring rows")?;
+        Ok(best)
+    }
+
+    /// Scores many queries by products of blocks of rows; the lists of all blocks, joined.
+    fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+        let stream = &self.device.stream;
+        let narrow: Vec<f16> = queries.iter().copied().map(f16::from_f32).collect();
+        let narrow = stream.clone_htod(&narrow).doing("copying queries to it")?;
+        let block = PRODUCT_ROWS.min(self.n);
+        let mut scores =
+            stream.alloc_zeros::<f32>(block * n_queries).doing("making room for scores")?;
+        let kernel = self.device.kernel("select_rows")?;
+        let mut joined: Option<Lists> = None;
+        for first in (0..self.n).step_by(block) {
+            let n = block.min(self.n - first);
+            self.product(&narrow, n_queries, first, n, &mut scores)?;
+            let mut best = self.lists(n_queries, n.div_ceil(SORT_ROWS), k)?;
+            let (columns, from, most) = (n as u32, first as u32, k as i32);
+            let mut launch = stream.launch_builder(&kernel);
+            launch.arg(&scores).arg(&columns).arg(&from).arg(&most);
+            launch.arg(&mut best.scores).arg(&mut best.rows);
+            // SAFETY: arguments are those of the kernel; it reads scores[n_queries, n] and writes
+            // [n_queries, lists, k], which is what was allocated.
+            unsafe { launch.launch(grid(best.lists, n_queries, SORT_THREADS)?) }
+                .doing("choosing the best rows")?;
+            let best = self.join(best, n_queries, k)?;
+            joined = Some(match joined {
+                None => best,
+                Some(before) => {
+                    self.join(self.side_by_side(&before, &best, n_queries, k)?, n_queries, k)?
+                }
+            });
+        }
+        joined.map_or_else(|| self.lists(n_queries, 1, k), Ok)
+    }
+
+    /// `scores[q, r] = queries[q] . rows[first + r]`.
+    fn product(
+        &self,
+        queries: &CudaSlice<f16>,
+        n_queries: usize,
+        first: usize,
+        n: usize,
+        scores: &mut CudaSlice<f32>,
+    ) -> Result<(), GpuError> {
+        let stream = &self.device.stream;
+        let rows = self.rows.slice(first * self.dim..(first + n) * self.dim);
+        let (rows, _rows) = rows.device_ptr(stream);
+        let (queries, _queries) = queries.device_ptr(stream);
+        let (scores, _scores) = scores.device_ptr_mut(stream);
+        let (one, zero) = (1.0f32, 0.0f32);
+        let dim = self.dim as i32;
+        // SAFETY: cuBLAS counts columns first: rows are a `dim` by n matrix to be transposed, queries
+        // one of `dim` by n_queries, scores one of n by n_queries; all lie within their slices.
+        unsafe {
+            cudarc::cublas::result::gemm_ex(
+                *self.device.blas.handle(),
+                CUBLAS_OP_T,
+                CUBLAS_OP_N,
+                n as i32,
+                n_queries as i32,
+                dim,
+                (&raw const one).cast(),
+                rows as *const _,
+                CUDA_R_16F,
+                dim,
+                queries as *const _,
+                CUDA_R_16F,
+                dim,
+                (&raw const zero).cast(),
+                scores as *mut _,
+                CUDA_R_32F,
+                n as i32,
+                CUBLAS_COMPUTE_32F,
+                CUBLAS_GEMM_DFALT,
+            )
+        }
+        .doing("multiplying rows and queries")
+    }
+
+    fn lists(&self, n_queries: usize, lists: usize, k: usize) -> Result<Lists, GpuError> {
+        let stream = &self.device.stream;
+        let n = n_queries * lists * k;
+        Ok(Lists {
+            scores: stream.alloc_zeros(n).doing("making room for rankings")?,
+            rows: stream.alloc_zeros(n).doing("making room for rankings")?,
+            lists,
+        })
+    }
+
+    /// One list per query of two.
+    fn side_by_side(
+        &self,
+        a: &Lists,
+        b: &Lists,
+        n_queries: usize,
+        k: usize,
+    ) -> Result<Lists, GpuError> {
+        let stream = &self.device.stream;
+        let mut both = self.lists(n_queries, 2, k)?;
+        for query in 0..n_queries {
+            let from = query * k..(query + 1) * k;
+            for (at, list) in [a, b].into_iter().enumerate() {
+                let to = (2 * query + at) * k..(2 * query + at + 1) * k;
+                let (scores, rows) =
+                    (list.scores.slice(from.clone()), list.rows.slice(from.clone()));
+                stream
+                    .memcpy_dtod(&scores, &mut both.scores.slice_mut(to.clone()))
+                    .and_then(|()| stream.memcpy_dtod(&rows, &mut both.rows.slice_mut(to)))
+                    .doing("joining rankings")?;
+            }
+        }
+        Ok(both)
+    }
+
+    /// Joins the lists of each query until one is left.
+    fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+        let stream = &self.device.stream;
+        let kernel = self.device.kernel("select_pairs")?;
+        while best.lists > 1 {
+            let n = (best.lists * k) as u32;
+            let mut joined = self.lists(n_queries, (n as usize).div_ceil(SORT_ROWS), k)?;
+            let most = k as i32;
+            let mut launch = stream.launch_builder(&kernel);
+            launch.arg(&best.scores).arg(&best.rows).arg(&n).arg(&most);
+            launch.arg(&mut joined.scores).arg(&mut joined.rows);
+            // SAFETY: arguments are those of the kernel; it reads [n_queries, n] pairs and writes
+            // [n_queries, lists, k], which is what was allocated.
+            unsafe { launch.launch(grid(joined.lists, n_queries, SORT_THREADS)?) }
+                .doing("joining rankings")?;
+            best = joined;
+        }
+        Ok(best)
+    }
+
+    /// The rankings, without places that no row has.
+    fn fetch(
+        &self,
+        best: Lists,
+        n_queries: usize,
+        k: usize,
+    ) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
+        let stream = &self.device.stream;
+        let scores = stream.clone_dtoh(&best.scores).doing("fetching rankings")?;
+        let rows = stream.clone_dtoh(&best.rows).doing("fetching rankings")?;
+        let pairs: Vec<(u32, f32)> = rows.into_iter().zip(scores).collect();
+        let known = |pairs: &[(u32, f32)]| {
+            pairs.iter().copied().filter(|pair| (pair.0 as usize) < self.n).collect()
+        };
+        Ok(pairs.chunks(k).take(n_queries).map(known).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole numbers: 16-bit floats hold them exactly, and many scores tie.
+    #[test]
+    fn finds_the_rows_that_plain_loops_find() {
+        let Some(device) = Device::first().unwrap() else {
+            eprintln!("skipped: no CUDA device");
+            return;
+        };
+        let (n, dim, k) = (70_000, 24, 100);
+        let number = |at: usize| ((at * 2_654_435_761) >> 7) % 5;
+        let rows: Vec<f32> = (0..n * dim).map(|at| number(at) as f32 - 2.0).collect();
+        let queries: Vec<f32> = (0..20 * dim).map(|at| number(at + 99) as f32 - 2.0).collect();
+        let search = TopK::new(device, &rows, dim).unwrap();
+        let expected = |query: &[f32]| {
+            let dot = |row: &[f32]| row.iter().zip(query).map(|(a, b)| a * b).sum::<f32>();
+            let mut all: Vec<(u32, f32)> = (0..).zip(rows.chunks(dim).map(dot)).collect();
+            all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            all.truncate(k);
+            all
+        };
+        for n_queries in [1, 20] {
+            let queries = &queries[..n_queries * dim];
+            let found = search.search(queries, k).unwrap();
+            let expected: Vec<_> = queries.chunks(dim).map(expected).collect();
+            assert_eq!(found, expected, "{n_queries} queries");
+        }
+    }
+}

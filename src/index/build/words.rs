@@ -1,0 +1,63 @@
+//! Builds `words/`: all indexes that depend on the base alone.
+
+use std::{fs, path::Path};
+
+use crate::{
+    index::{
+        IndexError,
+        build::Watch,
+        layout::{NAMES, NAMES_TERMS, TERMS, TEXT, WORDS, WordsRecord, staging},
+        names,
+        terms::TermIndexBuilder,
+        text::TextIndexBuilder,
+    },
+    kb::{Direction, Kb, NodeId, RelationId, publish},
+};
+
+/// Neighbours of one relation whose names are indexed with a node.
+const MAX_NAMED_NEIGHBORS: usize = 1_000;
+/// Nodes between two reports of progress.
+const REPORT_EVERY: u32 = 4_096;
+
+/// Builds and publishes the words of an index directory.
+pub(super) fn build(kb: &Kb, index: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
+    let staging = staging(index)?;
+    let dir = staging.path();
+    names::build(kb, &dir.join(NAMES))?;
+    build_text(kb, dir, watch)?;
+    WordsRecord::new(kb.fingerprint()).write(dir)?;
+    Ok(publish(&staging.keep(), &index.join(WORDS))?)
+}
+
+fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
+    let text_dir = dir.join(TEXT);
+    fs::create_dir(&text_dir).map_err(|error| IndexError::io(&text_dir, error))?;
+    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len())?;
+    let (mut terms, mut names_terms) = (TermIndexBuilder::default(), TermIndexBuilder::default());
+    for node in 0..kb.n_nodes() {
+        if node % REPORT_EVERY == 0 {
+            watch.at("text", node.into(), kb.n_nodes().into())?;
+        }
+        let names = neighbor_names(kb, node);
+        text.add(kb.node_type(node), kb.text(node), &names, kb.fields(node))?;
+        terms.add(kb.text(node))?;
+        names_terms.add(&names)?;
+    }
+    text.finish()?;
+    terms.write(&dir.join(TERMS))?;
+    names_terms.write(&dir.join(NAMES_TERMS))?;
+    watch.at("text", kb.n_nodes().into(), kb.n_nodes().into())
+}
+
+/// The names of a node's neighbours by every relation, one a line.
+fn neighbor_names(kb: &Kb, node: NodeId) -> String {
+    let mut names = String::new();
+    for relation in 0..kb.relations().len() {
+        let neighbors = kb.neighbors(node, RelationId(relation as u16), Direction::Any);
+        for &neighbor in neighbors.iter().take(MAX_NAMED_NEIGHBORS) {
+            names.push_str(kb.name(neighbor));
+            names.push('\n');
+        }
+    }
+    names
+}

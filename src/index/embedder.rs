@@ -1,0 +1,219 @@
+//! Which embedder an index was built with, and how it is opened again. The only place that knows
+//! all kinds of embedders; must not know what the vectors are used for.
+//!
+//! Opening a base must cost milliseconds, so a model is opened at the first text. What is known of
+//! it without that (length of vectors, fingerprint, description) comes from the record.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    embed::{
+        BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
+        Spent,
+    },
+    index::{
+        IndexError,
+        layout::{MODEL, VECTORS, VectorsRecord},
+    },
+    remote::{Account, Limits},
+};
+
+/// An embedder by its name on the command line; records keep it in that form.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum EmbedderChoice {
+    /// Latent semantic analysis, trained on the base.
+    #[default]
+    Builtin,
+    /// A transformer in a directory, computed on this machine.
+    Candle(PathBuf),
+    /// A model behind an interface like OpenAI's.
+    OpenAi(String),
+    /// Vectors that were computed elsewhere, copied from a directory.
+    Import(PathBuf),
+}
+
+/// The kinds, as help and errors name them.
+pub const EMBEDDER_KINDS: &str = "builtin, candle:DIR, openai:MODEL or import:DIR";
+
+impl FromStr for EmbedderChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "builtin" => Ok(Self::Builtin),
+            Some(("candle", dir)) if !dir.is_empty() => Ok(Self::Candle(dir.into())),
+            Some(("openai", model)) if !model.is_empty() => Ok(Self::OpenAi(model.to_owned())),
+            Some(("import", dir)) if !dir.is_empty() => Ok(Self::Import(dir.into())),
+            _ => Err(format!("use {EMBEDDER_KINDS}")),
+        }
+    }
+}
+
+impl TryFrom<String> for EmbedderChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<EmbedderChoice> for String {
+    fn from(choice: EmbedderChoice) -> String {
+        choice.to_string()
+    }
+}
+
+impl fmt::Display for EmbedderChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin => f.write_str("builtin"),
+            Self::Candle(dir) => write!(f, "candle:{}", dir.display()),
+            Self::OpenAi(model) => write!(f, "openai:{model}"),
+            Self::Import(dir) => write!(f, "import:{}", dir.display()),
+        }
+    }
+}
+
+/// What opening an embedder needs from outside the base.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Where vectors are kept, so that no text is paid for twice.
+    pub cache: Option<PathBuf>,
+    /// The service of `openai:MODEL`.
+    pub service: Option<Account>,
+}
+
+impl Access {
+    /// Nothing.
+    pub const NONE: Access = Access { cache: None, service: None };
+
+    /// Puts the cache, if there is one, before an embedder.
+    pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
+        match &self.cache {
+            Some(dir) => Box::new(CachedEmbedder::new(embedder, dir)),
+            None => embedder,
+        }
+    }
+}
+
+impl EmbedderChoice {
+    /// Opens an embedder that belongs to no base; `None` for the others. `dim` is the length of its
+    /// vectors, where it is known.
+    ///
+    /// # Errors
+    /// Those of the embedder.
+    pub fn open(
+        &self,
+        access: &Access,
+        dim: Option<usize>,
+    ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
+        Ok(match self {
+            Self::Builtin | Self::Import(_) => None,
+            Self::Candle(dir) => Some(Box::new(BertEncoder::open(dir)?)),
+            Self::OpenAi(model) => {
+                let service = access.service.as_ref();
+                let service = service.ok_or_else(|| EmbedError::NoAccess {
+                    embedder: self.to_string(),
+                    what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service without key",
+                })?;
+                Some(Box::new(OpenAiEmbedder::open(model, service, dim, Limits::default())?))
+            }
+        })
+    }
+}
+
+/// The embedder of an index, opened at its first text.
+pub(super) struct IndexEmbedder {
+    record: VectorsRecord,
+    access: Access,
+    opened: OnceLock<Box<dyn Embedder>>,
+    /// Held while it is opened, so that this happens once.
+    opening: Mutex<()>,
+}
+
+impl IndexEmbedder {
+    /// The embedder of the vectors in an index directory; the built-in one is opened at once.
+    pub(super) fn new(
+        index: &Path,
+        record: VectorsRecord,
+        access: Access,
+    ) -> Result<Self, IndexError> {
+        let opened = OnceLock::new();
+        if record.embedder == EmbedderChoice::Builtin {
+            let embedder: Box<dyn Embedder> =
+                Box::new(LsaEmbedder::open(&index.join(VECTORS).join(MODEL))?);
+            if embedder.fingerprint() != record.fingerprint || embedder.dim() != record.dim {
+                let what = "its model is not the one of its record".to_owned();
+                return Err(IndexError::damaged(&index.join(VECTORS), what));
+            }
+            let _ = opened.set(embedder);
+        }
+        Ok(Self { record, access, opened, opening: Mutex::default() })
+    }
+
+    /// The record it was made from.
+    pub(super) fn record(&self) -> &VectorsRecord {
+        &self.record
+    }
+
+    fn opened(&self) -> Result<&dyn Embedder, EmbedError> {
+        if let Some(embedder) = self.opened.get() {
+            return Ok(&**embedder);
+        }
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(embedder) = self.opened.get() {
+            return Ok(&**embedder);
+        }
+        let choice = &self.record.embedder;
+        let changed = || EmbedError::Changed { embedder: choice.to_string() };
+        let embedder = self
+            .access
+            .cached(choice.open(&self.access, Some(self.record.dim))?.ok_or_else(changed)?);
+        if embedder.fingerprint() != self.record.fingerprint || embedder.dim() != self.record.dim {
+            return Err(changed());
+        }
+        Ok(&**self.opened.get_or_init(|| embedder))
+    }
+}
+
+impl Embedder for IndexEmbedder {
+    fn dim(&self) -> usize {
+        self.record.dim
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.record.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        self.record.description.clone()
+    }
+
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        self.opened()?.embed_documents(texts)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        self.opened()?.embed_query(text)
+    }
+
+    fn verify(&self) -> Result<(), EmbedError> {
+        match self.record.embedder {
+            // What answers behind an address costs money to ask.
+            EmbedderChoice::OpenAi(_) => Ok(()),
+            _ => self.opened()?.verify(),
+        }
+    }
+
+    fn spent(&self) -> Spent {
+        self.opened.get().map(|embedder| embedder.spent()).unwrap_or_default()
+    }
+}

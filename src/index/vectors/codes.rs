@@ -1,0 +1,302 @@
+//! Rows as bytes, with a proven bound on what the bytes lose: a quarter of the size, read first.
+//!
+//! It must not know files, threads, or how the best rows are kept.
+//!
+//! # Codes
+//! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation, `z = H (x - m)` is
+//! coded as `s c`: whole numbers `c` in -127..=127 times the unit `s = max |z| / 127`. The rotation is a
+//! Hadamard transform after changes of sign, in blocks of the largest power of two that divides the padded
+//! length. It spreads what is in few dimensions over all of the block, and taking the mean away leaves what
+//! rows differ in, so that one unit fits all dimensions of a row.
+//! A query `q` is rotated to `w = H q` and coded twice: `t a` with `t = max |w| / 127`, and the remainder
+//! `w - t a` likewise as `t' b`; what is left is `r'`. Let `r = w - t a`, `e = z - s c`.
+//!
+//! # Bound
+//! `H` is orthogonal, so in real numbers
+//! `x.q = m.q + z.w = m.q + s t c.a + s c.r + e.w`, and by Cauchy and Schwarz
+//!
+//! ```text
+//! (1)  x.q <= m.q + s t c.a            + |s c| |r|  + |e| |q|
+//! (2)  x.q <= m.q + s t c.a + s t' c.b + |s c| |r'| + |e| |q|
+//! ```
+//!
+//! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed order: each
+//! term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24` the score is at most
+//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). (1) is evaluated in `f32` with
+//! a conversion and at most seven roundings of terms that are each below `4 (|x| + |z|) |q|`, since
+//! `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by more than itself. All of this is
+//! below `|q|` times
+//!
+//! ```text
+//! slack = 2 u (d/16 + 128) (|x| + |z|)
+//! ```
+//!
+//! A row keeps `s`, `full = |e| + slack` and `rest = |s c|`, rounded up; a query `|q|`, `|r|` and `|r'|`,
+//! rounded up. Sums in `f64` (transforms, norms, `m.q`) are wrong by less than `d 2^-52` of the norms, which
+//! the factor 2 and [`SUM_ERROR`] cover. Underflow in a score is below `d 2^-149`, less than the slack while
+//! norms are within [`ROW_NORMS`] and [`QUERY_NORMS`]. A row outside has an infinite `full`, so that its
+//! score is always computed; a query outside has no codes, and all scores are.
+
+use std::ops::RangeInclusive;
+
+use super::kernels::{BLOCK, Note, STEP, Test};
+
+/// Largest magnitude of a code.
+const MAX_CODE: f64 = 127.0;
+/// Added to codes of rows, which are stored as unsigned bytes.
+const SHIFT: u8 = 128;
+/// Lengths of rows for which the bound is proven; zero is allowed besides.
+const ROW_NORMS: RangeInclusive<f64> = 1e-12..=1e15;
+/// Lengths of queries for which the bound is proven.
+const QUERY_NORMS: RangeInclusive<f64> = 1e-12..=1e12;
+/// Relative error of a sum of products of at most 16,384 terms in `f64`: above `16_384 * 2^-52`.
+const SUM_ERROR: f64 = 4e-12;
+/// Numbers in the notes of a row.
+const NOTES: usize = 3;
+
+/// Bytes of a coded block: the codes of [`BLOCK`] rows, then all units, all `full`, all `rest`.
+pub(super) fn block_bytes(stride: usize) -> usize {
+    BLOCK * (stride + NOTES * size_of::<f32>())
+}
+
+/// Length of a coded row of `dim` numbers.
+pub(super) fn stride(dim: usize) -> usize {
+    dim.next_multiple_of(STEP)
+}
+
+/// How rows and queries are turned before they are coded.
+pub(super) struct Space {
+    dim: usize,
+    /// `m`, `[dim]`.
+    centre: Vec<f32>,
+    /// `[stride]`: plus or minus the factor that keeps lengths.
+    signs: Vec<f64>,
+    /// Length of the blocks of the transform, a power of two.
+    width: usize,
+}
+
+impl Space {
+    /// The space around `centre`, `[dim]`; numbers that are not finite or huge count as zero.
+    pub(super) fn new(mut centre: Vec<f32>) -> Space {
+        for value in &mut centre {
+            if !(value.abs() <= *ROW_NORMS.end() as f32) {
+                *value = 0.0;
+            }
+        }
+        let dim = centre.len();
+        let stride = stride(dim);
+        let width = 1 << stride.trailing_zeros();
+        let unit = 1.0 / (width as f64).sqrt();
+        // The signs need only look random: the top bit of a multiplicative hash.
+        let sign = |at: usize| (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63;
+        let signs = (0..stride).map(|at| if sign(at) == 0 { unit } else { -unit }).collect();
+        Space { dim, centre, signs, width }
+    }
+
+    /// Length of a coded row, in bytes.
+    pub(super) fn stride(&self) -> usize {
+        self.signs.len()
+    }
+
+    /// `H v`, in place; `v` is padded with zeros.
+    fn rotate(&self, vector: &mut [f64]) {
+        for (value, sign) in vector.iter_mut().zip(&self.signs) {
+            *value *= sign;
+        }
+        for block in vector.chunks_exact_mut(self.width) {
+            let mut half = 1;
+            while half < self.width {
+                for pair in block.chunks_exact_mut(2 * half) {
+                    let (left, right) = pair.split_at_mut(half);
+                    for (a, b) in left.iter_mut().zip(right) {
+                        (*a, *b) = (*a + *b, *a - *b);
+                    }
+                }
+                half *= 2;
+            }
+        }
+    }
+
+    /// Codes at most [`BLOCK`] rows (`[n, dim]`) as one block of [`block_bytes`]. O(dim log dim) a row.
+    pub(super) fn code_rows(&self, rows: &[f32]) -> Vec<u8> {
+        let stride = self.stride();
+        let mut block = vec![SHIFT; BLOCK * stride];
+        let mut notes = [[0.0f32; BLOCK]; NOTES];
+        let mut turned = vec![0.0f64; stride];
+        for (at, row) in rows.chunks_exact(self.dim).enumerate() {
+            turned.fill(0.0);
+            for ((value, x), m) in turned.iter_mut().zip(row).zip(&self.centre) {
+                *value = f64::from(*x) - f64::from(*m);
+            }
+            self.rotate(&mut turned);
+            let codes = &mut block[at * stride..][..stride];
+            let note = code_row(&turned, norm(row.iter().map(|x| f64::from(*x))), self.dim, codes);
+            [notes[0][at], notes[1][at], notes[2][at]] = [note.scale, note.full, note.rest];
+        }
+        block.extend(notes.as_flattened().iter().flat_map(|number| number.to_le_bytes()));
+        block
+    }
+
+    /// Codes a query (`[dim]`, finite); `None` when the bound is not proven for its length.
+    pub(super) fn code_query(&self, query: &[f32]) -> Option<CodedQuery> {
+        let mut turned: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
+        let length = norm(turned.iter().copied());
+        if !QUERY_NORMS.contains(&length) {
+            return None;
+        }
+        let centre = self.centre.iter().map(|m| f64::from(*m));
+        let offset: f64 = turned.iter().zip(centre.clone()).map(|(q, m)| q * m).sum();
+        turned.resize(self.stride(), 0.0);
+        self.rotate(&mut turned);
+        let (first_unit, first) = code_part(&mut turned);
+        let first_rest = norm(turned.iter().copied());
+        let (second_unit, second) = code_part(&mut turned);
+        let shift =
+            |codes: &[i8]| i32::from(SHIFT) * codes.iter().map(|a| i32::from(*a)).sum::<i32>();
+        Some(CodedQuery {
+            offset: offset + SUM_ERROR * norm(centre) * length,
+            length: length * (1.0 + SUM_ERROR),
+            rest: first_rest + SUM_ERROR * length,
+            last: norm(turned.into_iter()) + SUM_ERROR * length,
+            units: [first_unit, second_unit],
+            shifts: [shift(&first), shift(&second)],
+            parts: [first, second],
+        })
+    }
+}
+
+/// A query in the form that coded rows are compared with; names as in the module's text.
+pub(super) struct CodedQuery {
+    /// `m.q`, and the error of sums.
+    offset: f64,
+    /// `|q|`.
+    length: f64,
+    /// `|r|`.
+    rest: f64,
+    /// `|r'|`.
+    last: f64,
+    /// `t` and `t'`.
+    units: [f64; 2],
+    /// What the shift of the rows' bytes adds to the sums.
+    shifts: [i32; 2],
+    /// `a` and `b`, each of the length of a coded row.
+    pub(super) parts: [Vec<i8>; 2],
+}
+
+impl CodedQuery {
+    /// The test of bound (2), in the unit `t`: passed by every row whose score is at least `threshold`.
+    pub(super) fn test(&self, threshold: f32) -> Test {
+        let limit = (f64::from(threshold) - self.offset) / self.units[0];
+        let up = |length: f64| ((length / self.units[0]) as f32).next_up();
+        Test {
+            shifts: self.shifts,
+            second: (self.units[1] / self.units[0]) as f32,
+            full: up(self.length),
+            rest: up(self.last),
+            threshold: (limit as f32).next_down(),
+        }
+    }
+
+    /// The factor of `rest` in the test of bound (1), which takes all else from [`CodedQuery::test`].
+    pub(super) fn first_rest(&self) -> f32 {
+        ((self.rest / self.units[0]) as f32).next_up()
+    }
+
+    /// An upper bound on the score of a row, from both of its sums of products.
+    pub(super) fn bound(&self, sums: [i32; 2], note: Note) -> f64 {
+        let product = |at: usize| f64::from(sums[at] - self.shifts[at]) * self.units[at];
+        f64::from(note.scale) * (product(0) + product(1))
+            + f64::from(note.full) * self.length
+            + f64::from(note.rest) * self.last
+            + self.offset
+    }
+}
+
+/// A coded block in a file.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+}
+
+impl<'a> Block<'a> {
+    /// Takes [`block_bytes`] bytes.
+    pub(super) fn new(bytes: &'a [u8], stride: usize) -> Block<'a> {
+        Block { bytes, stride }
+    }
+
+    /// The codes of all rows.
+    pub(super) fn codes(&self) -> &'a [u8] {
+        &self.bytes[..BLOCK * self.stride]
+    }
+
+    /// The codes of one row.
+    pub(super) fn row(&self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.stride..][..self.stride]
+    }
+
+    /// Copies the notes of one row to those of another in a block of the same kind.
+    pub(super) fn copy_note(&self, from: usize, block: &mut [u8], to: usize) {
+        let start = BLOCK * self.stride;
+        let (from_notes, to_notes) =
+            (self.bytes[start..].as_chunks::<4>().0, block[start..].as_chunks_mut::<4>().0);
+        for at in 0..NOTES {
+            to_notes[at * BLOCK + to] = from_notes[at * BLOCK + from];
+        }
+    }
+
+    /// All units, all `full`, all `rest`.
+    pub(super) fn notes(&self) -> [[f32; BLOCK]; NOTES] {
+        let bytes = self.bytes[BLOCK * self.stride..].as_chunks().0;
+        let number = |at: usize| bytes.get(at).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
+        std::array::from_fn(|note| std::array::from_fn(|row| number(note * BLOCK + row)))
+    }
+}
+
+/// Euclidean length.
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// The unit and codes of a part of a query; leaves what they do not say.
+fn code_part(values: &mut [f64]) -> (f64, Vec<i8>) {
+    let unit = largest(values) / MAX_CODE;
+    let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };
+    let code = |value: &mut f64| {
+        let code = (*value * per_unit).round_ties_even().clamp(-MAX_CODE, MAX_CODE);
+        *value -= code * unit;
+        code as i8
+    };
+    (unit, values.iter_mut().map(code).collect())
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, value| value.abs().max(most))
+}
+
+/// Writes the codes of a turned row whose stored form has length `length`.
+fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
+    let turned_length = norm(turned.iter().copied());
+    let proven = length == 0.0 || ROW_NORMS.contains(&length);
+    if !proven || turned_length > *ROW_NORMS.end() {
+        return Note { scale: 0.0, full: f32::INFINITY, rest: 0.0 };
+    }
+    let scale = (largest(turned) / MAX_CODE) as f32;
+    // Too small to be told from nothing: all of it is error.
+    let scale = if f64::from(scale) > *ROW_NORMS.start() * 1e-6 { scale } else { 0.0 };
+    let unit = f64::from(scale);
+    let per_unit = if scale > 0.0 { 1.0 / unit } else { 0.0 };
+    let (mut lost, mut kept) = (0.0, 0.0);
+    for (value, code) in turned.iter().zip(codes) {
+        let whole = (value * per_unit).round_ties_even().clamp(-MAX_CODE, MAX_CODE);
+        *code = (whole as i32 + i32::from(SHIFT)) as u8;
+        lost += (value - unit * whole) * (value - unit * whole);
+        kept += unit * whole * (unit * whole);
+    }
+    let slack = f64::from(f32::EPSILON) * (dim as f64 / 16.0 + 128.0) * (length + turned_length);
+    Note {
+        scale,
+        full: ((lost.sqrt() + slack) as f32).next_up(),
+        rest: (kept.sqrt() as f32).next_up(),
+    }
+}

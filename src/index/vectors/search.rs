@@ -1,0 +1,511 @@
+//! Exact search: codes rule most rows out, scores decide among the rest.
+//!
+//! It must not know how rows are coded or multiplied, only that a bound is never below the score.
+//!
+//! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a query's
+//! floor, the `k`-th best score known, waits in the query's race. When many wait, the race is settled: those
+//! with the largest bounds are scored first, so that the floor rises and the rest fall below it unscored.
+//! Threads share floors, which changes how much is scored, never the result: what is dropped has a bound,
+//! so a score, strictly below `k` known scores.
+
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::atomic::{self, AtomicU32};
+
+use rayon::prelude::*;
+
+use super::{
+    BLOCK_ROWS, Hit, VectorError, VectorIndex,
+    codes::{Block, CodedQuery, block_bytes},
+    kernels::{BLOCK, Kernel, LANES, Lanes, Note, Panel, Test},
+};
+use crate::kb::NodeId;
+
+/// Queries that are compared with a block of rows at once; larger batches read the index again.
+pub(super) const MAX_QUERIES: usize = 256;
+/// Searches among fewer rows score them all.
+const FEW_ROWS: usize = 1_024;
+/// Blocks between two looks at the floors of other threads.
+const SPAN: usize = 16;
+/// Rows that wait in a race, besides twice the number of results.
+const MAX_WAITING: usize = 1_024;
+
+/// The rows that are searched.
+#[derive(Clone, Copy)]
+enum Scope<'a> {
+    /// From one node to before another.
+    Range(usize, usize),
+    /// Nodes, ascending.
+    List(&'a [NodeId]),
+}
+
+impl<'a> Scope<'a> {
+    fn new(n: usize, filter: Option<&'a [NodeId]>) -> Scope<'a> {
+        match filter {
+            None => Scope::Range(0, n),
+            Some(nodes @ [first, .., last]) if (last - first) as usize == nodes.len() - 1 => {
+                Scope::Range(*first as usize, *last as usize + 1)
+            }
+            Some(nodes) => Scope::List(nodes),
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Scope::Range(start, end) => end - start,
+            Scope::List(nodes) => nodes.len(),
+        }
+    }
+
+    /// Node at a place.
+    fn node(self, at: usize) -> NodeId {
+        match self {
+            Scope::Range(start, _) => (start + at) as NodeId,
+            Scope::List(nodes) => nodes[at],
+        }
+    }
+
+    /// Numbers of the blocks: those of the index for a range, chunks of the list else.
+    fn blocks(self) -> Range<usize> {
+        match self {
+            Scope::Range(start, end) => start / BLOCK..end.div_ceil(BLOCK),
+            Scope::List(nodes) => 0..nodes.len().div_ceil(BLOCK),
+        }
+    }
+}
+
+/// Some rows of a block that are in scope: those of `rows`, the node of a row by [`Rows::node`].
+struct Rows<'a> {
+    block: Block<'a>,
+    rows: Range<usize>,
+    scope: Scope<'a>,
+    at: usize,
+}
+
+impl Rows<'_> {
+    fn node(&self, row: usize) -> NodeId {
+        match self.scope {
+            Scope::Range(..) => (self.at * BLOCK + row) as NodeId,
+            Scope::List(nodes) => nodes[self.at * BLOCK + row],
+        }
+    }
+}
+
+/// A query with its codes.
+struct Query<'a> {
+    numbers: &'a [f32],
+    coded: CodedQuery,
+    /// The largest `k`-th best score that any thread knows; see [`to_ordered`].
+    floor: AtomicU32,
+}
+
+impl Query<'_> {
+    fn floor(&self) -> f32 {
+        from_ordered(self.floor.load(atomic::Ordering::Relaxed))
+    }
+}
+
+/// Bits whose order is that of the numbers, for those that are not NaN.
+fn to_ordered(number: f32) -> u32 {
+    let bits = number.to_bits();
+    if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
+}
+
+fn from_ordered(bits: u32) -> f32 {
+    f32::from_bits(if bits >> 31 == 1 { bits & !(1 << 31) } else { !bits })
+}
+
+/// The best rows of one query so far, and those that may be among them.
+struct Race {
+    k: usize,
+    /// The worst of the best is on top, since hits are ordered best first.
+    best: BinaryHeap<Hit>,
+    /// Upper bounds on scores.
+    waiting: Vec<(f64, NodeId)>,
+}
+
+impl Race {
+    fn new(k: usize) -> Race {
+        Race { k, best: BinaryHeap::new(), waiting: Vec::new() }
+    }
+
+    fn offer(&mut self, hit: Hit) {
+        if self.best.len() < self.k {
+            self.best.push(hit);
+        } else if let Some(mut worst) = self.best.peek_mut()
+            && hit < *worst
+        {
+            *worst = hit;
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= 2 * self.k + MAX_WAITING
+    }
+
+    /// Scores what waits, largest bound first, until no bound reaches the floor; raises the floor.
+    fn settle(&mut self, index: &VectorIndex, query: &Query<'_>) {
+        let mut floor = query.floor();
+        self.waiting.retain(|(bound, _)| *bound >= f64::from(floor));
+        self.waiting.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut buffer = index.buffer();
+        let waiting = std::mem::take(&mut self.waiting);
+        for (bound, node) in &waiting {
+            if *bound < f64::from(floor) {
+                break;
+            }
+            let score = index.score_row(query.numbers, *node as usize, &mut buffer);
+            self.offer(Hit { score, node: *node });
+            if self.best.len() == self.k
+                && let Some(worst) = self.best.peek()
+            {
+                floor = floor.max(worst.score);
+            }
+        }
+        query.floor.fetch_max(to_ordered(floor), atomic::Ordering::Relaxed);
+        self.waiting = waiting;
+        self.waiting.clear();
+    }
+}
+
+/// What one thread needs to compare blocks with the queries of a batch.
+struct Worker<'a> {
+    index: &'a VectorIndex,
+    kernel: Kernel,
+    queries: &'a [Query<'a>],
+    panel: Option<&'a Panel>,
+    races: Vec<Race>,
+    /// The test of the query that was raised last; used when there is only one.
+    test: Test,
+    lanes: Vec<Lanes>,
+    sums: Vec<i32>,
+    masks: Vec<u16>,
+    gathered: Vec<u8>,
+}
+
+impl Worker<'_> {
+    /// Takes the test of a query from its floor.
+    fn raise(&mut self, query: usize) {
+        let coded = &self.queries[query].coded;
+        self.test = coded.test(self.queries[query].floor());
+        let (lanes, lane) = (&mut self.lanes[query / LANES], query % LANES);
+        lanes.shift[lane] = self.test.shifts[0];
+        lanes.full[lane] = self.test.full;
+        lanes.rest[lane] = coded.first_rest();
+        lanes.threshold[lane] = self.test.threshold;
+    }
+
+    /// A row that may be good enough for a query waits in its race.
+    fn wait(&mut self, query: usize, bound: f64, node: NodeId) {
+        if bound < f64::from(self.queries[query].floor()) {
+            return;
+        }
+        let race = &mut self.races[query];
+        race.waiting.push((bound, node));
+        if race.is_full() {
+            race.settle(self.index, &self.queries[query]);
+            self.raise(query);
+        }
+    }
+
+    fn one(&mut self, rows: &Rows<'_>) {
+        let coded = &self.queries[0].coded;
+        let [first, second] = &coded.parts;
+        let mut sums = [[0; BLOCK]; 2];
+        self.kernel.pair(rows.block.codes(), [first, second], &mut sums);
+        let notes = rows.block.notes();
+        let mut left = self.kernel.reaching_one(&sums, self.test, notes.each_ref());
+        while left != 0 {
+            let row = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if rows.rows.contains(&row) {
+                let bound = coded.bound(sums.map(|sums| sums[row]), note(&notes, row));
+                self.wait(0, bound, rows.node(row));
+            }
+        }
+    }
+
+    fn many(&mut self, panel: &Panel, rows: &Rows<'_>) {
+        let mut sums = std::mem::take(&mut self.sums);
+        let mut masks = std::mem::take(&mut self.masks);
+        sums.resize(BLOCK * panel.n(), 0);
+        masks.resize(panel.n() / LANES, 0);
+        self.kernel.panel(rows.block.codes(), panel, &mut sums);
+        let notes = rows.block.notes();
+        for row in rows.rows.clone() {
+            let sums = &sums[row * panel.n()..][..panel.n()];
+            let note = note(&notes, row);
+            self.kernel.reaching(sums, &self.lanes, note, &mut masks);
+            for (group, &mask) in masks.iter().enumerate() {
+                let mut left = mask;
+                while left != 0 {
+                    let at = group * LANES + left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    let Some(query) = self.queries.get(at) else { break };
+                    let second = self.kernel.product(rows.block.row(row), &query.coded.parts[1]);
+                    let bound = query.coded.bound([sums[at], second], note);
+                    self.wait(at, bound, rows.node(row));
+                }
+            }
+        }
+        (self.sums, self.masks) = (sums, masks);
+    }
+}
+
+fn note(notes: &[[f32; BLOCK]; 3], row: usize) -> Note {
+    Note { scale: notes[0][row], full: notes[1][row], rest: notes[2][row] }
+}
+
+impl VectorIndex {
+    /// The best `k` of the filter for each query; see [`VectorIndex::top_k`].
+    pub(super) fn search(
+        &self,
+        queries: &[&[f32]],
+        k: usize,
+        filter: Option<&[NodeId]>,
+    ) -> Result<Vec<Vec<(NodeId, f32)>>, VectorError> {
+        queries.iter().try_for_each(|query| self.check_query(query))?;
+        if let Some(nodes) = filter {
+            if let Some(pair) = nodes.windows(2).find(|pair| pair[0] >= pair[1]) {
+                return Err(VectorError::UnsortedFilter { previous: pair[0], next: pair[1] });
+            }
+            self.check_node(nodes.last().copied())?;
+        }
+        let scope = Scope::new(self.n, filter);
+        // Codes tell little when much of all is wanted.
+        let all = scope.len() < FEW_ROWS || k > scope.len() / 4;
+        let kernel = (!all).then(Kernel::best);
+        let hits =
+            queries.chunks(MAX_QUERIES).flat_map(|queries| self.best(queries, k, scope, kernel));
+        Ok(hits.map(|hits| hits.into_iter().map(|hit| (hit.node, hit.score)).collect()).collect())
+    }
+
+    /// The best `k` for each query, by scoring every row when there is no kernel.
+    fn best(
+        &self,
+        queries: &[&[f32]],
+        k: usize,
+        scope: Scope<'_>,
+        kernel: Option<Kernel>,
+    ) -> Vec<Vec<Hit>> {
+        let mut hits: Vec<Vec<Hit>> = vec![Vec::new(); queries.len()];
+        if k == 0 {
+            return hits;
+        }
+        let mut coded = Vec::new();
+        let mut places = Vec::new();
+        for (place, numbers) in queries.iter().enumerate() {
+            match kernel.and_then(|_| self.space.code_query(numbers)) {
+                Some(query) => {
+                    let floor = AtomicU32::new(to_ordered(f32::NEG_INFINITY));
+                    coded.push(Query { numbers, coded: query, floor });
+                    places.push(place);
+                }
+                None => hits[place] = self.best_by_score(numbers, k, scope),
+            }
+        }
+        if let Some(kernel) = kernel
+            && !coded.is_empty()
+        {
+            for (place, best) in places.into_iter().zip(self.best_by_code(&coded, k, scope, kernel))
+            {
+                hits[place] = best;
+            }
+        }
+        hits
+    }
+
+    fn best_by_score(&self, query: &[f32], k: usize, scope: Scope<'_>) -> Vec<Hit> {
+        let races = (0..scope.len()).into_par_iter().step_by(BLOCK_ROWS).map(|start| {
+            let mut buffer = self.buffer();
+            let mut race = Race::new(k);
+            for at in start..scope.len().min(start + BLOCK_ROWS) {
+                let node = scope.node(at);
+                race.offer(Hit { score: self.score_row(query, node as usize, &mut buffer), node });
+            }
+            race
+        });
+        let mut best: Vec<Hit> = races.flat_map_iter(|race| race.best).collect();
+        if k < best.len() {
+            best.select_nth_unstable(k);
+            best.truncate(k);
+        }
+        best.sort_unstable();
+        best
+    }
+
+    fn best_by_code(
+        &self,
+        queries: &[Query<'_>],
+        k: usize,
+        scope: Scope<'_>,
+        kernel: Kernel,
+    ) -> Vec<Vec<Hit>> {
+        let stride = self.space.stride();
+        let panel = (queries.len() > 1)
+            .then(|| Panel::new(stride, queries.iter().map(|query| &query.coded.parts[0][..])));
+        let n_lanes = panel.as_ref().map_or(1, |panel| panel.n() / LANES);
+        let idle = Lanes {
+            shift: [0; LANES],
+            full: [0.0; LANES],
+            rest: [0.0; LANES],
+            threshold: [f32::INFINITY; LANES],
+        };
+        let blocks = scope.blocks();
+        let spans = blocks.clone().into_par_iter().step_by(SPAN).with_min_len(4);
+        let workers = spans.fold(
+            || Worker {
+                index: self,
+                kernel,
+                queries,
+                panel: panel.as_ref(),
+                races: queries.iter().map(|_| Race::new(k)).collect(),
+                test: queries[0].coded.test(f32::NEG_INFINITY),
+                lanes: vec![idle.clone(); n_lanes],
+                sums: Vec::new(),
+                masks: Vec::new(),
+                gathered: Vec::new(),
+            },
+            |mut worker, start| {
+                for query in 0..queries.len() {
+                    worker.raise(query);
+                }
+                let mut gathered = std::mem::take(&mut worker.gathered);
+                for at in start..blocks.end.min(start + SPAN) {
+                    let rows = self.rows_of(scope, at, &mut gathered);
+                    match worker.panel {
+                        Some(panel) => worker.many(panel, &rows),
+                        None => worker.one(&rows),
+                    }
+                }
+                worker.gathered = gathered;
+                worker
+            },
+        );
+        let workers: Vec<Vec<Race>> = workers.map(|worker| worker.races).collect();
+        let finish = |at: usize| {
+            let mut race = Race::new(k);
+            for races in &workers {
+                races[at].best.iter().for_each(|hit| race.offer(*hit));
+                race.waiting.extend_from_slice(&races[at].waiting);
+            }
+            race.settle(self, &queries[at]);
+            race.best.into_sorted_vec()
+        };
+        (0..queries.len()).into_par_iter().map(finish).collect()
+    }
+
+    /// A block of the scope; rows of a list are copied to `gathered`.
+    fn rows_of<'a>(&'a self, scope: Scope<'a>, at: usize, gathered: &'a mut Vec<u8>) -> Rows<'a> {
+        let stride = self.space.stride();
+        match scope {
+            Scope::Range(start, end) => {
+                let first = at * BLOCK;
+                let rows = start.max(first) - first..end.min(first + BLOCK) - first;
+                Rows { block: self.block(at), rows, scope, at }
+            }
+            Scope::List(nodes) => {
+                let nodes = &nodes[at * BLOCK..nodes.len().min((at + 1) * BLOCK)];
+                gathered.resize(block_bytes(stride), 0);
+                for (row, &node) in nodes.iter().enumerate() {
+                    let (block, from) = (self.block(node as usize / BLOCK), node as usize % BLOCK);
+                    gathered[row * stride..][..stride].copy_from_slice(block.row(from));
+                    block.copy_note(from, gathered, row);
+                }
+                Rows { block: Block::new(gathered, stride), rows: 0..nodes.len(), scope, at }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::index::vectors::{Precision, tests::build};
+
+    /// Rows that are hard to bound or to rank: far from the centre, equal, tiny, huge, in one dimension.
+    fn hard_rows(random: &mut ChaCha8Rng, n: usize, dim: usize, wild: bool) -> Vec<Vec<f32>> {
+        let mut rows: Vec<Vec<f32>> = Vec::with_capacity(n);
+        let far: Vec<f32> = (0..dim).map(|_| random.random_range(-3.0..3.0)).collect();
+        for at in 0..n {
+            let mut row: Vec<f32> = (0..dim).map(|_| random.random_range(-1.0..1.0)).collect();
+            match random.random_range(0..if wild { 12 } else { 6 }) {
+                0 => row.fill(0.0),
+                1 if at > 0 => row = rows[random.random_range(0..at)].clone(),
+                2 => row.iter_mut().zip(&far).for_each(|(x, far)| *x = *x * 1e-6 + far),
+                3 => {
+                    let at = random.random_range(0..dim);
+                    row.fill(0.0);
+                    row[at] = 1.0;
+                }
+                4 => row.iter_mut().for_each(|x| *x = x.round()),
+                6 => row.iter_mut().for_each(|x| *x *= 1e-41),
+                7 => row.iter_mut().for_each(|x| *x *= 1e-20),
+                8 => row.iter_mut().for_each(|x| *x *= 3e38),
+                9 => row.iter_mut().for_each(|x| *x *= 1e18),
+                _ => (),
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
+    #[test]
+    fn codes_never_change_the_answer() {
+        let mut random = ChaCha8Rng::seed_from_u64(11);
+        let mut n_ruled_out = 0;
+        for (dim, n, wild, precision) in [
+            (1, 200, false, Precision::F32),
+            (3, 1_500, true, Precision::F32),
+            (64, 2_600, false, Precision::F32),
+            (65, 700, false, Precision::F16),
+            (100, 900, true, Precision::F32),
+            (192, 3_000, false, Precision::F16),
+        ] {
+            let rows = hard_rows(&mut random, n, dim, wild);
+            let (_folder, index) = build(&rows, dim, precision);
+            let mut queries = hard_rows(&mut random, 33, dim, false);
+            queries.retain(|query| index.space.code_query(query).is_some());
+            queries.push(index.row(7).unwrap().iter().map(|x| x.clamp(-1.0, 1.0) + 1e-4).collect());
+            queries.push(vec![1e-9; dim]);
+            let half: Vec<NodeId> = (0..n as NodeId).filter(|_| random.random()).collect();
+            let range: Vec<NodeId> = (70..n as NodeId - 3).collect();
+            for filter in [None, Some(&half[..]), Some(&range[..])] {
+                let scope = Scope::new(n, filter);
+                for k in [1, 10, 60] {
+                    let by_score: Vec<_> =
+                        queries.iter().map(|query| index.best_by_score(query, k, scope)).collect();
+                    for n_queries in [1, queries.len()] {
+                        for &kernel in Kernel::all() {
+                            let coded: Vec<Query<'_>> = queries[..n_queries]
+                                .iter()
+                                .map(|numbers| Query {
+                                    numbers,
+                                    coded: index.space.code_query(numbers).unwrap(),
+                                    floor: AtomicU32::new(to_ordered(f32::NEG_INFINITY)),
+                                })
+                                .collect();
+                            let by_code = index.best_by_code(&coded, k, scope, kernel);
+                            assert!(
+                                by_code == by_score[..n_queries],
+                                "{kernel:?} {dim} {k} {n_queries}"
+                            );
+                            n_ruled_out += usize::from(!wild);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(n_ruled_out > 0);
+    }
+
+    #[test]
+    fn order_of_bits_is_order_of_numbers() {
+        let numbers = [f32::NEG_INFINITY, -2.0, -1e-45, 0.0, 1e-45, 1.0, f32::INFINITY];
+        assert!(numbers.map(to_ordered).is_sorted());
+        assert_eq!(numbers.map(to_ordered).map(from_ordered), numbers);
+    }
+}
