@@ -31,10 +31,13 @@ fn help_names_every_flag_of_every_command() {
         ("query", "--bundle --dataset -k --explain --force --json"),
         ("verify", "FILE --dataset --json"),
         ("doctor", "--json"),
-        ("bench", "load neighbors hop2 metrics"),
+        ("bench", "load neighbors hop2 bm25 dense embed metrics"),
         ("bench load", "--json"),
         ("bench neighbors", "--work --json"),
         ("bench hop2", "--work --json"),
+        ("bench bm25", "--work --json"),
+        ("bench dense", "--work --json"),
+        ("bench embed", "EMBEDDER --work --json"),
         ("bench metrics", "--work --json"),
     ] {
         let text = world.run(command.split_whitespace().chain(["--help"])).done();

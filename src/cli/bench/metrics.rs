@@ -55,5 +55,5 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
         let sum: f64 = scored.iter().map(|query| f64::from(eight(query)[at])).sum();
         figure = figure.with(name, sum / scored.len().max(1) as f64);
     }
-    figure.print(&args.args, ctx)
+    figure.print(args.args.json, ctx)
 }

@@ -31,11 +31,11 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let in_place = measure("neighbors_typed", pairs.len(), || {
         pairs.iter().for_each(|pair| drop(black_box(typed(pair))));
     });
-    ids_of(in_place, n_ids, pairs.len(), &typed_digest).print(&args.args, ctx)?;
+    ids_of(in_place, n_ids, pairs.len(), &typed_digest).print(args.args.json, ctx)?;
     let as_list = measure("neighbors_list", pairs.len(), || {
         pairs.iter().for_each(|pair| drop(black_box(typed(pair).into_vec())));
     });
-    ids_of(as_list, n_ids, pairs.len(), &typed_digest).print(&args.args, ctx)?;
+    ids_of(as_list, n_ids, pairs.len(), &typed_digest).print(args.args.json, ctx)?;
 
     let pairs = pairs.get(..MOST_ANY).unwrap_or(&pairs);
     let mut marks = Marks::new(kb.n_nodes());
@@ -50,7 +50,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let united = measure("neighbors_any", pairs.len(), || {
         pairs.iter().for_each(|pair| drop(black_box(any(pair))));
     });
-    ids_of(united, n_ids, pairs.len(), &any_digest).print(&args.args, ctx)
+    ids_of(united, n_ids, pairs.len(), &any_digest).print(args.args.json, ctx)
 }
 
 fn drained(marks: &mut Marks) -> Vec<NodeId> {
@@ -79,5 +79,5 @@ pub(super) fn run_hop2(args: &WorkArgs, ctx: &Context) -> Result<()> {
     })
     .with("mean_ids", n_ids as f64 / walks.len().max(1) as f64)
     .with("digest", union_digest)
-    .print(&args.args, ctx)
+    .print(args.args.json, ctx)
 }
