@@ -14,6 +14,7 @@ pub(crate) mod scripted;
 
 use std::{
     fmt,
+    hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -260,7 +261,7 @@ impl Asker {
             if attempt >= attempts {
                 return Err(RemoteError::Failed { host, attempts: attempt, message });
             }
-            let jitter = bound.min(longest_wait).mul_f64(rand::random());
+            let jitter = bound.min(longest_wait).mul_f64(chance());
             tokio::time::sleep(not_before.unwrap_or_default() + jitter).await;
             bound = bound.saturating_mul(2);
             attempt += 1;
@@ -336,6 +337,12 @@ impl Asker {
         let one_line = message.chars().map(|c| if c.is_control() { ' ' } else { c });
         one_line.take(MAX_MESSAGE_CHARS).collect()
     }
+}
+
+/// A random number in `0..1`, from the keys that the system gives hash maps.
+fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    (random >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// The wait that a service names, in seconds or milliseconds; dates are not read.

@@ -2,14 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::{Explain, Result},
-        printer::count,
-    },
+    cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
     embed::{CachedEmbedder, Embedder, Spent},
     index::{Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
     kb::Kb,
@@ -59,8 +55,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         (None, Err(_)) => EmbedderChoice::default(),
     };
     let asked = args.embedder.is_some() || args.candidates_only;
+    let is_import = matches!(choice, EmbedderChoice::Import(_));
     let kept = there.filter(|there| {
-        !asked || (there.embedder == choice && there.candidates_only == args.candidates_only)
+        !asked
+            || (there.embedder == choice
+                && (there.candidates_only == args.candidates_only || is_import))
     });
     let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
     let parts: Vec<Part> = args.with.iter().copied().filter(|part| !has(part)).collect();
@@ -76,6 +75,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Some(_) => None,
         None => open(&choice, args.drop_cache, &access)?,
     };
+    let import = match &choice {
+        EmbedderChoice::Import(dir) if kept.is_none() => Some(vectors::read(dir, base, &kb, ctx)?),
+        _ => None,
+    };
     let vectors = match (kept, &choice, &opened) {
         (Some(_), ..) => None,
         (None, choice, Some(embedder)) => Some(VectorSource::Embedder {
@@ -83,11 +86,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             embedder: &**embedder,
             candidates_only: args.candidates_only,
         }),
-        (None, EmbedderChoice::Builtin, None) => Some(VectorSource::Builtin),
-        (None, choice, None) => {
-            return Err(anyhow!("the embedder {choice} is not built into this version"))
-                .hint("use --embedder builtin");
-        }
+        (None, choice, None) => Some(match &import {
+            Some(vectors) => VectorSource::Import { choice, vectors },
+            None => VectorSource::Builtin,
+        }),
     };
     let plan = Plan { words, vectors, parts: &parts, access: &access };
     let built = dataset::build_index(base, &kb, &plan, ctx);

@@ -7,6 +7,7 @@
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
+//! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -27,6 +28,7 @@ mod program;
 mod query;
 mod search;
 mod systems;
+mod vectors;
 mod verify;
 
 use std::{

@@ -47,6 +47,7 @@ mod neutral;
 mod queries;
 mod render;
 pub mod sample;
+pub mod stark;
 
 #[cfg(test)]
 mod tests;

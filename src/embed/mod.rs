@@ -13,6 +13,7 @@
 //! | [`lsa`] | here are documents, give me an embedder; save it, open it |
 //! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
 //! | [`openai`] | here are the address and key of a service, give me an embedder |
+//! | [`table`] | here are queries with vectors from elsewhere, give me an embedder |
 //! | [`cache`] | here is an embedder that costs something, embed no text twice |
 //! | `tokens` | here is a text, give me its word stems |
 //! | `sparse` | here are documents as term counts, give me products with dense matrices |
@@ -23,6 +24,7 @@ pub mod cache;
 pub mod lsa;
 pub mod matrix;
 pub mod openai;
+pub mod table;
 
 mod factor;
 mod sparse;
@@ -35,6 +37,7 @@ pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
 pub use openai::OpenAiEmbedder;
+pub use table::QueryTable;
 
 use crate::remote::RemoteError;
 
@@ -44,6 +47,7 @@ use crate::remote::RemoteError;
 /// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean norm 1,
 ///   so that a dot product is a cosine. The one exception is the zero vector, which is returned for a
 ///   text in which the embedder knows no word (an empty text, for instance); its cosine with anything is 0.
+///   Imported vectors ([`table`]) have the norm they came with.
 /// - The vector of a text depends on that text alone, never on its neighbours in a batch, the number of
 ///   threads or earlier calls.
 /// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
@@ -161,13 +165,33 @@ pub enum EmbedError {
         /// Value given.
         got: String,
     },
-    /// This embedder cannot be opened here.
+    /// Vectors that were computed elsewhere hold none for this text.
     #[error(
-        "the embedder {embedder} is not built into this version; index with --embedder builtin"
+        "no vector was imported for the query {query:?}; only queries of the imported dictionary can \
+         be embedded, index with another --embedder to ask others"
     )]
-    Unavailable {
+    NotImported {
+        /// The query.
+        query: String,
+    },
+    /// A service gave no reply.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The reply of a service cannot be used.
+    #[error("the reply of {host} cannot be used: {reason}")]
+    Reply {
+        /// The service.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key or address of a service is not given.
+    #[error("the embedder {embedder} needs {what}; set it in the environment")]
+    NoAccess {
         /// Its name on the command line.
         embedder: String,
+        /// What is missing.
+        what: &'static str,
     },
     /// The embedder is not the one that the vectors come from.
     #[error(

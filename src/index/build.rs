@@ -12,7 +12,7 @@ use std::{
 use crate::{
     embed::Embedder,
     index::{
-        Access, EmbedderChoice, IndexError, Part,
+        Access, EmbedderChoice, Import, IndexError, Part,
         embedder::IndexEmbedder,
         layout::{VECTORS, VectorsRecord, part_path, staging},
         parts::{self, Materials},
@@ -66,6 +66,13 @@ pub enum VectorSource<'a> {
         embedder: &'a dyn Embedder,
         /// Whether only nodes of candidate types are embedded; others get zeros.
         candidates_only: bool,
+    },
+    /// Vectors that were computed elsewhere.
+    Import {
+        /// Where.
+        choice: &'a EmbedderChoice,
+        /// The vectors.
+        vectors: &'a Import,
     },
 }
 

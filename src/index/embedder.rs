@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     embed::{
         BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
-        Spent,
+        QueryTable, Spent,
     },
     index::{
         IndexError,
-        layout::{MODEL, VECTORS, VectorsRecord},
+        layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
     },
     remote::{Account, Limits},
 };
@@ -40,9 +40,6 @@ pub enum EmbedderChoice {
     Import(PathBuf),
 }
 
-/// The kinds, as help and errors name them.
-pub const EMBEDDER_KINDS: &str = "builtin, candle:DIR, openai:MODEL or import:DIR";
-
 impl FromStr for EmbedderChoice {
     type Err = String;
 
@@ -52,7 +49,7 @@ impl FromStr for EmbedderChoice {
             Some(("candle", dir)) if !dir.is_empty() => Ok(Self::Candle(dir.into())),
             Some(("openai", model)) if !model.is_empty() => Ok(Self::OpenAi(model.to_owned())),
             Some(("import", dir)) if !dir.is_empty() => Ok(Self::Import(dir.into())),
-            _ => Err(format!("use {EMBEDDER_KINDS}")),
+            _ => Err("use builtin, candle:DIR, openai:MODEL or import:DIR".to_owned()),
         }
     }
 }
@@ -140,21 +137,28 @@ pub(super) struct IndexEmbedder {
 }
 
 impl IndexEmbedder {
-    /// The embedder of the vectors in an index directory; the built-in one is opened at once.
+    /// The embedder of the vectors in an index directory; one that lies beside them is
+    /// opened at once.
     pub(super) fn new(
         index: &Path,
         record: VectorsRecord,
         access: Access,
     ) -> Result<Self, IndexError> {
-        let opened = OnceLock::new();
-        if record.embedder == EmbedderChoice::Builtin {
-            let embedder: Box<dyn Embedder> =
-                Box::new(LsaEmbedder::open(&index.join(VECTORS).join(MODEL))?);
-            if embedder.fingerprint() != record.fingerprint || embedder.dim() != record.dim {
-                let what = "its model is not the one of its record".to_owned();
-                return Err(IndexError::damaged(&index.join(VECTORS), what));
+        let dir = index.join(VECTORS);
+        let own: Option<Box<dyn Embedder>> = match record.embedder {
+            EmbedderChoice::Builtin => Some(Box::new(LsaEmbedder::open(&dir.join(MODEL))?)),
+            EmbedderChoice::Import(_) => {
+                Some(Box::new(QueryTable::open(&dir.join(QUERIES), &record.fingerprint)?))
             }
-            let _ = opened.set(embedder);
+            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => None,
+        };
+        let opened = OnceLock::new();
+        if let Some(own) = own {
+            if own.fingerprint() != record.fingerprint || own.dim() != record.dim {
+                let what = "its embedder is not the one of its record".to_owned();
+                return Err(IndexError::damaged(&dir, what));
+            }
+            let _ = opened.set(own);
         }
         Ok(Self { record, access, opened, opening: Mutex::default() })
     }

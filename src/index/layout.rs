@@ -28,6 +28,8 @@ pub(super) const NAMES: &str = "names";
 pub(super) const VECTORS: &str = "vectors";
 /// The built-in embedder's model.
 pub(super) const MODEL: &str = "model";
+/// Imported vectors of queries.
+pub(super) const QUERIES: &str = "queries";
 
 /// In each part; written last.
 const RECORD: &str = "record.json";

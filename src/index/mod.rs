@@ -13,6 +13,7 @@
 //!   record.json        version, fingerprints, embedder, optional parts; written last
 //!   vectors            one embedding per node                              (vectors)
 //!   model              the built-in embedder, trained on the base
+//!   queries            vectors of queries, with imported vectors of nodes
 //!   ann/ multi/ late/  optional parts                                      (parts)
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod arrays;
 mod base;
 mod build;
 mod embedder;
+mod import;
 mod layout;
 pub mod names;
 mod parts;
@@ -35,7 +37,8 @@ use std::{io, path::Path};
 
 pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
-pub use embedder::{Access, EMBEDDER_KINDS, EmbedderChoice};
+pub use embedder::{Access, EmbedderChoice};
+pub use import::{Import, ImportBuilder};
 pub use layout::Part;
 pub use text::TextPart;
 
@@ -80,6 +83,9 @@ pub enum IndexError {
     /// The base passes a limit of the index format.
     #[error("too many {0}: at most {1}")]
     TooLarge(&'static str, u64),
+    /// Vectors that were computed elsewhere do not fit the base.
+    #[error("the vectors cannot be imported: {0}")]
+    BadImport(String),
     /// An optional part that this version cannot build.
     #[error("the part {0} is not built into this version; leave it out of --with")]
     NoPart(Part),

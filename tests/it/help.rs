@@ -18,7 +18,7 @@ fn help_names_every_flag_of_every_command() {
         ("data remove", "--home"),
         (
             "index",
-            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --force",
+            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --drop-cache --force",
         ),
         ("search", "--system -k --explain --json bm25+names 20"),
         ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),

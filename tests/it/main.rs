@@ -6,6 +6,7 @@
 mod bench;
 mod bundles;
 mod data;
+mod embedders;
 mod eval;
 mod faults;
 mod generated;

@@ -18,6 +18,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("tantivy", &["src/index/text.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
+    ("zip", &["src/dataset/stark/archive.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
     ("async_openai", &["src/embed/openai.rs"]),

@@ -176,7 +176,16 @@ pub enum PickleError {
 /// # Errors
 /// Any [`PickleError`] but [`PickleError::NoDict`].
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Value, PickleError> {
-    machine::read(|| Ok(bytes), limits, &[])
+    read_with(bytes, limits, &[])
+}
+
+/// As [`read`]; `names` come as [`Value::Call`].
+pub(super) fn read_with(
+    bytes: &[u8],
+    limits: &Limits,
+    names: &[&str],
+) -> Result<Value, PickleError> {
+    machine::read(|| Ok(bytes), limits, names)
 }
 
 /// Hands out the items of a pickled dict in file order. `open` is called twice and
@@ -190,5 +199,15 @@ pub fn read_dict<R: Read>(
     limits: &Limits,
     on_item: &mut dyn FnMut(Value, Value) -> ControlFlow<()>,
 ) -> Result<(), PickleError> {
-    machine::read_dict(open, limits, &[], on_item)
+    read_dict_with(open, limits, &[], on_item)
+}
+
+/// As [`read_dict`]; `names` come as [`Value::Call`].
+pub(super) fn read_dict_with<R: Read>(
+    open: impl FnMut() -> io::Result<R>,
+    limits: &Limits,
+    names: &[&str],
+    on_item: &mut dyn FnMut(Value, Value) -> ControlFlow<()>,
+) -> Result<(), PickleError> {
+    machine::read_dict(open, limits, names, on_item)
 }

@@ -118,7 +118,8 @@ impl Cutter {
         }
     }
 
-    fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
+    /// As [`cut`](Cutter::cut), of the whole text in one go.
+    pub(super) fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self
             .tokenizer

@@ -3,11 +3,11 @@
 use std::{ops::ControlFlow, path::Path};
 
 use crate::{
-    embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix},
+    embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable},
     index::{
-        EmbedderChoice, IndexError,
+        EmbedderChoice, Import, IndexError,
         build::{VectorSource, Watch},
-        layout::{Described, MODEL, VECTORS, VectorsRecord, staging},
+        layout::{Described, MODEL, QUERIES, VECTORS, VectorsRecord, staging},
         vectors::{Precision, VectorWriter},
     },
     kb::{Kb, NodeId, publish},
@@ -36,6 +36,7 @@ pub(super) fn build(
         VectorSource::Embedder { choice, embedder, candidates_only } => {
             embed(kb, dir, choice, embedder, candidates_only, watch)?
         }
+        VectorSource::Import { choice, vectors } => copy(kb, dir, choice, vectors, watch)?,
     };
     record.write(dir)?;
     Ok(publish(&staging.keep(), &index.join(VECTORS))?)
@@ -101,5 +102,32 @@ fn embed(
         dim,
         candidates_only,
     };
+    Ok(VectorsRecord::new(kb.fingerprint(), described))
+}
+
+/// Copies vectors that were computed elsewhere.
+fn copy(
+    kb: &Kb,
+    dir: &Path,
+    choice: &EmbedderChoice,
+    import: &Import,
+    watch: &Watch<'_>,
+) -> Result<VectorsRecord, IndexError> {
+    let (dim, fingerprint) = (import.dim, &import.fingerprint);
+    let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, fingerprint)?;
+    let (mut done, total) = (0, kb.n_nodes().into());
+    import.for_each_block(BLOCK, &mut |n_rows, rows| {
+        watch.at("vectors", done, total)?;
+        done += n_rows as u64;
+        Ok(writer.append(&Matrix::new(n_rows, dim, rows)?)?)
+    })?;
+    writer.finish()?;
+    watch.at("vectors", total, total)?;
+    let queries = dir.join(QUERIES);
+    QueryTable::save(&import.queries, &queries)?;
+    let description = QueryTable::open(&queries, fingerprint)?.describe();
+    // Others have no vector to be found by.
+    let candidates_only = true;
+    let described = Described { embedder: choice, fingerprint, description, dim, candidates_only };
     Ok(VectorsRecord::new(kb.fingerprint(), described))
 }

@@ -456,7 +456,6 @@ mod tests {
     #[test]
     fn codes_never_change_the_answer() {
         let mut random = ChaCha8Rng::seed_from_u64(11);
-        let mut n_ruled_out = 0;
         for (dim, n, wild, precision) in [
             (1, 200, false, Precision::F32),
             (3, 1_500, true, Precision::F32),
@@ -493,13 +492,11 @@ mod tests {
                                 by_code == by_score[..n_queries],
                                 "{kernel:?} {dim} {k} {n_queries}"
                             );
-                            n_ruled_out += usize::from(!wild);
                         }
                     }
                 }
             }
         }
-        assert!(n_ruled_out > 0);
     }
 
     #[test]

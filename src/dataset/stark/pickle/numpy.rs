@@ -163,7 +163,9 @@ impl Array {
             _ => return None,
         };
         let fits = match &data {
-            Data::Bytes(bytes) => dtype.bytes > 0 && Some(bytes.len()) == n.checked_mul(dtype.bytes),
+            Data::Bytes(bytes) => {
+                dtype.bytes > 0 && Some(bytes.len()) == n.checked_mul(dtype.bytes)
+            }
             Data::Objects(objects) => objects.len() == n,
         };
         let array = Array { shape, dtype, column_order, data };

@@ -1,0 +1,155 @@
+//! Reads embedding dictionaries in the layout of the STaRK benchmark and hands their vectors to an
+//! index. The only place that knows both; must not know how vectors are stored or searched.
+//!
+//! ```text
+//! DIR/doc*/candidate_emb_dict.pt                        node id -> [1, d]
+//! DIR/query/query_emb_dict.pt                           id in qa.csv -> [1, d]
+//! DIR/query_human_generated_eval/query_emb_dict.pt      id among the human queries -> [1, d]
+//! ```
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context,
+        failure::{CommandError, Explain, Result},
+        printer::count,
+    },
+    dataset::{
+        Base, DatasetError, LabelledQuery, Split, load_split, load_test,
+        stark::{
+            pickle::Value,
+            torch::{self, Tensor, TorchLimits},
+        },
+    },
+    index::{Import, ImportBuilder, IndexError},
+    kb::Kb,
+};
+
+const NODES: &str = "candidate_emb_dict.pt";
+const QUERIES: &str = "query_emb_dict.pt";
+/// Vectors between two reports of progress.
+const REPORT_EVERY: u64 = 1_024;
+
+/// Reads the vectors of the nodes and queries of a base from `dir`.
+///
+/// # Errors
+/// What is missing or wrong in `dir`, or that nodes with vectors are not exactly the candidates.
+pub(super) fn read(dir: &Path, base: &Base, kb: &Kb, ctx: &Context) -> Result<Import> {
+    let place = base.index_dir();
+    let mut import = ImportBuilder::new(kb, &place)?;
+    let progress = ctx.printer.progress();
+    let total = u64::from(kb.n_nodes());
+    let mut done = 0;
+    each_row(&nodes_file(dir)?, ctx, &mut |id, vector| {
+        if done % REPORT_EVERY == 0 {
+            progress.at("read", done, total);
+        }
+        done += 1;
+        Ok(import.node(id, &vector)?)
+    })?;
+    drop(progress);
+
+    let splits = [Split::Train, Split::Val].map(|split| load_split(base, &split));
+    let labelled = splits.into_iter().chain([load_test(base)]);
+    let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, ctx)?;
+    let file = dir.join("query_human_generated_eval").join(QUERIES);
+    let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], ctx)?;
+    let ((found, missing), total) = ((with.0 + human.0, with.1 + human.1), count(done));
+    ctx.printer.notice(&format!("read vectors of {total} nodes and {} queries", count(found)));
+    if missing > 0 {
+        let missing = count(missing);
+        ctx.printer.warning(&format!(
+            "{missing} queries of the base have no vector and cannot be asked of `dense`"
+        ));
+    }
+    Ok(import.finish()?)
+}
+
+/// The one file with vectors of nodes.
+fn nodes_file(dir: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("doc"))
+        .map(|entry| entry.path().join(NODES))
+        .filter(|file| file.is_file())
+        .collect();
+    files.sort_unstable();
+    match (files.pop(), files.is_empty()) {
+        (Some(file), true) => Ok(file),
+        (found, _) => {
+            let n = files.len() + usize::from(found.is_some());
+            let places = format!("{}/doc*/{NODES}", dir.display());
+            Err(anyhow!("there are {n} files {places}, and one is needed"))
+                .hint("give the directory of one model, with doc/ and query/ in it")
+        }
+    }
+}
+
+/// Adds the vectors of queries by their texts; how many queries have one, and how many have not. A
+/// split that the base lacks, or a file that is not there, gives none.
+fn add_queries(
+    import: &mut ImportBuilder<'_>,
+    file: &Path,
+    splits: impl IntoIterator<Item = std::result::Result<Vec<LabelledQuery>, DatasetError>>,
+    ctx: &Context,
+) -> Result<(u64, u64)> {
+    let mut texts: HashMap<i64, String> = HashMap::new();
+    for split in splits {
+        match split {
+            Ok(queries) => texts.extend(queries.into_iter().map(|query| (query.id, query.text))),
+            Err(DatasetError::NoSplit { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut found = 0;
+    if file.is_file() {
+        each_row(file, ctx, &mut |id, vector| {
+            let Some(text) = texts.remove(&id) else { return Ok(()) };
+            found += 1;
+            Ok(import.query(&text, vector)?)
+        })?;
+    }
+    Ok((found, texts.len() as u64))
+}
+
+/// Hands out the vectors of a dictionary with their ids.
+fn each_row(
+    path: &Path,
+    ctx: &Context,
+    on_row: &mut dyn FnMut(i64, Vec<f32>) -> Result<()>,
+) -> Result<()> {
+    let wrong = || format!("{} is no dictionary of vectors", path.display());
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut failed: Option<CommandError> = None;
+    let mut row = |key: Value, tensor: Tensor| -> Result<()> {
+        if ctx.stop.load(Ordering::Relaxed) {
+            return Err(IndexError::Stopped.into());
+        }
+        let Value::Int(id) = key else { return Err(anyhow!("{}: a key is no id", wrong()).into()) };
+        let is_row = match *tensor.shape.as_slice() {
+            [_] | [1, _] => true,
+            _ => false,
+        };
+        let vector = tensor.to_f32().filter(|_| is_row);
+        on_row(id, vector.with_context(|| format!("{}: id {id} has no vector", wrong()))?)
+    };
+    torch::read_tensors(file, &TorchLimits::default(), &mut |key, tensor| match row(key, tensor) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })
+    .with_context(wrong)?;
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,412 @@
+//! A folder or a zip file as one source of named files: lists them, opens one as a reader.
+//! Must not know what the files mean.
+//!
+//! Nothing is ever written under a name that an archive gives. Of a zip file only stored and
+//! deflated members are read; names that lead elsewhere, links, encryption, members that overlap
+//! or occur twice are refused at opening, and so are sizes that no honest archive has. A member
+//! that unpacks to more or less than it says, or to other bytes, ends in an error.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use flate2::{Crc, read::DeflateDecoder};
+use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::ZipIterable};
+
+/// Most folders within folders.
+const MAX_FOLDER_DEPTH: usize = 8;
+/// Longest name of a member, bytes.
+const MAX_NAME_BYTES: usize = 1024;
+/// Bytes of a local header without name and extra field.
+const LOCAL_HEADER_BYTES: u64 = 30;
+/// Members that unpack to less are never called bombs.
+const MIN_BOMB_BYTES: u64 = 1 << 20;
+
+/// What an archive may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveLimits {
+    /// Most members.
+    pub members: u64,
+    /// Most bytes of a member, unpacked.
+    pub member_bytes: u64,
+    /// Most bytes of all members, unpacked.
+    pub total_bytes: u64,
+    /// Most times that a member of more than 1 MiB may be larger unpacked.
+    pub ratio: u64,
+}
+
+impl Default for ArchiveLimits {
+    /// Enough for the official files.
+    fn default() -> ArchiveLimits {
+        ArchiveLimits {
+            members: 4_000_000,
+            member_bytes: 64 << 30,
+            total_bytes: 256 << 30,
+            ratio: 200,
+        }
+    }
+}
+
+/// Why an archive cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// A file or folder could not be read or written; a full disk ends here too.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The list of members could not be read.
+    #[error("the zip file is cut off or damaged: {message}; fetch it again")]
+    Directory {
+        /// What was noticed.
+        message: String,
+    },
+    /// A member that an honest archive does not have.
+    #[error("member {name:?} {what}; pack the files again without it")]
+    Member {
+        /// Its name, shortened.
+        name: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A member is not what the list says.
+    #[error("member {name:?} is damaged: {what}; fetch the file again")]
+    Damaged {
+        /// Its name, shortened.
+        name: String,
+        /// What does not agree.
+        what: &'static str,
+    },
+    /// A limit was met.
+    #[error("the archive has more than {limit} {unit}; raise the limit if it can be trusted")]
+    TooMuch {
+        /// The limit.
+        limit: u64,
+        /// Its unit.
+        unit: &'static str,
+    },
+    /// There is no member of that name.
+    #[error("there is no {name:?} in it; check that the archive is the right one")]
+    Missing {
+        /// The name.
+        name: String,
+    },
+}
+
+impl ArchiveError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+        let path = path.to_path_buf();
+        move |source| ArchiveError::Io { path, source }
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(200).collect()
+}
+
+/// A folder or a zip file.
+#[derive(Debug)]
+pub struct Archive {
+    path: PathBuf,
+    /// Names and sizes, sorted by name, of a folder.
+    files: Vec<(String, u64)>,
+    /// The members of a zip file.
+    zip: Option<Members>,
+}
+
+impl Archive {
+    /// Lists the files of a folder, those in folders below included, or of a zip file.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Io`], or what is wrong with the zip file.
+    pub fn open(path: &Path, limits: &ArchiveLimits) -> Result<Archive, ArchiveError> {
+        let mut archive = Archive { path: path.to_path_buf(), files: Vec::new(), zip: None };
+        if path.is_dir() {
+            archive.files = list(path, limits)?;
+        } else {
+            let file = File::open(path).map_err(ArchiveError::io(path))?;
+            archive.zip = Some(Members::read(&mut BufReader::new(file), limits)?);
+        }
+        Ok(archive)
+    }
+
+    /// Names, with `/` between folders, and sizes in bytes; sorted by name.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
+        let of_folder = self.files.iter().map(|(name, size)| (name.as_str(), *size));
+        let of_zip = self.zip.iter().flat_map(Members::iter);
+        of_folder.chain(of_zip.map(|member| (&*member.name, member.size)))
+    }
+
+    /// Bytes of a file, `None` if there is none of that name. Linear in the number of files.
+    pub fn size(&self, name: &str) -> Option<u64> {
+        self.files().find(|(file, _)| *file == name).map(|(_, size)| size)
+    }
+
+    /// The bytes of a file, in order. Each reader is its own; errors on the way name the file.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
+    pub fn read(&self, name: &str) -> Result<Box<dyn Read + Send>, ArchiveError> {
+        match &self.zip {
+            None => Ok(Box::new(self.open_file(name)?)),
+            Some(members) => {
+                let file = File::open(&self.path).map_err(ArchiveError::io(&self.path))?;
+                Ok(Box::new(members.get(name)?.open(BufReader::new(file))?))
+            }
+        }
+    }
+
+    /// A file that can be read in any order: the file itself, or an unpacked copy that has no name
+    /// and vanishes with its handle, on the disk of `scratch`.
+    ///
+    /// # Errors
+    /// As [`Archive::read`].
+    pub fn seekable(&self, name: &str, scratch: &Path) -> Result<File, ArchiveError> {
+        if self.zip.is_none() {
+            return self.open_file(name);
+        }
+        let mut copy = tempfile::tempfile_in(scratch).map_err(ArchiveError::io(scratch))?;
+        io::copy(&mut self.read(name)?, &mut copy).map_err(ArchiveError::io(&self.path))?;
+        copy.rewind().map_err(ArchiveError::io(scratch))?;
+        Ok(copy)
+    }
+
+    /// A listed file of a folder.
+    fn open_file(&self, name: &str) -> Result<File, ArchiveError> {
+        let missing = || ArchiveError::Missing { name: shortened(name) };
+        self.size(name).ok_or_else(missing)?;
+        let path = self.path.join(name);
+        File::open(&path).map_err(ArchiveError::io(&path))
+    }
+}
+
+/// Names and sizes of the files of a folder, sorted by name.
+fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, ArchiveError> {
+    let mut files = Vec::new();
+    let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(ArchiveError::io(&folder))? {
+            let entry = entry.map_err(ArchiveError::io(&folder))?;
+            let path = entry.path();
+            let metadata = fs::metadata(&path).map_err(ArchiveError::io(&path))?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if metadata.is_dir() && depth < MAX_FOLDER_DEPTH {
+                folders.push((path, format!("{name}/"), depth + 1));
+            } else if metadata.is_file() {
+                files.push((name, metadata.len()));
+            }
+            if (files.len() + folders.len()) as u64 > limits.members {
+                return Err(ArchiveError::TooMuch { limit: limits.members, unit: "files" });
+            }
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// The members of a zip file, sorted by name; folders are none.
+#[derive(Debug)]
+pub(super) struct Members {
+    members: Vec<Member>,
+}
+
+/// Where a member is and what it holds.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: Box<str>,
+    /// Bytes unpacked.
+    pub(super) size: u64,
+    pub(super) deflated: bool,
+    stored: u64,
+    header: u64,
+    crc: u32,
+}
+
+impl Members {
+    /// Reads the list of members and checks all that can be checked without reading them.
+    pub(super) fn read<R: Read + Seek>(
+        reader: &mut R,
+        limits: &ArchiveLimits,
+    ) -> Result<Members, ArchiveError> {
+        let directory = |error: ZipError| ArchiveError::Directory { message: error.to_string() };
+        let cut = |error: io::Error| ArchiveError::Directory { message: error.to_string() };
+        let file_bytes = reader.seek(SeekFrom::End(0)).map_err(cut)?;
+        let mut zip = ZipIterable::try_new(reader, Config::default()).map_err(directory)?;
+        if zip.len() as u64 > limits.members {
+            return Err(ArchiveError::TooMuch { limit: limits.members, unit: "members" });
+        }
+        let (mut members, mut total) = (Vec::new(), 0u64);
+        for entry in zip.files().map_err(directory)? {
+            let entry = entry.map_err(directory)?;
+            let name = entry.name().map_err(directory)?;
+            let refuse = |what| Err(ArchiveError::Member { name: shortened(&name), what });
+            if !is_plain(name.strip_suffix('/').unwrap_or(&name)) {
+                return refuse("has a name that leads elsewhere");
+            }
+            if entry.is_symlink() {
+                return refuse("is a link");
+            }
+            if entry.is_dir() {
+                continue;
+            }
+            if entry.encrypted() {
+                return refuse("is encrypted");
+            }
+            let deflated = match entry.compression() {
+                CompressionMethod::Stored => false,
+                CompressionMethod::Deflated => true,
+                _ => return refuse("is neither stored nor deflated"),
+            };
+            let (size, stored) = (entry.size(), entry.compressed_size());
+            if size > limits.member_bytes {
+                let limit = limits.member_bytes;
+                return Err(ArchiveError::TooMuch { limit, unit: "bytes in one member" });
+            }
+            if size > MIN_BOMB_BYTES && size / limits.ratio.max(1) > stored {
+                return refuse("unpacks to far more bytes than it takes");
+            }
+            if !deflated && size != stored {
+                return refuse("has two sizes though it is stored as it is");
+            }
+            total = total.saturating_add(size);
+            if total > limits.total_bytes {
+                let limit = limits.total_bytes;
+                return Err(ArchiveError::TooMuch { limit, unit: "bytes in all members" });
+            }
+            let (header, crc) = (entry.header_start(), entry.crc32());
+            members.push(Member {
+                name: name.as_ref().into(),
+                size,
+                deflated,
+                stored,
+                header,
+                crc,
+            });
+        }
+        // Members that share bytes let a small file unpack to anything.
+        members.sort_unstable_by_key(|member| member.header);
+        let ends = members.iter().map(|member| member.header).skip(1).chain([file_bytes]);
+        for (member, end) in members.iter().zip(ends) {
+            let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.name.len() as u64);
+            if least.saturating_add(member.stored) > end {
+                let name = shortened(&member.name);
+                return Err(ArchiveError::Member { name, what: "overlaps with another" });
+            }
+        }
+        members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for pair in members.windows(2) {
+            if let [first, second] = pair
+                && first.name == second.name
+            {
+                let name = shortened(&first.name);
+                return Err(ArchiveError::Member { name, what: "occurs twice" });
+            }
+        }
+        Ok(Members { members })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<&Member, ArchiveError> {
+        let missing = || ArchiveError::Missing { name: shortened(name) };
+        let found = self.members.binary_search_by(|member| (*member.name).cmp(name));
+        found.ok().and_then(|at| self.members.get(at)).ok_or_else(missing)
+    }
+}
+
+/// Whether a name is a path of plain parts below its archive.
+fn is_plain(name: &str) -> bool {
+    let plain = |part: &str| !["", ".", ".."].contains(&part);
+    name.len() <= MAX_NAME_BYTES && !name.contains(['\\', ':', '\0']) && name.split('/').all(plain)
+}
+
+impl Member {
+    fn damaged(&self, what: &'static str) -> ArchiveError {
+        ArchiveError::Damaged { name: shortened(&self.name), what }
+    }
+
+    /// Where its bytes begin in the file.
+    pub(super) fn start<R: Read + Seek>(&self, reader: &mut R) -> Result<u64, ArchiveError> {
+        let cut = |_| self.damaged("its header is cut off");
+        let mut header = [0u8; LOCAL_HEADER_BYTES as usize];
+        reader.seek(SeekFrom::Start(self.header)).map_err(cut)?;
+        reader.read_exact(&mut header).map_err(cut)?;
+        let [b'P', b'K', 3, 4, .., name_low, name_high, extra_low, extra_high] = header else {
+            return Err(self.damaged("it has no header"));
+        };
+        let name = u16::from_le_bytes([name_low, name_high]);
+        let extra = u16::from_le_bytes([extra_low, extra_high]);
+        Ok(self.header + LOCAL_HEADER_BYTES + u64::from(name) + u64::from(extra))
+    }
+
+    /// Its bytes, unpacked, with size and checksum compared on the way.
+    pub(super) fn open<R: Read + Seek>(
+        &self,
+        mut reader: R,
+    ) -> Result<MemberReader<R>, ArchiveError> {
+        let start = self.start(&mut reader)?;
+        let cut = |_| self.damaged("it is cut off");
+        reader.seek(SeekFrom::Start(start)).map_err(cut)?;
+        let stored = reader.take(self.stored);
+        let bytes = if self.deflated {
+            Bytes::Deflated(DeflateDecoder::new(stored))
+        } else {
+            Bytes::Stored(stored)
+        };
+        let (name, crc) = (self.name.clone(), self.crc);
+        Ok(MemberReader { bytes, left: self.size, crc, seen: Crc::new(), name })
+    }
+}
+
+enum Bytes<R> {
+    Stored(io::Take<R>),
+    Deflated(DeflateDecoder<io::Take<R>>),
+}
+
+/// The unpacked bytes of a member.
+pub(super) struct MemberReader<R> {
+    bytes: Bytes<R>,
+    /// Bytes still to come.
+    left: u64,
+    crc: u32,
+    seen: Crc,
+    name: Box<str>,
+}
+
+impl<R: Read> Read for MemberReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let n = match &mut self.bytes {
+            Bytes::Stored(bytes) => bytes.read(buffer),
+            Bytes::Deflated(bytes) => bytes.read(buffer),
+        };
+        let damaged = |what: &str| {
+            let name = shortened(&self.name);
+            io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is damaged: {what}"))
+        };
+        let n = n.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("no deflated data"),
+            _ => error,
+        })?;
+        self.seen.update(buffer.get(..n).unwrap_or_default());
+        let left = self.left.checked_sub(n as u64);
+        self.left = left.ok_or_else(|| damaged("it unpacks to more bytes than it says"))?;
+        if n == 0 && self.left > 0 {
+            return Err(damaged("it unpacks to fewer bytes than it says"));
+        }
+        if n == 0 && self.seen.sum() != self.crc {
+            return Err(damaged("its checksum is another"));
+        }
+        Ok(n)
+    }
+}

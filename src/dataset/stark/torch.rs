@@ -1,0 +1,464 @@
+//! Reads tensors that `torch.save` wrote, since torch 1.6 zip files of one pickle and one member
+//! for each storage. Must not know torch: of its names only storages and the rebuilding of a
+//! tensor from one are understood, as descriptions.
+//!
+//! Memory is that of the tensor at hand, which is never more than the file holds, and of the
+//! pickle that describes all of them.
+
+use std::{
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use half::{bf16, f16};
+
+use super::{
+    archive::{ArchiveError, ArchiveLimits, Members},
+    pickle::{self, Limits, PickleError, Value},
+};
+
+/// Rebuilds a tensor from a storage.
+const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
+/// Names that a file of tensors may use.
+const NAMES: [&str; 12] = [
+    REBUILD,
+    "persistent",
+    "torch.BFloat16Storage",
+    "torch.BoolStorage",
+    "torch.ByteStorage",
+    "torch.CharStorage",
+    "torch.DoubleStorage",
+    "torch.FloatStorage",
+    "torch.HalfStorage",
+    "torch.IntStorage",
+    "torch.LongStorage",
+    "torch.ShortStorage",
+];
+/// Most dimensions.
+const MAX_DIMENSIONS: usize = 16;
+/// Bytes read at a time where a tensor is not held.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a file of tensors may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TorchLimits {
+    /// Of the pickle.
+    pub pickle: Limits,
+    /// Of the archive; a tensor takes at most the bytes of its member.
+    pub archive: ArchiveLimits,
+}
+
+/// Why a file of tensors cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TorchError {
+    /// The zip file is wrong.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The pickle is wrong.
+    #[error(transparent)]
+    Pickle(#[from] PickleError),
+    /// The bytes of a storage could not be read.
+    #[error("cannot read a tensor: {0}")]
+    Io(#[from] io::Error),
+    /// What is no file of tensors.
+    #[error("it is no file of torch 1.6 or newer: {what}; save it again with torch.save")]
+    NotTorch {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A tensor does not fit its storage, or is of a kind that is not read.
+    #[error("tensor {tensor} {what}; save it again with torch.save")]
+    Tensor {
+        /// Which one in file order, from 0.
+        tensor: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    /// Truth values, a byte each.
+    Bool,
+    /// 8 bits without sign.
+    U8,
+    /// 8 bits with sign.
+    I8,
+    /// 16 bits with sign.
+    I16,
+    /// 32 bits with sign.
+    I32,
+    /// 64 bits with sign.
+    I64,
+    /// Half precision.
+    F16,
+    /// Half the bytes of single precision, with its range.
+    Bf16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+impl Dtype {
+    fn of(storage: &str) -> Option<Dtype> {
+        Some(match storage {
+            "torch.BFloat16Storage" => Dtype::Bf16,
+            "torch.BoolStorage" => Dtype::Bool,
+            "torch.ByteStorage" => Dtype::U8,
+            "torch.CharStorage" => Dtype::I8,
+            "torch.DoubleStorage" => Dtype::F64,
+            "torch.FloatStorage" => Dtype::F32,
+            "torch.HalfStorage" => Dtype::F16,
+            "torch.IntStorage" => Dtype::I32,
+            "torch.LongStorage" => Dtype::I64,
+            "torch.ShortStorage" => Dtype::I16,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
+            Dtype::I16 | Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::I32 | Dtype::F32 => 4,
+            Dtype::I64 | Dtype::F64 => 8,
+        }
+    }
+
+    /// An integer or truth value from the lowest bytes of `bits`.
+    fn integer(self, bits: u64) -> Option<i64> {
+        match self {
+            Dtype::Bool => Some(i64::from(bits != 0)),
+            Dtype::U8 => Some(bits as i64),
+            Dtype::I8 => Some((bits as i8).into()),
+            Dtype::I16 => Some((bits as i16).into()),
+            Dtype::I32 => Some((bits as i32).into()),
+            Dtype::I64 => Some(bits as i64),
+            _ => None,
+        }
+    }
+
+    /// A float from the lowest bytes of `bits`.
+    fn float(self, bits: u64) -> Option<f32> {
+        match self {
+            Dtype::F16 => Some(f16::from_bits(bits as u16).to_f32()),
+            Dtype::Bf16 => Some(bf16::from_bits(bits as u16).to_f32()),
+            Dtype::F32 => Some(f32::from_bits(bits as u32)),
+            Dtype::F64 => Some(f64::from_bits(bits) as f32),
+            _ => None,
+        }
+    }
+}
+
+/// A tensor in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The length of each dimension; none for a single number.
+    pub shape: Vec<usize>,
+    /// The elements in row order, each in little-endian bytes.
+    pub data: Vec<u8>,
+}
+
+impl Tensor {
+    /// The elements of a tensor of integers or truth values, in row order; else `None`.
+    pub fn to_i64(&self) -> Option<Vec<i64>> {
+        self.bits().map(|bits| self.dtype.integer(bits)).collect()
+    }
+
+    /// The elements of a tensor of floats, in row order; doubles are rounded. Else `None`.
+    pub fn to_f32(&self) -> Option<Vec<f32>> {
+        self.bits().map(|bits| self.dtype.float(bits)).collect()
+    }
+
+    fn bits(&self) -> impl Iterator<Item = u64> {
+        self.data.chunks_exact(self.dtype.bytes()).map(bits)
+    }
+}
+
+/// Up to eight little-endian bytes.
+fn bits(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+/// Reads a file that is one tensor.
+///
+/// # Errors
+/// Any [`TorchError`].
+pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Tensor, TorchError> {
+    let mut file = TorchFile::open(reader, limits)?;
+    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
+    file.tensor(&view)
+}
+
+/// Hands out the elements of a file that is one tensor of integers or truth values, in row order,
+/// and returns its shape. A tensor whose elements lie in row order is not held in memory.
+///
+/// # Errors
+/// Any [`TorchError`].
+pub fn read_integers<R: Read + Seek>(
+    reader: R,
+    limits: &TorchLimits,
+    on_element: &mut dyn FnMut(i64),
+) -> Result<Vec<usize>, TorchError> {
+    let mut file = TorchFile::open(reader, limits)?;
+    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
+    let no_integers = TorchError::Tensor { tensor: 0, what: "holds no integers" };
+    if view.dtype.integer(0).is_none() {
+        return Err(no_integers);
+    }
+    if !view.in_row_order() {
+        let integers = file.tensor(&view)?.to_i64().ok_or(no_integers)?;
+        integers.into_iter().for_each(on_element);
+        return Ok(view.shape);
+    }
+    let mut left = view.n_bytes();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    file.seek(&view)?;
+    while left > 0 {
+        let here = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+        let part = chunk.get_mut(..here).unwrap_or_default();
+        file.read_elements(part, view.dtype)?;
+        for element in part.chunks_exact(view.dtype.bytes()) {
+            on_element(view.dtype.integer(bits(element)).unwrap_or_default());
+        }
+        left -= here as u64;
+    }
+    Ok(view.shape)
+}
+
+/// Hands out the items of a file that is a dict of tensors, in file order. Breaking ends the
+/// reading well. What was handed out before an error is not to be trusted.
+///
+/// # Errors
+/// Any [`TorchError`].
+pub fn read_tensors<R: Read + Seek>(
+    reader: R,
+    limits: &TorchLimits,
+    on_item: &mut dyn FnMut(Value, Tensor) -> ControlFlow<()>,
+) -> Result<(), TorchError> {
+    let mut file = TorchFile::open(reader, limits)?;
+    let described = Arc::clone(&file.pickle);
+    let (mut tensor, mut failed) = (0, None);
+    let open = || Ok(&described[..]);
+    pickle::read_dict_with(open, &limits.pickle, &NAMES, &mut |key, value| {
+        let read = file.view(&value, tensor).and_then(|view| file.tensor(&view));
+        tensor += 1;
+        match read {
+            Ok(tensor) => on_item(key, tensor),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// A tensor as a part of a storage; what is there fits.
+struct View {
+    dtype: Dtype,
+    /// Where the storage begins in the file.
+    start: u64,
+    /// The first element.
+    offset: u64,
+    shape: Vec<usize>,
+    strides: Vec<u64>,
+}
+
+impl View {
+    fn n_elements(&self) -> u64 {
+        self.shape.iter().fold(1, |n, length| n.saturating_mul(*length as u64))
+    }
+
+    fn n_bytes(&self) -> u64 {
+        self.n_elements() * self.dtype.bytes() as u64
+    }
+
+    fn in_row_order(&self) -> bool {
+        let mut expected = 1;
+        let dimensions = self.shape.iter().zip(&self.strides).rev();
+        for (length, stride) in dimensions.filter(|(length, _)| **length != 1) {
+            if *stride != expected {
+                return false;
+            }
+            expected = expected.saturating_mul(*length as u64);
+        }
+        true
+    }
+}
+
+struct TorchFile<R> {
+    reader: BufReader<R>,
+    members: Members,
+    /// The one folder of the archive.
+    root: String,
+    pickle: Arc<[u8]>,
+    big_endian: bool,
+}
+
+impl<R: Read + Seek> TorchFile<R> {
+    fn open(reader: R, limits: &TorchLimits) -> Result<TorchFile<R>, TorchError> {
+        let mut reader = BufReader::new(reader);
+        let mut magic = [0; 2];
+        reader.read_exact(&mut magic)?;
+        if magic != *b"PK" {
+            return Err(TorchError::NotTorch { what: "it is no zip file" });
+        }
+        let members = Members::read(&mut reader, &limits.archive)?;
+        let root = members.iter().find_map(|member| {
+            let root = member.name.strip_suffix("/data.pkl")?;
+            (!root.contains('/')).then(|| root.to_owned())
+        });
+        let root = root.ok_or(TorchError::NotTorch { what: "there is no data.pkl" })?;
+        let pickle = members.get(&format!("{root}/data.pkl"))?;
+        if pickle.deflated {
+            return Err(TorchError::NotTorch { what: "data.pkl is packed" });
+        }
+        let mut bytes = Vec::new();
+        pickle.open(&mut reader)?.read_to_end(&mut bytes)?;
+        let order = match members.get(&format!("{root}/byteorder")) {
+            Ok(member) => {
+                let mut order = Vec::new();
+                member.open(&mut reader)?.take(16).read_to_end(&mut order)?;
+                order
+            }
+            Err(_) => b"little".to_vec(),
+        };
+        let big_endian = match order.as_slice() {
+            b"little" => false,
+            b"big" => true,
+            _ => return Err(TorchError::NotTorch { what: "its byte order is unknown" }),
+        };
+        Ok(TorchFile { reader, members, root, pickle: bytes.into(), big_endian })
+    }
+
+    /// The part of a storage that a value describes.
+    fn view(&mut self, value: &Value, tensor: u64) -> Result<View, TorchError> {
+        let wrong = |what| TorchError::Tensor { tensor, what };
+        let described = describe(value).ok_or(wrong("is no plain tensor on the CPU or GPU"))?;
+        let Described { dtype, key, n_stored, offset, shape, strides } = described;
+        let member = self.members.get(&format!("{}/data/{key}", self.root))?;
+        let bytes = dtype.bytes() as u64;
+        if member.deflated || n_stored.checked_mul(bytes) != Some(member.size) {
+            return Err(wrong("has a storage of another size"));
+        }
+        let start = member.start(&mut self.reader)?;
+        let view = View { dtype, start, offset, shape, strides };
+        let n = view.n_elements();
+        let last =
+            view.shape.iter().zip(&view.strides).try_fold(offset, |last, (length, stride)| {
+                last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
+            });
+        // A storage that is repeated by strides of 0 could be larger than the file.
+        if n > n_stored || n > 0 && last.is_none_or(|last| last >= n_stored) {
+            return Err(wrong("reaches beyond its storage"));
+        }
+        Ok(view)
+    }
+
+    fn tensor(&mut self, view: &View) -> Result<Tensor, TorchError> {
+        let too_large = |_| TorchError::Tensor { tensor: 0, what: "does not fit the memory" };
+        let n = usize::try_from(view.n_bytes()).map_err(too_large)?;
+        let mut data = vec![0; n];
+        if view.in_row_order() {
+            self.seek(view)?;
+            self.read_elements(&mut data, view.dtype)?;
+        } else {
+            self.gather(view, &mut data)?;
+        }
+        Ok(Tensor { dtype: view.dtype, shape: view.shape.clone(), data })
+    }
+
+    fn seek(&mut self, view: &View) -> Result<(), TorchError> {
+        let start = view.start + view.offset * view.dtype.bytes() as u64;
+        self.reader.seek(SeekFrom::Start(start))?;
+        Ok(())
+    }
+
+    fn read_elements(&mut self, data: &mut [u8], dtype: Dtype) -> Result<(), TorchError> {
+        self.reader.read_exact(data)?;
+        if self.big_endian {
+            data.chunks_exact_mut(dtype.bytes()).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+
+    /// Collects the elements of a tensor that do not lie in row order, from the whole part of the
+    /// storage that holds them.
+    fn gather(&mut self, view: &View, data: &mut [u8]) -> Result<(), TorchError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let bytes = view.dtype.bytes();
+        let dimensions = view.shape.iter().zip(&view.strides);
+        let last: u64 = dimensions.map(|(length, stride)| stride * (*length as u64 - 1)).sum();
+        let too_large = |_| TorchError::Tensor { tensor: 0, what: "does not fit the memory" };
+        let mut span = vec![0; usize::try_from((last + 1) * bytes as u64).map_err(too_large)?];
+        self.seek(view)?;
+        self.read_elements(&mut span, view.dtype)?;
+        let mut index = vec![0usize; view.shape.len()];
+        let mut at = 0u64;
+        for element in data.chunks_exact_mut(bytes) {
+            let from = usize::try_from(at).map_err(too_large)? * bytes;
+            element.copy_from_slice(span.get(from..from + bytes).unwrap_or_default());
+            let dimensions = view.shape.iter().zip(&view.strides);
+            for (place, (length, stride)) in index.iter_mut().zip(dimensions).rev() {
+                *place += 1;
+                at += stride;
+                if *place < *length {
+                    break;
+                }
+                at -= stride * (*length as u64);
+                *place = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a pickle says of a tensor.
+struct Described<'a> {
+    dtype: Dtype,
+    key: &'a str,
+    n_stored: u64,
+    offset: u64,
+    shape: Vec<usize>,
+    strides: Vec<u64>,
+}
+
+fn describe(value: &Value) -> Option<Described<'_>> {
+    let [storage, offset, shape, strides, ..] = arguments(value, REBUILD)? else { return None };
+    let [kind, dtype, key, _place, n_stored] = arguments(storage, "persistent")? else {
+        return None;
+    };
+    let Value::Call(dtype) = dtype else { return None };
+    let unsigned = |value: &Value| u64::try_from(value.as_int()?).ok();
+    let length = |value: &Value| usize::try_from(value.as_int()?).ok();
+    let shape: Vec<usize> = shape.as_slice()?.iter().map(length).collect::<Option<_>>()?;
+    let strides: Vec<u64> = strides.as_slice()?.iter().map(unsigned).collect::<Option<_>>()?;
+    let fits = kind.as_str() == Some("storage")
+        && shape.len() == strides.len()
+        && shape.len() <= MAX_DIMENSIONS;
+    fits.then_some(Described {
+        dtype: Dtype::of(&dtype.name)?,
+        key: key.as_str()?,
+        n_stored: unsigned(n_stored)?,
+        offset: unsigned(offset)?,
+        shape,
+        strides,
+    })
+}
+
+fn arguments<'a>(value: &'a Value, name: &str) -> Option<&'a [Value]> {
+    match value {
+        Value::Call(call) if &*call.name == name => call.arguments.as_slice(),
+        _ => None,
+    }
+}

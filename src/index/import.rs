@@ -1,0 +1,166 @@
+//! Vectors that were computed elsewhere, on their way into an index: collected in any order,
+//! checked against the base, read back in the order of nodes. Must not know the format they come
+//! in.
+//!
+//! They are kept as they are given: search ranks by dot product, as their source does.
+
+use std::{
+    fs::File,
+    io::{BufReader, Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use crate::{
+    embed::table::QueryTableBuilder,
+    index::{IndexError, vectors::MAX_DIM},
+    kb::{Kb, NodeId},
+};
+
+/// Collects vectors of nodes and queries; nodes lie in a temporary file.
+pub struct ImportBuilder<'a> {
+    kb: &'a Kb,
+    place: &'a Path,
+    file: File,
+    is_there: Vec<bool>,
+    /// Ids of nodes that do not exist, or are no candidates: their number and the first one.
+    strangers: (u64, Option<i64>),
+    dim: Option<usize>,
+    queries: Option<QueryTableBuilder>,
+}
+
+/// Vectors of exactly the candidates of a base, and of queries.
+pub struct Import {
+    file: File,
+    pub(super) dim: usize,
+    pub(super) n_nodes: NodeId,
+    pub(super) fingerprint: String,
+    pub(super) queries: Vec<u8>,
+}
+
+impl<'a> ImportBuilder<'a> {
+    /// Starts an import into the base; the temporary file is made in `place`.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`].
+    pub fn new(kb: &'a Kb, place: &'a Path) -> Result<Self, IndexError> {
+        let make = || {
+            std::fs::create_dir_all(place)?;
+            tempfile::tempfile_in(place)
+        };
+        let file = make().map_err(|error| IndexError::io(place, error))?;
+        let is_there = vec![false; kb.n_nodes() as usize];
+        let (strangers, dim, queries) = ((0, None), None, None);
+        Ok(Self { kb, place, file, is_there, strangers, dim, queries })
+    }
+
+    /// Checks that all vectors have one length, and returns it.
+    fn dim(&mut self, of: &[f32]) -> Result<usize, IndexError> {
+        let dim = *self.dim.get_or_insert(of.len());
+        let is_possible = (1..=MAX_DIM).contains(&dim);
+        if !is_possible || of.len() != dim || of.iter().any(|number| !number.is_finite()) {
+            return Err(IndexError::BadImport(format!(
+                "a vector has {} numbers where {dim} finite ones are expected",
+                of.len()
+            )));
+        }
+        Ok(dim)
+    }
+
+    /// Takes the vector of a node.
+    ///
+    /// # Errors
+    /// [`IndexError::BadImport`] for a second vector, or one of another length or with numbers that
+    /// are not finite; [`IndexError::Io`].
+    pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
+        let dim = self.dim(vector)?;
+        let node = NodeId::try_from(id).ok().filter(|&node| {
+            self.kb.contains(node) && self.kb.candidate_types().contains(&self.kb.node_type(node))
+        });
+        let Some(node) = node else {
+            self.strangers.0 += 1;
+            self.strangers.1.get_or_insert(id);
+            return Ok(());
+        };
+        if std::mem::replace(&mut self.is_there[node as usize], true) {
+            return Err(IndexError::BadImport(format!("node {id} has two vectors")));
+        }
+        let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let at = SeekFrom::Start(u64::from(node) * dim as u64 * 4);
+        self.file
+            .seek(at)
+            .and_then(|_| self.file.write_all(&bytes))
+            .map_err(|error| IndexError::io(self.place, error))
+    }
+
+    /// Takes the vector of a query.
+    ///
+    /// # Errors
+    /// [`IndexError::BadImport`], or those of the table of queries.
+    pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<(), IndexError> {
+        let dim = self.dim(&vector)?;
+        let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
+        Ok(queries.add(text, vector)?)
+    }
+
+    /// Checks that exactly the candidates have vectors. Reads them once, for the fingerprint.
+    ///
+    /// # Errors
+    /// [`IndexError::BadImport`], with counts.
+    pub fn finish(mut self) -> Result<Import, IndexError> {
+        let mut candidates: Vec<NodeId> = (self.kb.candidate_types().iter())
+            .flat_map(|&kind| self.kb.nodes_of_type(kind))
+            .copied()
+            .collect();
+        candidates.sort_unstable();
+        let mut missing = candidates.iter().filter(|&&node| !self.is_there[node as usize]);
+        let first = missing.next();
+        if let Some(first) = first {
+            let (n, all) = (missing.count() + 1, candidates.len());
+            return Err(IndexError::BadImport(format!(
+                "{n} of {all} candidates have no vector, node {first} is the first"
+            )));
+        }
+        if let (n, Some(first)) = self.strangers {
+            return Err(IndexError::BadImport(format!(
+                "{n} vectors are of no candidate, the first has id {first}"
+            )));
+        }
+        let dim = self.dim.ok_or_else(|| IndexError::BadImport("there is none".to_owned()))?;
+        let (queries, checksum) =
+            self.queries.unwrap_or_else(|| QueryTableBuilder::new(dim)).encode()?;
+        let n_nodes = self.kb.n_nodes();
+        let failed = |error| IndexError::io(self.place, error);
+        // What was never written reads as zeros.
+        self.file.set_len(u64::from(n_nodes) * dim as u64 * 4).map_err(failed)?;
+        self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(&self.file).map_err(failed)?;
+        hasher.update(checksum.as_bytes());
+        let fingerprint = format!("import1-{}", &hasher.finalize().to_hex()[..32]);
+        Ok(Import { file: self.file, dim, n_nodes, fingerprint, queries })
+    }
+}
+
+impl Import {
+    /// Hands out the rows of all nodes in blocks of at most `rows`, zeros for nodes without vector.
+    pub(super) fn for_each_block(
+        &self,
+        rows: usize,
+        on_block: &mut dyn FnMut(usize, Vec<f32>) -> Result<(), IndexError>,
+    ) -> Result<(), IndexError> {
+        let failed = |error| IndexError::io(Path::new("the temporary file of vectors"), error);
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        let mut left = self.n_nodes as usize;
+        while left > 0 {
+            let here = left.min(rows);
+            let mut bytes = vec![0; here * self.dim * 4];
+            reader.read_exact(&mut bytes).map_err(failed)?;
+            let numbers = bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number));
+            on_block(here, numbers.collect())?;
+            left -= here;
+        }
+        Ok(())
+    }
+}
