@@ -113,6 +113,9 @@ pub(super) struct SampleArgs {
     /// Install it under this name [default: the kind]
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// Write its files to this new or empty directory instead of installing it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "json"])]
+    to: Option<PathBuf>,
     /// Print what was imported as one JSON object
     #[arg(long)]
     json: bool,
@@ -220,9 +223,19 @@ fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let kind = SampleKind::from_name(&args.kind)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+    let options = SampleOptions { seed: args.seed, scale: args.scale };
+    if let Some(dir) = &args.to {
+        let report = dataset::sample_files(kind, options, dir, ctx)?;
+        ctx.printer.notice(&format!(
+            "wrote {} nodes and {} edges to {}",
+            count(report.n_nodes),
+            count(report.n_edges),
+            dir.display()
+        ));
+        return Ok(Exit::Done);
+    }
     let name = args.name.as_deref().unwrap_or(kind.name());
     tell_of_replacement(name, ctx);
-    let options = SampleOptions { seed: args.seed, scale: args.scale };
     let report = dataset::sample(kind, name, options, ctx)?;
     tell_of_import(&report, args.json, ctx)
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     dataset::{
         Base, DatasetError, ImportOptions, ImportReport, Phase, Progress, Resolved, import_neutral,
-        sample::{SampleKind, SampleOptions, generate},
+        sample::{SampleKind, SampleOptions, SampleReport, generate},
         stark::{self, import_stark},
     },
     index::{self, IndexError, IndexedBase, Plan},
@@ -95,10 +95,22 @@ pub(super) fn sample(
     let temporary =
         tempfile::Builder::new().prefix(".sample-").tempdir_in(home).with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
-    let progress = ctx.printer.progress();
-    generate(kind, options, &files, &mut |at| progress.at(at.stage, at.done, at.total))?;
-    drop(progress);
+    sample_files(kind, options, &files, ctx)?;
     import(&files, name, Input::Neutral, &ImportOptions::default(), ctx)
+}
+
+/// Generates the files of a sample, with progress.
+///
+/// # Errors
+/// That the scale is wrong, the directory not empty, or the disk full.
+pub(super) fn sample_files(
+    kind: SampleKind,
+    options: SampleOptions,
+    dir: &Path,
+    ctx: &Context,
+) -> Result<SampleReport> {
+    let progress = ctx.printer.progress();
+    Ok(generate(kind, options, dir, &mut |at| progress.at(at.stage, at.done, at.total))?)
 }
 
 /// Opens the base with its index.

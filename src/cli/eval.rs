@@ -210,7 +210,7 @@ pub(super) fn measured(
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
     let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let candidates = Candidates::sorted(base.kb.candidates());
+    let candidates = Candidates::of(&base.kb);
     let one = |query: &LabelledQuery| {
         if ctx.stop.load(Ordering::Relaxed) {
             return Err(anyhow!("no result was kept"));

@@ -484,13 +484,14 @@ fn read_edges(
     Ok(n_pushed)
 }
 
-/// The three columns of a line, if they are three.
+/// The three columns of a line, if they are three. Ids are short, so tabs are sought from both ends.
 fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
-    let mut tabs = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\t').map(|(at, _)| at);
-    let (Some(first), Some(second), None) = (tabs.next(), tabs.next(), tabs.next()) else {
-        return None;
-    };
-    Some((text.get(..first)?, text.get(first + 1..second)?, text.get(second + 1..)?))
+    let is_tab = |byte: u8| byte == b'\t';
+    let first = text.bytes().position(is_tab)?;
+    let last = text.bytes().rposition(is_tab)?;
+    let relation = text.get(first + 1..last)?;
+    let row = (text.get(..first)?, relation, text.get(last + 1..)?);
+    (!relation.as_bytes().contains(&b'\t')).then_some(row)
 }
 
 /// The id as a node of a base with `n_nodes`.

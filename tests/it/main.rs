@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod bench;
 mod bundles;
 mod data;
 mod embedders;
