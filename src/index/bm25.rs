@@ -1,0 +1,35 @@
+//! The one BM25 of the library: its weights and its two published settings.
+//!
+//! The score of a text is the sum over the query's words of
+//! `idf * tf / (tf + k1 * (1 - b + b * length / mean))` with
+//! `idf = ln(1 + (n - df + 0.5) / (df + 0.5))`: Robertson & Zaragoza 2009 as Lucene 8 and the
+//! method "lucene" of bm25s compute it, without the constant factor `k1 + 1`.
+//!
+//! Must not know: how postings are kept, what a word is.
+
+/// Saturation and length normalisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bm25 {
+    /// Term saturation, 0 or more: the larger, the more a repeated word counts.
+    pub k1: f32,
+    /// Length normalisation in `0..=1`.
+    pub b: f32,
+}
+
+impl Bm25 {
+    /// The defaults of bm25s, by which STaRK's BM25 baseline ranks.
+    pub const STARK: Self = Self { k1: 1.5, b: 0.75 };
+    /// The setting of mFAR and of Lucene.
+    pub const MFAR: Self = Self { k1: 1.2, b: 0.75 };
+
+    /// What weighs against the count in a text of that length, where texts have `mean` words.
+    pub fn norm(self, length: u32, mean: f32) -> f32 {
+        self.k1 * (1.0 - self.b + self.b * (length as f32 / mean))
+    }
+}
+
+/// Inverse document frequency of a word in `df` of `n` texts; above 0 when `df <= n`.
+pub fn idf(n: usize, df: u32) -> f32 {
+    let (n, df) = (n as f64, f64::from(df));
+    (1.0 + (n - df + 0.5) / (df + 0.5)).ln() as f32
+}

@@ -1,0 +1,87 @@
+//! An inverted index: given words, the best of all nodes by BM25, exactly.
+//!
+//! Nodes fall into ranges of 64 consecutive ids. A word of many nodes keeps, for each range, a bound
+//! of its score there; a query adds the bounds of its words and reads the postings of those ranges
+//! only that can still reach the best `k`, after Mallia, Suel & Tonellotto 2024 (block-max
+//! pruning). Scores are then computed exactly from counts and lengths.
+//!
+//! One file of arrays; `n` nodes, `m` words:
+//!
+//! | array | holds |
+//! | --- | --- |
+//! | `lengths` `[n]`, `tokens` `[1]` | words of each node's text, and of all |
+//! | `bounds` `[m + 1]`, `words` | the vocabulary, sorted |
+//! | `ids` `[m]` | number of each word, by first appearance |
+//! | `counts` `[m]` | nodes with the word, by number |
+//! | `starts` `[m + 1]` | ends of each word's part of `postings` after a leading zero, by number |
+//! | `postings` | see below |
+//!
+//! A posting of a rare word (fewer than one node in [`RARE`]) is the gap to the node before, less one, doubled,
+//! plus one if the count follows less two; both as [`coding`] writes numbers. A frequent word has
+//! one byte a range, its bound as [`coding::quantized`]; then one `u32` a range, where its postings end;
+//! then the postings, each one byte: place in the range times 4 plus the count less one, where 3
+//! says that the count less four follows.
+//!
+//! Must not know: names, relations, types, what a text is made of.
+
+mod build;
+mod coding;
+mod search;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::path::Path;
+
+pub use build::{PostingsBuilder, settle};
+
+use crate::index::{
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+};
+
+/// Nodes in a range: places fit six bits.
+const RANGE: usize = 64;
+/// A word in fewer than one of so many nodes is rare.
+const RARE: usize = 16;
+/// Distinct words of a query that are searched; later ones are dropped.
+pub const MAX_QUERY_WORDS: usize = 256;
+
+/// The inverted index of one text per node.
+pub struct Postings {
+    lengths: Array<u32>,
+    vocabulary: Strings,
+    ids: Array<u32>,
+    counts: Array<u32>,
+    starts: Array<u64>,
+    postings: Array<u8>,
+    mean: f32,
+}
+
+impl Postings {
+    /// Maps an index; costs the same whatever its size.
+    ///
+    /// # Errors
+    /// As [`Arrays::open`] and [`Arrays::get`].
+    pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let arrays = Arrays::open(path)?;
+        let lengths: Array<u32> = arrays.get("lengths")?;
+        let tokens: Array<u64> = arrays.get("tokens")?;
+        let tokens = tokens.as_slice().first().copied().unwrap_or(0);
+        let mean = tokens as f64 / lengths.as_slice().len().max(1) as f64;
+        Ok(Self {
+            lengths,
+            vocabulary: Strings::new(arrays.get("bounds")?, arrays.get("words")?),
+            ids: arrays.get("ids")?,
+            counts: arrays.get("counts")?,
+            starts: arrays.get("starts")?,
+            postings: arrays.get("postings")?,
+            mean: mean as f32,
+        })
+    }
+}
+
+/// Whether a word of so many nodes is rare among `n`.
+fn is_rare(count: u32, n: usize) -> bool {
+    (count as usize).saturating_mul(RARE) < n
+}
