@@ -22,9 +22,32 @@ impl Bm25 {
     /// The setting of mFAR and of Lucene.
     pub const MFAR: Self = Self { k1: 1.2, b: 0.75 };
 
-    /// What weighs against the count in a text of that length, where texts have `mean` words.
-    pub fn norm(self, length: u32, mean: f32) -> f32 {
-        self.k1 * (1.0 - self.b + self.b * (length as f32 / mean))
+    /// The weights of lengths where texts have `mean` words.
+    pub fn lengths(self, mean: f32) -> LengthWeights {
+        let slope = if mean > 0.0 { self.k1 * self.b / mean } else { 0.0 };
+        LengthWeights { base: self.k1 * (1.0 - self.b), slope }
+    }
+}
+
+/// What weighs against a count, by the length of the text.
+#[derive(Clone, Copy, Debug)]
+pub struct LengthWeights {
+    base: f32,
+    slope: f32,
+}
+
+impl LengthWeights {
+    /// What weighs against counts in a text of that length.
+    #[inline]
+    pub fn norm(self, length: u32) -> f32 {
+        self.base + self.slope * length as f32
+    }
+
+    /// The share of its idf that a word gives a text which has it `count` times, in `0..=1`.
+    #[inline]
+    pub fn share(self, count: u32, length: u32) -> f32 {
+        let count = count as f32;
+        count / (count + self.norm(length))
     }
 }
 

@@ -20,8 +20,7 @@ use crate::{
         IndexError,
         arrays::{Arrays, Strings},
         postings::{
-            RANGE,
-            coding::{Gaps, KEPT, put, quantized, take},
+            coding::{Gaps, KEPT, put, put_frequent, put_gaps, take},
             is_rare,
             vocabulary::{Hasher, Vocabulary},
         },
@@ -174,7 +173,7 @@ impl PostingsBuilder {
     fn write(self) -> io::Result<()> {
         let n = self.lengths.len();
         let tokens: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
-        let mean = (tokens as f64 / n.max(1) as f64) as f32;
+        let weights = KEPT.lengths((tokens as f64 / n.max(1) as f64) as f32);
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut spool = BufWriter::with_capacity(RUN_BUFFER, tempfile::tempfile_in(dir)?);
         let (mut starts, mut counts) = (vec![0u64], Vec::new());
@@ -186,7 +185,9 @@ impl PostingsBuilder {
             if is_rare(postings.len() as u32, n) {
                 put_gaps(&mut bytes, &postings);
             } else {
-                put_ranges(&mut bytes, &postings, &self.lengths, mean);
+                put_frequent(&mut bytes, &postings, n, |node, count| {
+                    weights.share(count, self.lengths[node as usize])
+                });
             }
             counts.push(postings.len() as u32);
             starts.push(starts[starts.len() - 1] + bytes.len() as u64);
@@ -288,46 +289,10 @@ fn read_chunk(
     (words, chunk)
 }
 
-/// Appends nodes with counts, ascending, as gaps.
-fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
-    let mut next = 0;
-    for &(node, count) in postings {
-        put(bytes, u64::from(node - next) << 1 | u64::from(count > 1));
-        if count > 1 {
-            put(bytes, u64::from(count - 2));
-        }
-        next = node + 1;
-    }
-}
-
 /// Reads the parts of one word back.
 fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
     while let Some(n) = take(&mut parts) {
         postings.extend(Gaps::new(&mut parts).take(n as usize));
-    }
-}
-
-/// Appends nodes with counts, ascending, by range: bounds, ends, postings.
-fn put_ranges(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)], lengths: &[u32], mean: f32) {
-    let n_ranges = lengths.len().div_ceil(RANGE);
-    bytes.resize(n_ranges * 5, 0);
-    let mut at = 0;
-    for range in 0..n_ranges {
-        let mut most = 0.0f32;
-        while let Some(&(node, count)) = postings.get(at)
-            && node as usize / RANGE == range
-        {
-            let norm = KEPT.norm(lengths[node as usize], mean);
-            most = most.max(count as f32 / (count as f32 + norm));
-            bytes.push((node as usize % RANGE) as u8 * 4 + (count.min(4) - 1) as u8);
-            if count > 3 {
-                put(bytes, u64::from(count - 4));
-            }
-            at += 1;
-        }
-        bytes[range] = quantized(most);
-        let end = (bytes.len() - n_ranges * 5) as u32;
-        bytes[n_ranges + range * 4..][..4].copy_from_slice(&end.to_le_bytes());
     }
 }
 

@@ -40,7 +40,9 @@ use crate::index::{
     arrays::{Array, Arrays, Strings},
 };
 
-/// Nodes in a range: places fit six bits.
+/// Nodes that share a bound.
+const BLOCK: usize = 8;
+/// Nodes that share a mask.
 const RANGE: usize = 64;
 /// A word in fewer than one of so many nodes is rare.
 const RARE: usize = 16;
