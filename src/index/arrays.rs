@@ -29,6 +29,9 @@ pub trait Number: bytemuck::Pod {
 impl Number for u8 {
     const DTYPE: Dtype = Dtype::U8;
 }
+impl Number for u16 {
+    const DTYPE: Dtype = Dtype::U16;
+}
 impl Number for u32 {
     const DTYPE: Dtype = Dtype::U32;
 }

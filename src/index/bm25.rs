@@ -29,6 +29,13 @@ impl Bm25 {
     }
 }
 
+impl Default for Bm25 {
+    /// The setting of all searches and scores of the library.
+    fn default() -> Self {
+        Self::STARK
+    }
+}
+
 /// What weighs against a count, by the length of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct LengthWeights {
@@ -51,8 +58,8 @@ impl LengthWeights {
     }
 }
 
-/// Inverse document frequency of a word in `df` of `n` texts; above 0 when `df <= n`.
+/// Inverse document frequency of a word in `df` of `n` texts, above 0.
 pub fn idf(n: usize, df: u32) -> f32 {
-    let (n, df) = (n as f64, f64::from(df));
+    let (n, df) = (n as f64, f64::from(df).min(n as f64));
     (1.0 + (n - df + 0.5) / (df + 0.5)).ln() as f32
 }

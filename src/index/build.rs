@@ -29,7 +29,7 @@ pub(super) const EMBEDDER: &str = "embedder";
 const RECORD: &str = "index.json";
 
 /// Version of the whole directory; raised whenever any index would be built otherwise.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Neighbours of one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Texts embedded at a time.
@@ -138,7 +138,7 @@ pub fn build(
 fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
     let text_dir = dir.join(TEXT);
     fs::create_dir(&text_dir).map_err(|error| IndexError::io(&text_dir, error))?;
-    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len())?;
+    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len());
     let (mut terms, mut names_terms) = (TermIndexBuilder::default(), TermIndexBuilder::default());
     for node in 0..kb.n_nodes() {
         if node % REPORT_EVERY == 0 {

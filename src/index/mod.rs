@@ -16,8 +16,10 @@
 
 pub mod arrays;
 mod base;
+pub mod bm25;
 mod build;
 pub mod names;
+pub mod postings;
 pub mod terms;
 pub mod text;
 pub mod vectors;

@@ -14,8 +14,7 @@ const MAX_LINES: usize = 900;
 /// Sources of one line of the layers that do not know one another at all.
 const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 /// Foreign crates, and the only places that may name them.
-const FOREIGN: [(&str, &[&str]); 6] = [
-    ("tantivy", &["src/index/text.rs"]),
+const FOREIGN: [(&str, &[&str]); 5] = [
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("clap", &["src/cli/", "src/main.rs"]),

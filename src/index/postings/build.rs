@@ -29,14 +29,16 @@ use crate::{
     words::for_each_reference_word,
 };
 
+// Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
+
 /// Text gathered before it is read, bytes.
-const BATCH_BYTES: usize = 8 << 20;
+const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 8 << 20 };
 /// Text of a chunk, bytes; a longer text is a chunk of its own.
-const CHUNK_BYTES: usize = 2 << 20;
+const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 2 << 20 };
 /// Postings held in memory before some go to disk, bytes.
-const HELD_BYTES: usize = 128 << 20;
+const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
 /// Runs on disk before they are merged into one.
-const MAX_RUNS: usize = 32;
+const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
 /// Buffer of a run that is read or written, bytes.
 const RUN_BUFFER: usize = 256 << 10;
 /// Distinct words of all texts.
@@ -86,6 +88,23 @@ pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
         largest.spill()?;
     }
     Ok(())
+}
+
+/// Writes the index of these texts, the first of node 0, to the file `path`.
+///
+/// # Errors
+/// As [`settle`].
+pub fn build<T: AsRef<str>>(
+    path: &Path,
+    texts: impl IntoIterator<Item = T>,
+) -> Result<(), IndexError> {
+    let (mut builder, mut n) = (PostingsBuilder::create(path), 0);
+    for text in texts {
+        builder.add(n as NodeId, [text.as_ref()]);
+        settle(std::slice::from_mut(&mut builder))?;
+        n += 1;
+    }
+    builder.finish(n)
 }
 
 impl PostingsBuilder {

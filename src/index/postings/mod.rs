@@ -33,7 +33,7 @@ mod vocabulary;
 
 use std::path::Path;
 
-pub use build::{PostingsBuilder, settle};
+pub use build::{PostingsBuilder, build, settle};
 
 use crate::index::{
     IndexError,

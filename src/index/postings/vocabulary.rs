@@ -48,11 +48,6 @@ impl Vocabulary {
         self.hashes.len()
     }
 
-    /// Bytes it holds.
-    pub(super) fn size(&self) -> usize {
-        self.bytes.len() + self.hashes.len() * 16 + self.slots.len() * 8
-    }
-
     pub(super) fn get(&self, number: usize) -> &[u8] {
         &self.bytes[self.bounds[number]..self.bounds[number + 1]]
     }
