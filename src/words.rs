@@ -21,8 +21,16 @@ pub const STOP_WORDS: [&str; 33] = [
     "they", "this", "to", "was", "will", "with",
 ];
 
-/// Bytes of the longest stop word.
-const MAX_STOP_WORD: usize = 5;
+/// For each first byte, the lengths of stop words, a bit for each: most words are told by these.
+static STOP_WORD_LENGTHS: [u8; 256] = {
+    let (mut lengths, mut at) = ([0; 256], 0);
+    while at < STOP_WORDS.len() {
+        let word = STOP_WORDS[at].as_bytes();
+        lengths[word[0] as usize] |= 1 << word.len();
+        at += 1;
+    }
+    lengths
+};
 
 /// Words that shape a question but say nothing about its answers, sorted.
 const QUESTION_WORDS: [&str; 105] = [
@@ -135,7 +143,8 @@ const QUESTION_WORDS: [&str; 105] = [
 
 /// Whether the word is one of [`STOP_WORDS`].
 pub fn is_stop_word(word: &str) -> bool {
-    word.len() <= MAX_STOP_WORD && STOP_WORDS.binary_search(&word).is_ok()
+    let lengths = word.bytes().next().map_or(0, |first| STOP_WORD_LENGTHS[usize::from(first)]);
+    word.len() < 8 && lengths >> word.len() & 1 == 1 && STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// Whether the word is a stop word or only shapes a question.
@@ -239,7 +248,8 @@ mod tests {
     #[test]
     fn word_lists_are_sorted_and_distinct() {
         assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));
-        assert_eq!(STOP_WORDS.iter().map(|word| word.len()).max(), Some(MAX_STOP_WORD));
+        assert!(STOP_WORDS.iter().all(|word| is_stop_word(word)));
+        assert!(["", "thus", "aside", "elsewhere", "then_"].iter().all(|word| !is_stop_word(word)));
         assert!(QUESTION_WORDS.iter().all(|word| !is_stop_word(word)));
     }
 

@@ -131,13 +131,13 @@ impl<'a> Frequent<'a> {
     }
 
     /// Which nodes of a block have the word.
-    #[inline]
+    #[inline(always)]
     pub(super) fn mask(&self, block: usize) -> u8 {
         self.masks[block / 8][block % 8]
     }
 
     /// How often the word is in a node's text, if it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&self, node: usize) -> Option<f32> {
         let [m0, m1, m2, m3, m4, m5, m6, m7, before @ ..] = self.masks[node / RANGE];
         let mask = u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]);

@@ -41,8 +41,6 @@ thread_local! {
 struct Term<'a> {
     /// Its idf times how often it was asked for.
     weight: f32,
-    /// For each bound, the greatest score.
-    scores: [f32; 256],
     /// The greatest score in the block at hand.
     most: f32,
     postings: Frequent<'a>,
@@ -96,6 +94,8 @@ struct Search<'a> {
     lengths: &'a [u32],
     /// What the rare words give each node.
     rare: Vec<f32>,
+    /// For each byte that is a bound, the share of a weight that it stands for.
+    shares: [f32; 256],
     /// Frequent words, rarest first.
     frequent: Vec<Term<'a>>,
     /// What any node of each block can score.
@@ -132,6 +132,7 @@ impl Postings {
             weights: setting.lengths(self.mean),
             lengths,
             rare,
+            shares: shares(setting),
             frequent: Vec::with_capacity(words.len()),
             bounds: vec![0.0; n_blocks],
             best: Best { k, found: Vec::new(), least: 0.0 },
@@ -174,6 +175,7 @@ impl<'a> Search<'a> {
     fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
         let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
         if is_rare(count, self.lengths.len()) {
+            touched.reserve(count as usize);
             let (mut block, mut most) = (0, 0.0f32);
             for (node, count) in Gaps::new(&mut bytes) {
                 let at = node as usize;
@@ -191,15 +193,14 @@ impl<'a> Search<'a> {
                 *bound += most;
             }
         } else if let Some(postings) = Frequent::new(bytes, self.lengths.len()) {
-            let scores = shares(self.setting).map(|share| weight * share);
             if self.setting == KEPT {
                 add_bounds(&mut self.bounds, postings.bounds, weight / STEPS);
             } else {
                 for (bound, &most) in self.bounds.iter_mut().zip(postings.bounds) {
-                    *bound += scores[usize::from(most)];
+                    *bound += weight * self.shares[usize::from(most)];
                 }
             }
-            self.frequent.push(Term { weight, scores, most: 0.0, postings });
+            self.frequent.push(Term { weight, most: 0.0, postings });
         }
     }
 
@@ -247,6 +248,33 @@ impl<'a> Search<'a> {
         bounds: Range<f32>,
         allowed: Option<&[u64]>,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]
+            fn run_wide(
+                search: &mut Search<'_>,
+                blocks: &[(f32, u32)],
+                bounds: Range<f32>,
+                allowed: Option<&[u64]>,
+            ) {
+                search.run_any_blocks(blocks, bounds, allowed);
+            }
+            if has_wide_registers() {
+                // SAFETY: the processor has the instructions.
+                #[expect(unsafe_code, reason = "chosen when the program runs")]
+                return unsafe { run_wide(self, blocks, bounds, allowed) };
+            }
+        }
+        self.run_any_blocks(blocks, bounds, allowed);
+    }
+
+    #[inline(always)]
+    fn run_any_blocks(
+        &mut self,
+        blocks: &[(f32, u32)],
+        bounds: Range<f32>,
+        allowed: Option<&[u64]>,
+    ) {
         for &(bound, block) in blocks {
             if bounds.contains(&bound) && bound >= self.best.least_bound() {
                 let block = block as usize;
@@ -260,12 +288,13 @@ impl<'a> Search<'a> {
     }
 
     /// Scores the nodes of a block that may be among the best.
+    #[inline(always)]
     fn score_block(&mut self, block: usize, allowed: u8) {
         let first = block * BLOCK;
         let mut bounds = [0.0f32; BLOCK];
         bounds.copy_from_slice(&self.rare[first..first + BLOCK]);
         for term in &mut self.frequent {
-            term.most = term.scores[usize::from(term.postings.bounds[block])];
+            term.most = term.weight * self.shares[usize::from(term.postings.bounds[block])];
             let bits = &BITS[usize::from(term.postings.mask(block))];
             for (bound, bit) in bounds.iter_mut().zip(bits) {
                 *bound += bit * term.most;
@@ -335,6 +364,15 @@ fn collect_blocks(bounds: &[f32], range: Range<f32>, blocks: &mut Vec<(f32, u32)
     }
 }
 
+/// Whether the processor has what the wide versions of functions are compiled for.
+#[cfg(target_arch = "x86_64")]
+fn has_wide_registers() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+}
+
 /// Adds a word's bounds to those of the query.
 fn add_bounds(bounds: &mut [f32], word: &[u8], step: f32) {
     #[inline(always)]
@@ -349,7 +387,7 @@ fn add_bounds(bounds: &mut [f32], word: &[u8], step: f32) {
         fn add_wide(bounds: &mut [f32], word: &[u8], step: f32) {
             add(bounds, word, step);
         }
-        if is_x86_feature_detected!("avx2") {
+        if has_wide_registers() {
             // SAFETY: the processor has the instructions.
             #[expect(unsafe_code, reason = "chosen when the program runs")]
             return unsafe { add_wide(bounds, word, step) };
