@@ -107,12 +107,13 @@ impl Arrays {
     ) -> io::Result<()> {
         let mut end = 0;
         let sizes = arrays.iter().map(|&(name, dtype, bytes)| (name, dtype, bytes.len()));
-        let header = sizes.chain([(last.0, Dtype::U8, last.2 as usize)]).map(|(name, dtype, size)| {
-            let data_offsets = (end, end + size);
-            end += size;
-            let shape = vec![size * 8 / dtype.bitsize()];
-            (name.to_owned(), TensorInfo { dtype, shape, data_offsets })
-        });
+        let header =
+            sizes.chain([(last.0, Dtype::U8, last.2 as usize)]).map(|(name, dtype, size)| {
+                let data_offsets = (end, end + size);
+                end += size;
+                let shape = vec![size * 8 / dtype.bitsize()];
+                (name.to_owned(), TensorInfo { dtype, shape, data_offsets })
+            });
         let header = Metadata::new(None, header.collect()).map_err(io::Error::other)?;
         let mut header = serde_json::to_vec(&header)?;
         header.resize(header.len().next_multiple_of(8), b' ');

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! index.json           versions and fingerprints; written last
-//! text/                BM25 over documents, documents with names, fields   (text)
+//! text/                BM25 over documents, documents with names, fields   (text, postings)
 //! terms, names_terms   forward indexes of documents and of neighbours' names   (terms)
 //! names                entity linking                                      (names)
 //! vectors              one embedding per node                              (vectors)

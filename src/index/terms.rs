@@ -129,11 +129,10 @@ impl TermIndexBuilder {
     }
 }
 
-/// Mean length of the texts that have any stem.
+/// Mean length of all texts, empty ones too, as bm25s takes it.
 fn mean(lengths: &[u32]) -> f32 {
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    let worded = lengths.iter().filter(|&&length| length > 0).count();
-    (total as f64 / worded.max(1) as f64) as f32
+    (total as f64 / lengths.len().max(1) as f64) as f32
 }
 
 impl TermIndex {
@@ -230,6 +229,7 @@ impl TermIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::postings;
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();
@@ -247,6 +247,22 @@ mod tests {
         let scores: Vec<f32> = (0..5).map(|node| index.bm25(&query, node)).collect();
         assert!(scores[1] > scores[2] && scores[2] > scores[0] && scores[0] > 0.0, "{scores:?}");
         assert_eq!(scores[3..], [0.0, 0.0]);
+    }
+
+    /// Words that are their own stems score the same here and in the search of all nodes.
+    #[test]
+    fn scores_are_those_of_the_inverted_index() {
+        let texts = ["alpha alpha beta", "beta gamma", "", "alpha gamma delta delta"];
+        let dir = tempfile::tempdir().unwrap();
+        postings::build(&dir.path().join("postings"), texts).unwrap();
+        let inverted = postings::Postings::open(&dir.path().join("postings")).unwrap();
+        let forward = index(&texts);
+        let query = forward.query(&Stems::default(), "alpha delta");
+        let found = inverted.search("alpha delta", Bm25::default(), None, 4);
+        assert_eq!(found.len(), 2);
+        for (node, score) in found {
+            assert!((forward.bm25(&query, node) - score).abs() < 1e-6);
+        }
     }
 
     #[test]

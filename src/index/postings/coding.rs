@@ -95,7 +95,8 @@ impl Iterator for Gaps<'_, '_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let gap = take(self.bytes)?;
-        let count = if gap & 1 == 0 { 1 } else { u32::try_from(take(self.bytes)?).ok()?.checked_add(2)? };
+        let count =
+            if gap & 1 == 0 { 1 } else { u32::try_from(take(self.bytes)?).ok()?.checked_add(2)? };
         let node = self.next.checked_add(u32::try_from(gap >> 1).ok()?)?;
         self.next = node.checked_add(1)?;
         Some((node, count))

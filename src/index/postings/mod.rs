@@ -1,9 +1,10 @@
 //! An inverted index: given words, the best of all nodes by BM25, exactly.
 //!
-//! Nodes fall into ranges of 64 consecutive ids. A word of many nodes keeps, for each range, a bound
-//! of its score there; a query adds the bounds of its words and reads the postings of those ranges
-//! only that can still reach the best `k`, after Mallia, Suel & Tonellotto 2024 (block-max
-//! pruning). Scores are then computed exactly from counts and lengths.
+//! Nodes fall into blocks of 8 consecutive ids. A word of many nodes keeps, for each block, a bound
+//! of its score there; a query adds the bounds of its words and reads only blocks that can still
+//! reach the best `k`, most promising first, after Mallia, Suel & Tonellotto 2024 (block-max
+//! pruning). In these, the bounds of the words that a node has tell whether it is scored: exactly,
+//! from counts and lengths. Words of few nodes have no bounds; all their postings are scored.
 //!
 //! One file of arrays; `n` nodes, `m` words:
 //!
@@ -16,11 +17,11 @@
 //! | `starts` `[m + 1]` | ends of each word's part of `postings` after a leading zero, by number |
 //! | `postings` | see below |
 //!
-//! A posting of a rare word (fewer than one node in [`RARE`]) is the gap to the node before, less one, doubled,
-//! plus one if the count follows less two; both as [`coding`] writes numbers. A frequent word has
-//! one byte a range, its bound as [`coding::quantized`]; then one `u32` a range, where its postings end;
-//! then the postings, each one byte: place in the range times 4 plus the count less one, where 3
-//! says that the count less four follows.
+//! A posting of a rare word, one of fewer than one node in 16, is the gap to the node before, less
+//! one, doubled, plus one if the count follows less two. A frequent word has one byte a block, its
+//! bound; then for each range of 64 nodes a mask of those with the word and a `u32`, how many come
+//! before; then how many there are, a byte each for their counts, and the gaps of those with counts
+//! of 255 or more.
 //!
 //! Must not know: names, relations, types, what a text is made of.
 

@@ -242,12 +242,7 @@ impl<'a> Search<'a> {
     }
 
     /// Scores those of the blocks whose bound is in the range.
-    fn run_blocks(
-        &mut self,
-        blocks: &[(f32, u32)],
-        bounds: Range<f32>,
-        allowed: Option<&[u64]>,
-    ) {
+    fn run_blocks(&mut self, blocks: &[(f32, u32)], bounds: Range<f32>, allowed: Option<&[u64]>) {
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]

@@ -41,7 +41,12 @@ impl Hasher {
 
 impl Vocabulary {
     pub(super) fn new() -> Self {
-        Self { slots: vec![(0, 0); 1 << 10], hashes: Vec::new(), bounds: vec![0], bytes: Vec::new() }
+        Self {
+            slots: vec![(0, 0); 1 << 10],
+            hashes: Vec::new(),
+            bounds: vec![0],
+            bytes: Vec::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
