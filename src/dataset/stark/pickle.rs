@@ -99,7 +99,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Enough for the official files.
     fn default() -> Limits {
-        Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 192 << 20, depth: 64 }
+        Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 128 << 20, depth: 64 }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Bytes that a value in a container is taken to need, beside its text.
-pub(super) const VALUE_BYTES: u64 = 40;
+pub(super) const VALUE_BYTES: u64 = 56;
 /// Bytes that a memo slot waiting for a container is taken to need.
 const PUT_BYTES: u64 = 8;
 /// Bytes that a place on the stack is taken to need.
