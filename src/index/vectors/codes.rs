@@ -79,7 +79,7 @@ impl Space {
     /// The space around `centre`, `[dim]`; numbers that are not finite or huge count as zero.
     pub(super) fn new(mut centre: Vec<f32>) -> Space {
         for value in &mut centre {
-            if !(value.abs() <= *ROW_NORMS.end() as f32) {
+            if value.is_nan() || value.abs() > *ROW_NORMS.end() as f32 {
                 *value = 0.0;
             }
         }
