@@ -22,10 +22,9 @@
 //!
 //! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed order: each
 //! term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24` the score is at most
-//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). (1) is evaluated in `f32` with
-//! a conversion and at most seven roundings of terms that are each below `4 (|x| + |z|) |q|`, since
-//! `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by more than itself. All of this is
-//! below `|q|` times
+//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). Both are tested in `f32`
+//! with at most twelve roundings of terms that are each below `4 (|x| + |z|) |q|`, since `|s c| <= 2 |z|`,
+//! and `|r| <= |q|` since rounding moves no number by more than itself. All of this is below `|q|` times
 //!
 //! ```text
 //! slack = 2 u (d/16 + 128) (|x| + |z|)
@@ -79,7 +78,7 @@ impl Space {
     /// The space around `centre`, `[dim]`; numbers that are not finite or huge count as zero.
     pub(super) fn new(mut centre: Vec<f32>) -> Space {
         for value in &mut centre {
-            if !(value.abs() <= *ROW_NORMS.end() as f32) {
+            if value.is_nan() || value.abs() > *ROW_NORMS.end() as f32 {
                 *value = 0.0;
             }
         }
