@@ -3,7 +3,12 @@
 //! `AGENT_MINILM_DIR=MODEL RAYON_NUM_THREADS=1 cargo bench --bench embed -- [REPEATS] [TEXTS...]`, one text a
 //! line. Prints a JSON line per file with the keys of `scripts/peers/embed.py`; CPU time is that of all
 //! threads as Linux counts it, the best of the repeats (3).
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a bench may panic and print")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench may panic and print"
+)]
 
 use std::{fs, path::Path};
 
