@@ -221,6 +221,7 @@ struct Tile {
 /// # Safety
 /// The processor has the instructions of `L`; the pointers of `at` are good for the stated numbers; `bias`
 /// is null or good for the columns of the panels.
+#[expect(clippy::needless_range_loop, reason = "loops over iterators leave the sums in memory")]
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     // SAFETY: as the caller promises.
@@ -384,7 +385,7 @@ unsafe fn gelu_tanh<L: Lanes>(x: L) -> L {
     // SAFETY: as the caller promises.
     unsafe {
         let cubic = x.mul(x).mul_add(L::splat(0.044_715), L::splat(1.0)).mul(x);
-        let exponent = cubic.mul(L::splat(-1.595_769_1));
+        let exponent = cubic.mul(L::splat(-1.595_769));
         x.div(exponent.exp().add(L::splat(1.0)))
     }
 }
