@@ -114,12 +114,16 @@ fn all_bytes(dir: &Path) -> Vec<u8> {
 #[test]
 fn a_service_replaces_the_vectors_alone_and_no_text_is_paid_for_twice() {
     let (world, service) = (World::indexed(), Service::start());
-    let written = words_written(&world);
     let index = ["index", "tiny", "--embedder", "openai:letters"];
     // Four candidates and the text that tells the length; then the other two nodes.
     let candidates = service.run(&world, index.into_iter().chain(["--candidates-only"]));
     assert!(candidates.stderr.contains("tokens paid for"), "{}", candidates.stderr);
     assert_eq!(service.asked(), 4 + 1);
+    // Building again keeps embedder and scope.
+    let again = service.run(&world, ["index", "tiny", "--force"]);
+    assert!(again.stderr.contains("4 vectors from the cache"), "{}", again.stderr);
+    assert_eq!(service.asked(), 1);
+    let written = words_written(&world);
     service.run(&world, index).done();
     assert_eq!(service.asked(), 2 + 1);
     assert_eq!(words_written(&world), written);

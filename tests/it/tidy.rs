@@ -32,11 +32,12 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// Who may open the test split: its home, who measures, and who is asked to measure.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/eval/", "src/cli/"];
 /// Pages whose links are followed.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "CHANGELOG.md",
     "src/README.md",
     "docs/architecture.md",
+    "docs/embedders.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",
 ];
