@@ -143,7 +143,7 @@ pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) 
     let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
     ctx.printer.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
     if !plan.parts.is_empty() {
-        for part in open_index(base)?.describe_parts()? {
+        for part in open_index(base, ctx)?.describe_parts()? {
             ctx.printer.notice(&part);
         }
     }
