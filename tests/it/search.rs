@@ -50,7 +50,8 @@ fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
 #[test]
 fn fusion_by_score_takes_a_weight() {
     let world = World::indexed();
-    let search = |system| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
+    let search =
+        |system: &str| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
     let ids = |system: &str| -> Vec<_> {
         search(system).json_lines().iter().map(|hit| hit["id"].clone()).collect()
     };
