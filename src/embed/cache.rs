@@ -204,6 +204,15 @@ impl Embedder for CachedEmbedder {
         Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
     }
 
+    /// Not kept: there are too many.
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        self.inner.embed_tokens(texts)
+    }
+
+    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+        self.inner.token_names(text)
+    }
+
     fn verify(&self) -> Result<(), EmbedError> {
         self.inner.verify()
     }
