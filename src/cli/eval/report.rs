@@ -122,10 +122,10 @@ impl Rows {
         let rule = |at| if at < self.numbers { "---" } else { "---:" }.to_owned();
         let headings: Vec<String> = self.headings.iter().map(|&name| name.to_owned()).collect();
         let rules: Vec<String> = (0..self.headings.len()).map(rule).collect();
-        let mut page = line(&headings) + &line(&rules);
+        let mut page = line(&headings) + line(&rules).as_str();
         for row in &self.rows {
             let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
-            page += &line(&cells);
+            page += line(&cells).as_str();
         }
         page
     }
