@@ -54,7 +54,8 @@ fn read(path: &Path, place: &Path) -> Result<(VectorIndex, Matrix)> {
         if tensor.dtype() != Dtype::F32 {
             return Err(anyhow!(wrong()).into());
         }
-        Ok(Matrix::new(n, dim, bytemuck::pod_collect_to_vec(tensor.data()))?)
+        let numbers = tensor.data().chunks_exact(4).filter_map(|bytes| bytes.first_chunk());
+        Ok(Matrix::new(n, dim, numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect())?)
     };
     let rows = matrix("rows")?;
     let place = place.join("vectors");

@@ -17,7 +17,7 @@ use crate::{
 const SINGLE: usize = 40;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Embed with candle:DIR or openai:MODEL
     #[arg(value_name = "EMBEDDER")]
     embedder: EmbedderChoice,
