@@ -14,7 +14,7 @@ use agent::{
         postings::{self, Postings},
     },
     kb::Kb,
-    words::for_each_reference_word,
+    words::{Analysis, for_each_reference_word},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use tantivy::{
@@ -83,7 +83,7 @@ fn bm25(criterion: &mut Criterion) {
     let n = documents.len();
     let path = temporary.path().join("postings");
     criterion.bench_function(&format!("build postings of {n} documents"), |b| {
-        b.iter(|| postings::build(&path, &documents).unwrap())
+        b.iter(|| postings::build(&path, Analysis::Words, &documents).unwrap())
     });
     criterion.bench_function(&format!("build tantivy's index of {n} documents"), |b| {
         b.iter(|| tantivy_index(tempfile::tempdir().unwrap().path(), &documents))
@@ -93,7 +93,7 @@ fn bm25(criterion: &mut Criterion) {
     let (theirs, field) = tantivy_index(dir.path(), &documents);
     let mut texts = queries.iter().cycle();
     criterion.bench_function("best 100 by postings", |b| {
-        b.iter(|| ours.search(black_box(texts.next().unwrap()), Bm25::default(), None, K))
+        b.iter(|| ours.search(black_box(texts.next().unwrap()), Bm25::STARK, None, K))
     });
     let mut texts = queries.iter().cycle();
     criterion.bench_function("best 100 by tantivy", |b| {

@@ -241,6 +241,28 @@ impl Stems {
     }
 }
 
+/// What an index of words makes of those of [`for_each_reference_word`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Analysis {
+    /// Nothing, as the BM25 baseline of STaRK.
+    Words,
+    /// Their stems, without accents.
+    Stems,
+}
+
+impl Analysis {
+    /// The indexed form of a word.
+    pub fn form<'a>(self, stems: &Stems, word: &'a str) -> Cow<'a, str> {
+        match self {
+            Self::Words => Cow::Borrowed(word),
+            Self::Stems => match fold(word) {
+                Cow::Borrowed(word) => stems.stem(word),
+                Cow::Owned(word) => Cow::Owned(stems.stem(&word).into_owned()),
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +305,8 @@ mod tests {
     #[test]
     fn stems_join_forms_of_a_word() {
         let stems = Stems::default();
+        assert_eq!(Analysis::Stems.form(&stems, "plän\u{e8}s"), "plane");
+        assert_eq!(Analysis::Words.form(&stems, "planes"), "planes");
         assert!(stems.of("Graphs of the planning").eq(["graph", "plan"].map(String::from)));
     }
 }

@@ -30,9 +30,9 @@ impl Bm25 {
 }
 
 impl Default for Bm25 {
-    /// The setting of all searches and scores of the library.
+    /// The setting of all searches and scores of the library; docs/architecture.md says why.
     fn default() -> Self {
-        Self::STARK
+        Self::MFAR
     }
 }
 

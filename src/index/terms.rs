@@ -229,7 +229,7 @@ impl TermIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::postings;
+    use crate::{index::postings, words::Analysis};
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();
@@ -249,16 +249,16 @@ mod tests {
         assert_eq!(scores[3..], [0.0, 0.0]);
     }
 
-    /// Words that are their own stems score the same here and in the search of all nodes.
+    /// The search of all nodes gives a node the same score.
     #[test]
     fn scores_are_those_of_the_inverted_index() {
-        let texts = ["alpha alpha beta", "beta gamma", "", "alpha gamma delta delta"];
+        let texts = ["planes plane beta", "beta gamma", "", "plane gamma deltas delta"];
         let dir = tempfile::tempdir().unwrap();
-        postings::build(&dir.path().join("postings"), texts).unwrap();
+        postings::build(&dir.path().join("postings"), Analysis::Stems, texts).unwrap();
         let inverted = postings::Postings::open(&dir.path().join("postings")).unwrap();
         let forward = index(&texts);
-        let query = forward.query(&Stems::default(), "alpha delta");
-        let found = inverted.search("alpha delta", Bm25::default(), None, 4);
+        let query = forward.query(&Stems::default(), "planes delta");
+        let found = inverted.search("planes delta", Bm25::default(), None, 4);
         assert_eq!(found.len(), 2);
         for (node, score) in found {
             assert!((forward.bm25(&query, node) - score).abs() < 1e-6);
@@ -279,7 +279,7 @@ mod tests {
         let index = index(&["alpha alpha beta", "beta gamma"]);
         let query = index.query(&Stems::default(), "alpha");
         let idf = (1.0f32 + (2.0 - 1.0 + 0.5) / 1.5).ln();
-        let expected = idf * 2.0 / (2.0 + 1.5 * (0.25 + 0.75 * 3.0 / 2.5));
+        let expected = idf * 2.0 / (2.0 + 1.2 * (0.25 + 0.75 * 3.0 / 2.5));
         assert!((index.bm25(&query, 0) - expected).abs() < 1e-6);
     }
 }

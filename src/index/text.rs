@@ -22,6 +22,7 @@ use crate::{
         postings::{Postings, PostingsBuilder, settle},
     },
     kb::{FieldId, NodeId, TypeId},
+    words::Analysis,
 };
 
 const NODES: &str = "nodes";
@@ -78,7 +79,8 @@ impl TextIndexBuilder {
     pub fn create(dir: &Path, n_fields: usize) -> Self {
         let fields = (0..n_fields).map(|field| TextPart::Field(FieldId(field as u16)));
         let parts = [TextPart::Document, TextPart::DocumentWithNames].into_iter().chain(fields);
-        let parts = parts.map(|part| PostingsBuilder::create(&part.file(dir))).collect();
+        let parts =
+            parts.map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Stems)).collect();
         Self { dir: dir.to_owned(), types: Vec::new(), parts }
     }
 

@@ -26,15 +26,15 @@ use crate::{
         },
     },
     kb::NodeId,
-    words::for_each_reference_word,
+    words::{Analysis, Stems, for_each_reference_word},
 };
 
 // Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
 
 /// Text gathered before it is read, bytes.
-const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 8 << 20 };
+const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 16 << 20 };
 /// Text of a chunk, bytes; a longer text is a chunk of its own.
-const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 2 << 20 };
+const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
 /// Postings held in memory before some go to disk, bytes.
 const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
 /// Runs on disk before they are merged into one.
@@ -50,6 +50,7 @@ const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
 /// 256 MiB for all builders that are settled together. O(words).
 pub struct PostingsBuilder {
     path: PathBuf,
+    analysis: Analysis,
     hasher: Hasher,
     vocabulary: Vocabulary,
     lengths: Vec<u32>,
@@ -96,9 +97,10 @@ pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
 /// As [`settle`].
 pub fn build<T: AsRef<str>>(
     path: &Path,
+    analysis: Analysis,
     texts: impl IntoIterator<Item = T>,
 ) -> Result<(), IndexError> {
-    let (mut builder, mut n) = (PostingsBuilder::create(path), 0);
+    let (mut builder, mut n) = (PostingsBuilder::create(path, analysis), 0);
     for text in texts {
         builder.add(n as NodeId, [text.as_ref()]);
         settle(std::slice::from_mut(&mut builder))?;
@@ -109,9 +111,10 @@ pub fn build<T: AsRef<str>>(
 
 impl PostingsBuilder {
     /// Starts the index that will be the file `path`; what memory cannot hold is kept beside it.
-    pub fn create(path: &Path) -> Self {
+    pub fn create(path: &Path, analysis: Analysis) -> Self {
         Self {
             path: path.to_owned(),
+            analysis,
             hasher: Hasher::new(),
             vocabulary: Vocabulary::new(),
             lengths: Vec::new(),
@@ -153,10 +156,8 @@ impl PostingsBuilder {
     /// Reads what was gathered.
     fn read(&mut self) -> Result<(), IndexError> {
         let cuts = cuts(&self.ends);
-        let chunks: Vec<(Vocabulary, Chunk)> = cuts
-            .into_par_iter()
-            .map(|cut| read_chunk(&self.text, &self.ends, cut, self.hasher))
-            .collect();
+        let chunks: Vec<(Vocabulary, Chunk)> =
+            cuts.into_par_iter().map(|cut| self.read_chunk(cut)).collect();
         for (words, mut chunk) in chunks {
             let numbered = words.iter().map(|(word, hash)| self.vocabulary.number(word, hash));
             chunk.words = numbered.collect();
@@ -172,6 +173,70 @@ impl PostingsBuilder {
         self.text.clear();
         self.ends.clear();
         Ok(())
+    }
+
+    /// Reads some of the texts; the words of the result are yet to be numbered as the vocabulary's
+    /// are.
+    fn read_chunk(&self, cut: Range<usize>) -> (Vocabulary, Chunk) {
+        let hash = |word: &str| self.hasher.hash(word.as_bytes());
+        let (mut words, mut chunk) = (Vocabulary::new(), Chunk::default());
+        // Words as written; where that is not their form, the number of each one's form.
+        let (mut written, mut forms, stems) = (Vocabulary::new(), Vec::new(), Stems::default());
+        // By word: the last text with it, counted from 1, and how often it is there.
+        let mut seen: Vec<(u32, u32)> = Vec::new();
+        let mut found: Vec<u32> = Vec::new();
+        let mut postings: Vec<(u32, NodeId, u32)> = Vec::new();
+        let mut start = cut.start.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        for (at, &(node, end)) in (1..).zip(&self.ends[cut]) {
+            let mut length = 0;
+            for_each_reference_word(&self.text[start..end], |word| {
+                let mut number = written.number(word.as_bytes(), hash(word));
+                if self.analysis != Analysis::Words {
+                    if number as usize == forms.len() {
+                        let form = self.analysis.form(&stems, word);
+                        forms.push(words.number(form.as_bytes(), hash(&form)));
+                    }
+                    number = forms[number as usize];
+                }
+                if number as usize == seen.len() {
+                    seen.push((0, 0));
+                }
+                let (text, count) = &mut seen[number as usize];
+                if *text != at {
+                    (*text, *count) = (at, 0);
+                    found.push(number);
+                }
+                *count += 1;
+                length += 1;
+            });
+            postings.extend(found.drain(..).map(|word| (word, node, seen[word as usize].1)));
+            chunk.lengths.push((node, length));
+            start = end;
+        }
+        if self.analysis == Analysis::Words {
+            words = written;
+        }
+        // Sorts by word, nodes staying in order.
+        let mut places = vec![0usize; words.len() + 1];
+        postings.iter().for_each(|posting| places[posting.0 as usize + 1] += 1);
+        for word in 1..places.len() {
+            places[word] += places[word - 1];
+        }
+        let mut sorted = vec![(0, 0); postings.len()];
+        for &(word, node, count) in &postings {
+            let place = &mut places[word as usize];
+            sorted[*place] = (node, count);
+            *place += 1;
+        }
+        let mut first = 0;
+        for &last in &places[..words.len()] {
+            put(&mut chunk.bytes, (last - first) as u64);
+            put_gaps(&mut chunk.bytes, &sorted[first..last]);
+            chunk.ends.push(chunk.bytes.len());
+            first = last;
+        }
+        chunk.bytes.shrink_to_fit();
+        (words, chunk)
     }
 
     /// Moves what is held to disk.
@@ -233,6 +298,7 @@ impl PostingsBuilder {
                 ("ids", Dtype::U32, bytemuck::cast_slice(&ids)),
                 ("counts", Dtype::U32, bytemuck::cast_slice(&counts)),
                 ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
+                ("analysis", Dtype::U8, &[self.analysis as u8]),
                 ("words", Dtype::U8, &words),
             ],
             ("postings", spool, starts[starts.len() - 1]),
@@ -250,62 +316,6 @@ fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
         }
     }
     cuts
-}
-
-/// Reads some texts; the words of the result are yet to be numbered as the vocabulary's are.
-fn read_chunk(
-    text: &str,
-    ends: &[(NodeId, usize)],
-    cut: Range<usize>,
-    hasher: Hasher,
-) -> (Vocabulary, Chunk) {
-    let (mut words, mut chunk) = (Vocabulary::new(), Chunk::default());
-    // By word: the last text with it, counted from 1, and how often it is there.
-    let mut seen: Vec<(u32, u32)> = Vec::new();
-    let mut found: Vec<u32> = Vec::new();
-    let mut postings: Vec<(u32, NodeId, u32)> = Vec::new();
-    let mut start = cut.start.checked_sub(1).map_or(0, |before| ends[before].1);
-    for (at, &(node, end)) in (1..).zip(&ends[cut]) {
-        let mut length = 0;
-        for_each_reference_word(&text[start..end], |word| {
-            let number = words.number(word.as_bytes(), hasher.hash(word.as_bytes())) as usize;
-            if number == seen.len() {
-                seen.push((0, 0));
-            }
-            let (text, count) = &mut seen[number];
-            if *text != at {
-                (*text, *count) = (at, 0);
-                found.push(number as u32);
-            }
-            *count += 1;
-            length += 1;
-        });
-        postings.extend(found.drain(..).map(|word| (word, node, seen[word as usize].1)));
-        chunk.lengths.push((node, length));
-        start = end;
-    }
-    // Sorts by word, nodes staying in order.
-    let mut places = vec![0usize; words.len() + 1];
-    postings.iter().for_each(|posting| places[posting.0 as usize + 1] += 1);
-    for word in 1..places.len() {
-        places[word] += places[word - 1];
-    }
-    let mut sorted = vec![(0, 0); postings.len()];
-    for &(word, node, count) in &postings {
-        let place = &mut places[word as usize];
-        sorted[*place] = (node, count);
-        *place += 1;
-    }
-    chunk.bytes.reserve(postings.len() * 3);
-    let mut first = 0;
-    for &last in &places[..words.len()] {
-        put(&mut chunk.bytes, (last - first) as u64);
-        put_gaps(&mut chunk.bytes, &sorted[first..last]);
-        chunk.ends.push(chunk.bytes.len());
-        first = last;
-    }
-    chunk.bytes.shrink_to_fit();
-    (words, chunk)
 }
 
 /// Reads the parts of one word back.

@@ -10,6 +10,7 @@
 //!
 //! | array | holds |
 //! | --- | --- |
+//! | `analysis` `[1]` | what became of the words, 0 or 1: [`Analysis`] |
 //! | `lengths` `[n]`, `tokens` `[1]` | words of each node's text, and of all |
 //! | `bounds` `[m + 1]`, `words` | the vocabulary, sorted |
 //! | `ids` `[m]` | number of each word, by first appearance |
@@ -36,9 +37,12 @@ use std::path::Path;
 
 pub use build::{PostingsBuilder, build, settle};
 
-use crate::index::{
-    IndexError,
-    arrays::{Array, Arrays, Strings},
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Array, Arrays, Strings},
+    },
+    words::{Analysis, Stems},
 };
 
 /// Nodes that share a bound.
@@ -59,6 +63,8 @@ pub struct Postings {
     starts: Array<u64>,
     postings: Array<u8>,
     mean: f32,
+    analysis: Analysis,
+    stems: Stems,
 }
 
 impl Postings {
@@ -67,10 +73,13 @@ impl Postings {
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let analyses = [Analysis::Words, Analysis::Stems];
         let arrays = Arrays::open(path)?;
         let lengths: Array<u32> = arrays.get("lengths")?;
         let tokens: Array<u64> = arrays.get("tokens")?;
         let tokens = tokens.as_slice().first().copied().unwrap_or(0);
+        let analysis: Array<u8> = arrays.get("analysis")?;
+        let analysis = analyses.into_iter().find(|&known| analysis.as_slice() == [known as u8]);
         let mean = tokens as f64 / lengths.as_slice().len().max(1) as f64;
         Ok(Self {
             lengths,
@@ -80,6 +89,9 @@ impl Postings {
             starts: arrays.get("starts")?,
             postings: arrays.get("postings")?,
             mean: mean as f32,
+            analysis: analysis
+                .ok_or_else(|| IndexError::damaged(path, "unknown analysis".to_owned()))?,
+            stems: Stems::default(),
         })
     }
 }

@@ -153,7 +153,8 @@ impl Postings {
         for_each_reference_word(text, |word| {
             if left > 0 {
                 left -= 1;
-                ids.extend(self.vocabulary.find(word).and_then(|at| self.ids.as_slice().get(at)));
+                let form = self.analysis.form(&self.stems, word);
+                ids.extend(self.vocabulary.find(&form).and_then(|at| self.ids.as_slice().get(at)));
             }
         });
         ids.sort_unstable();

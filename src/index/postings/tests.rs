@@ -22,7 +22,7 @@ struct Golden {
 fn index(texts: &[String]) -> Postings {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("postings");
-    build(&path, texts).unwrap();
+    build(&path, Analysis::Words, texts).unwrap();
     Postings::open(&path).unwrap()
 }
 
@@ -121,7 +121,7 @@ proptest! {
         let texts: Vec<String> = (0..150)
             .map(|node| format!("every {} odd{} rare{node}", "often ".repeat(node * 4), node % 2))
             .collect();
-        build(&path, &texts).unwrap();
+        build(&path, Analysis::Words, &texts).unwrap();
         let mut bytes = fs::read(&path).unwrap();
         // Beyond the header, whose damage would hide all other.
         let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -150,7 +150,7 @@ fn threads_do_not_show_in_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("postings");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| build(&path, &texts)).unwrap();
+        pool.install(|| build(&path, Analysis::Words, &texts)).unwrap();
         fs::read(path).unwrap()
     };
     assert_eq!(written(1), written(4));
