@@ -79,7 +79,7 @@ fn push_float(out: &mut String, number: f64) {
     let exponent: i32 = exponent.parse().unwrap_or_default();
     *out += &match exponent {
         -4..16 => format!("{number:?}"),
-        0.. => format!("{digits}e+{exponent:02}"),
+        16.. => format!("{digits}e+{exponent:02}"),
         _ => format!("{digits}e-{:02}", -exponent),
     };
 }

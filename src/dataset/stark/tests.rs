@@ -233,7 +233,7 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         ("node_info.pkl", cut, "node_info.pkl: the pickle ends at byte"),
         ("node_info.pkl", mag_nodes.as_slice(), "node_info.pkl: node 0: it has no \"name\""),
         ("node_info.pkl", b"\x80\x04}K\x0f}s.", "node_info.pkl: a key is no node id from 0 to 14"),
-        ("node_info.pkl", b"\x80\x04}X\x01\0\0\00}s.", "a key is no node id"),
+        ("node_info.pkl", b"\x80\x04}X\x01\0\0\x000}s.", "a key is no node id"),
         ("node_info.pkl", b"\x80\x04}.", "node_info.pkl: node 0 of 15 is missing"),
         ("node_types.pt", b"text", "node_types.pt: "),
         ("node_type_dict.pkl", b"\x80\x04}.", "node_types.pt: node "),
