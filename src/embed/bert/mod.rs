@@ -318,7 +318,7 @@ impl Embedder for BertEncoder {
         Ok(self.embed_pooled(&self.settings.query_prompt, &[text])?.into_data())
     }
 
-    /// Reads the tokenizer and all weights, and embeds a word.
+    /// Reads the tokenizer and all layers, and embeds a word: a model has no checksum to compare.
     fn verify(&self) -> Result<(), EmbedError> {
         self.embed_query("word").map(drop)
     }
