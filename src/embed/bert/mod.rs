@@ -329,7 +329,7 @@ impl Embedder for BertEncoder {
         Ok(own.map(|(id, _)| cutter.name(*id)).collect())
     }
 
-    /// Reads the tokenizer and all weights, and embeds a word.
+    /// Reads the tokenizer and all layers, and embeds a word: a model has no checksum to compare.
     fn verify(&self) -> Result<(), EmbedError> {
         self.embed_query("word").map(drop)
     }
