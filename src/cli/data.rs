@@ -1,6 +1,6 @@
 //! `agent data`: fetches, imports, lists, shows, generates and removes datasets.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::{Path, PathBuf}};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
@@ -214,10 +214,25 @@ fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
         (Format::Stark, Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
         (Format::Stark, Some(Mode::Exact) | None) => Input::Stark(stark::Mode::Exact),
     };
-    tell_of_replacement(&args.name, ctx);
     let options = ImportOptions { lenient: args.lenient };
-    let report = dataset::import(&args.from, &args.name, input, &options, ctx)?;
-    tell_of_import(&report, args.json, ctx)
+    install(&args.from, &args.name, input, &options, args.json, ctx)
+}
+
+/// Imports a directory under a name, and tells of it.
+///
+/// # Errors
+/// Those of [`dataset::import`].
+pub(super) fn install(
+    source: &Path,
+    name: &str,
+    input: Input,
+    options: &ImportOptions,
+    json: bool,
+    ctx: &Context,
+) -> Result<Exit> {
+    tell_of_replacement(name, ctx);
+    let report = dataset::import(source, name, input, options, ctx)?;
+    tell_of_import(&report, json, ctx)
 }
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {

@@ -1,5 +1,5 @@
 //! `agent data pull`: which files of the repository `snap-stanford/stark` make a dataset, and
-//! where in the home they are kept.
+//! where in the home they are kept; what is fetched is imported.
 
 use std::time::Duration;
 
@@ -8,10 +8,12 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::{
-    cli::{Context, Exit, failure::Result, printer::count},
+    cli::{Context, Exit, data, dataset::Input, failure::Result, printer::count},
     dataset::{
+        ImportOptions,
         hub::{Hub, RemoteFile},
         sample::SampleKind,
+        stark,
     },
 };
 
@@ -30,7 +32,13 @@ pub(super) struct Args {
     /// Give a connection up that brings nothing for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     idle_timeout: f64,
-    /// Print what was downloaded as one JSON object
+    /// Install the dataset under this name instead of amazon, mag or prime
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// Fetch the files only, import nothing
+    #[arg(long, conflicts_with = "name")]
+    download_only: bool,
+    /// Print what was installed, or only downloaded, as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -105,13 +113,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         before += file.size;
     }
     drop(progress);
-    let path = root.display().to_string();
+    if !args.download_only {
+        let name = args.name.as_deref().unwrap_or(kind);
+        let source = root.join("skb").join(kind);
+        let input = Input::Stark(stark::Mode::default());
+        return data::install(&source, name, input, &ImportOptions::default(), args.json, ctx);
+    }
     if args.json {
+        let path = root.display().to_string();
         ctx.printer.json(&Pulled { kind, path, files: files.len(), bytes })?;
-    } else {
-        ctx.printer.notice(&format!(
-            "next: `agent data import --name {kind} --from {path} --format stark`"
-        ));
     }
     Ok(Exit::Done)
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
+    path::Path,
     process::Command,
     sync::{
         Arc, Mutex,
@@ -126,17 +127,19 @@ fn zip_bytes() -> Vec<u8> {
     (0..200_000u32).map(|i| (i % 251) as u8).collect()
 }
 
-/// The answers of a hub that has all of the smallest dataset; `None` for other paths.
-fn repository() -> HashMap<String, Vec<u8>> {
-    let mut files: HashMap<String, Vec<u8>> = HashMap::new();
-    for (path, bytes) in [
+/// Files of the smallest dataset, whose archive is none.
+fn files() -> HashMap<String, Vec<u8>> {
+    let files = [
         ("qa/prime/stark_qa/stark_qa.csv", b"id,query,answer_ids\n".to_vec()),
         ("qa/prime/split/train.index", b"1".to_vec()),
         ("skb/prime/processed.zip", zip_bytes()),
         ("skb/prime/raw.zip", b"raw".to_vec()),
-    ] {
-        files.insert(path.to_owned(), bytes);
-    }
+    ];
+    files.into_iter().map(|(path, bytes)| (path.to_owned(), bytes)).collect()
+}
+
+/// The answers of a hub that has these files.
+fn repository(files: HashMap<String, Vec<u8>>) -> HashMap<String, Vec<u8>> {
     let list = |folder: &str| {
         let entry = |(path, bytes): (&String, &Vec<u8>)| {
             let mut entry = serde_json::json!({
@@ -171,7 +174,7 @@ fn repository() -> HashMap<String, Vec<u8>> {
 
 /// A hub with all files, where `special` may answer for the archive.
 fn hub(special: impl Fn(&Asked, usize) -> Option<Answer> + Send + 'static) -> Server {
-    let answers = repository();
+    let answers = repository(files());
     Server::new(move |asked, before| {
         if asked.path == ZIP
             && let Some(answer) = special(asked, before)
@@ -186,7 +189,7 @@ fn hub(special: impl Fn(&Asked, usize) -> Option<Answer> + Send + 'static) -> Se
 }
 
 fn command(world: &World, server: &Server) -> Command {
-    let mut command = world.command(["data", "pull", "prime", "--idle-timeout", "1", "--json"]);
+    let mut command = world.command(["data", "pull", "prime", "--idle-timeout", "1", "--download-only", "--json"]);
     command.env("HF_ENDPOINT", &server.address).env("HF_TOKEN", "secret");
     command
 }
@@ -223,6 +226,27 @@ fn all_files_are_fetched_once() {
     assert_eq!(server.asked(ZIP), [Asked { path, token, ..Asked::default() }]);
     pull(&world, &server).done();
     assert_eq!(server.asked(ZIP).len(), 1);
+}
+
+#[test]
+fn what_is_fetched_is_imported() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark/prime");
+    let file = |name: &str| fs::read(fixture.join(name)).unwrap();
+    let mut files = files();
+    files.insert("skb/prime/processed.zip".to_owned(), file("processed.zip"));
+    for name in ["stark_qa/stark_qa.csv", "split/train.index", "split/val.index"] {
+        files.insert(format!("qa/prime/{name}"), file(name));
+    }
+    let answers = repository(files);
+    let server = Server::new(move |asked, _| match answers.get(&asked.path) {
+        Some(bytes) => ok(bytes.clone()),
+        None => Answer::Send(404, Vec::new(), Vec::new()),
+    });
+    let world = World::new();
+    let pull = ["data", "pull", "prime", "--name", "small", "--endpoint", &server.address, "--json"];
+    let imported = &world.run(pull).json_lines()[0];
+    assert_eq!((&imported["name"], &imported["nodes"]), (&"small".into(), &15.into()));
+    assert_eq!(imported["splits"].as_object().unwrap().len(), 2);
 }
 
 #[test]

@@ -33,6 +33,9 @@ use crate::{
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
+/// Memory for nodes that are read at a time. Python writes items of a dict in batches of 1,000, and
+/// a batch is held until its end.
+const MAX_BATCH_BYTES: usize = 512 << 20;
 /// Bytes of a file between two progress reports.
 const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Edges between two progress reports.
@@ -258,7 +261,8 @@ fn read_nodes(
             ControlFlow::Break(())
         }
     };
-    let read = pickle::read_dict(open, &Limits::default(), &mut on_item);
+    let limits = Limits { memory_bytes: MAX_BATCH_BYTES, ..Limits::default() };
+    let read = pickle::read_dict(open, &limits, &mut on_item);
     if let Some(error) = failed {
         return Err(error);
     }

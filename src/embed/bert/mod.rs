@@ -29,6 +29,7 @@
 pub mod config;
 pub mod pieces;
 
+mod device;
 mod forward;
 mod kernels;
 mod lanes;
@@ -48,6 +49,7 @@ use crate::embed::{
     EmbedError, Embedder, Matrix,
     bert::{
         config::{Pooling, Settings, unusable},
+        device::OnDevice,
         forward::Scratch,
         kernels::Isa,
         pieces::{Cutter, MAX_TOKENIZER_BYTES, Pieces},
@@ -81,7 +83,13 @@ pub struct BertEncoder {
 
 struct Ready {
     cutter: Cutter,
-    weights: Weights,
+    engine: Engine,
+}
+
+/// What the layers run on.
+enum Engine {
+    Cpu(Weights),
+    Device(OnDevice),
 }
 
 /// A file mapped into memory.
