@@ -8,9 +8,9 @@ needs stark-qa 1.1.0, torchmetrics 1.7.4 or later, and pytrec_eval (pytrec-eval-
 torchmetrics changed its rule in 1.7.4: an answer counts only if its score is above 0. So the
 `Evaluator` of stark-qa runs twice: `any` with the version in OLD, `positive` with the other.
 
-Where the reference leaves the order of equal scores to the machine (`mrr`, `map`, `precision`), a
-case is either without ties, or the ties are broken by ascending id before it is asked (`strict`).
-A value that an unnamed answer makes depend on that order is null. All content is invented here.
+The reference leaves the order of equal scores to the machine, `ndcg` apart. So a ranking is either
+without ties, or its ties are broken by ascending id before the reference is asked (`strict`). Where
+the order of unnamed candidates decides a value of the former, it is null. All content is invented.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ METRICS = ["hit@1", "hit@3", "hit@5", "hit@10", "hit@20", "hit@50", "recall@5", 
            "recall@50", "recall@100", "mrr", "map", "rprecision", "precision@5", "map@10", "ndcg@10"]
 TREC = {"hit@1": "success_1", "hit@5": "success_5", "hit@10": "success_10", "recall@5": "recall_5",
         "recall@10": "recall_10", "recall@20": "recall_20", "recall@100": "recall_100", "mrr": "recip_rank",
-        "map": "map", "rprecision": "Rprec", "precision@5": "P_5", "ndcg@10": "ndcg_cut_10"}
+        "map": "map", "rprecision": "Rprec", "precision@5": "P_5"}
 
 
 def cases():
@@ -76,18 +76,20 @@ def asked(case):
     if case["tied"]:
         # Averages over ties itself, so it is asked about the ranking as it is.
         return {**ask(strict(case), METRICS), "ndcg@10": values["ndcg@10"]}
-    candidates = set(case["candidates"])
-    answers = candidates & set(case["answers"])
-    unnamed = candidates - set(scores)
-    if answers & unnamed and len(unnamed) > 1:
-        values["map"] = None
-        if len(candidates - unnamed) < 10:
-            values["map@10"] = None
-        if len(candidates - unnamed) < 5:
-            values["precision@5"] = None
-        if not answers - unnamed:
-            values["mrr"] = None
-    return values
+    # What is the same with the unnamed answers before all other unnamed candidates and behind
+    # them does not depend on their order.
+    answers = set(case["answers"])
+    unnamed = [i for i in case["candidates"] if i not in scores]
+    lowest = min(scores.values()) - 1
+    extremes = []
+    for first in (True, False):
+        order = sorted(unnamed, key=lambda i: (i in answers) != first)
+        extremes.append(ask({**scores, **{i: lowest - place * 1e-5 for place, i in enumerate(order)}}, METRICS))
+    best, worst = extremes
+    # Its divisor grows with the answers it finds, so that it may be the same at both ends only.
+    decided_by = {"map@10": "recall@10"}
+    is_open = lambda name: best[decided_by.get(name, name)] != worst[decided_by.get(name, name)]
+    return {name: None if name != "ndcg@10" and is_open(name) else value for name, value in values.items()}
 
 
 def trec(case):

@@ -1,7 +1,7 @@
 //! What counts as a word, for every index and every comparison of text.
 //!
 //! Three views of the same text, from plain to loose:
-//! - [`reference_words`]: lower case, at least two word characters, 33 stop words dropped; the
+//! - [`for_each_reference_word`]: lower case, at least two word characters, 33 stop words dropped; the
 //!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
 //! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
 //!   looked up by these.
@@ -20,6 +20,17 @@ pub const STOP_WORDS: [&str; 33] = [
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these",
     "they", "this", "to", "was", "will", "with",
 ];
+
+/// For each first byte, the lengths of stop words, a bit for each: most words are told by these.
+static STOP_WORD_LENGTHS: [u8; 256] = {
+    let (mut lengths, mut at) = ([0; 256], 0);
+    while at < STOP_WORDS.len() {
+        let word = STOP_WORDS[at].as_bytes();
+        lengths[word[0] as usize] |= 1 << word.len();
+        at += 1;
+    }
+    lengths
+};
 
 /// Words that shape a question but say nothing about its answers, sorted.
 const QUESTION_WORDS: [&str; 105] = [
@@ -132,7 +143,8 @@ const QUESTION_WORDS: [&str; 105] = [
 
 /// Whether the word is one of [`STOP_WORDS`].
 pub fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.binary_search(&word).is_ok()
+    let lengths = word.bytes().next().map_or(0, |first| STOP_WORD_LENGTHS[usize::from(first)]);
+    word.len() < 8 && lengths >> word.len() & 1 == 1 && STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// Whether the word is a stop word or only shapes a question.
@@ -163,11 +175,41 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     )
 }
 
-/// Words of the BM25 baseline with their byte ranges, in order.
-pub fn reference_words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
-    runs(text, |c| c.is_alphanumeric() || c == '_')
-        .map(|range| (range.clone(), text[range].to_lowercase()))
-        .filter(|(_, word)| word.chars().nth(1).is_some() && !is_stop_word(word))
+/// Whether the character is matched by `\w`.
+fn is_reference_char(c: char) -> bool {
+    c == '_' || c.is_alphanumeric() && !is_combining_mark(c)
+}
+
+/// Calls back with the words of the BM25 baseline, in order.
+pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
+    let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let (bytes, mut word) = (text.as_bytes(), String::new());
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        while at < bytes.len() && is_ascii_word(bytes[at]) {
+            at += 1;
+        }
+        if bytes.get(at).is_some_and(|byte| !byte.is_ascii()) {
+            let rest = &text[start..];
+            let length = rest.find(|c| !is_reference_char(c)).unwrap_or(rest.len());
+            // Lower case may bring characters that end a word, as of U+0130.
+            for part in rest[..length].to_lowercase().split(|c| !is_reference_char(c)) {
+                if part.chars().nth(1).is_some() && !is_stop_word(part) {
+                    each(part);
+                }
+            }
+            at = start + length;
+        } else if at - start > 1 {
+            word.clear();
+            word.push_str(&text[start..at]);
+            word.make_ascii_lowercase();
+            if !is_stop_word(&word) {
+                each(&word);
+            }
+        }
+        at = text.ceil_char_boundary(at + 1);
+    }
 }
 
 /// Words of a name with their byte ranges, in order: folded alphanumeric runs.
@@ -206,14 +248,18 @@ mod tests {
     #[test]
     fn word_lists_are_sorted_and_distinct() {
         assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));
+        assert!(STOP_WORDS.iter().all(|word| is_stop_word(word)));
+        assert!(["", "thus", "aside", "elsewhere", "then_"].iter().all(|word| !is_stop_word(word)));
         assert!(QUESTION_WORDS.iter().all(|word| !is_stop_word(word)));
     }
 
     #[test]
     fn reference_words_follow_the_baseline_pattern() {
-        let words: Vec<String> =
-            reference_words("The Köln-A1 x_y, a B 42").map(|(_, word)| word).collect();
-        assert_eq!(words, ["köln", "a1", "x_y", "42"]);
+        let mut words = Vec::new();
+        for_each_reference_word("The Köln-A1 x_y, a B 42 é ÉÉ (İsé) Ab", |word| {
+            words.push(word.to_owned());
+        });
+        assert_eq!(words, ["köln", "a1", "x_y", "42", "éé", "sé", "ab"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `agent data`: imports, lists, shows, generates and removes datasets.
+//! `agent data`: fetches, imports, lists, shows, generates and removes datasets.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,13 +8,16 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
+        Context, Exit,
+        dataset::{self, Input},
+        failure::{CommandError, Result},
         printer::{count, plain, table},
+        pull,
     },
     dataset::{
         Base, ImportOptions, ImportReport,
         sample::{SampleKind, SampleOptions},
+        stark::{self, Origin},
     },
     index::IndexError,
     kb::Kb,
@@ -31,6 +34,12 @@ pub(super) enum Command {
     ///
     /// A dataset of that name is replaced, with its indexes, when the import is complete.
     Import(ImportArgs),
+    /// Download the files of a STaRK dataset
+    ///
+    /// They come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in the
+    /// home, so that an interrupted download goes on the next time. HF_TOKEN, if set, is sent to
+    /// the endpoint and to no other host.
+    Pull(pull::Args),
     /// Generate a small made-up dataset and import it
     ///
     /// It has the schema of a STaRK knowledge base and questions with answers, but invented
@@ -60,7 +69,12 @@ pub(super) struct ImportArgs {
     /// Read files of this format
     #[arg(long, value_enum, default_value_t = Format::Neutral)]
     format: Format,
+    /// Which edges a base of the STaRK benchmark gets [default: exact]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
     /// Leave wrong lines out and count them, instead of ending at the first
+    ///
+    /// With --format stark this is about queries and splits.
     #[arg(long)]
     lenient: bool,
     /// Print what was imported as one JSON object
@@ -72,8 +86,16 @@ pub(super) struct ImportArgs {
 enum Format {
     /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
     Neutral,
-    /// The files of the STaRK benchmark
+    /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
     Stark,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// The stored edges
+    Exact,
+    /// The stored edges, with the relations that the reference merges them to
+    Faithful,
 }
 
 #[derive(Debug, clap::Args)]
@@ -91,6 +113,9 @@ pub(super) struct SampleArgs {
     /// Install it under this name [default: the kind]
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// Write its files to this new or empty directory instead of installing it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "json"])]
+    to: Option<PathBuf>,
     /// Print what was imported as one JSON object
     #[arg(long)]
     json: bool,
@@ -117,6 +142,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
         Command::Import(args) => import(&args, ctx),
+        Command::Pull(args) => pull::run(&args, ctx),
         Command::Sample(args) => sample(&args, ctx),
         Command::Show(args) => show(&args, ctx),
         Command::Remove(args) => remove(&args, ctx),
@@ -180,22 +206,36 @@ fn index_state(base: &Base, ctx: &Context) -> &'static str {
 }
 
 fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
-    if args.format == Format::Stark {
-        return Err(anyhow!("the format stark is not built into this version"))
-            .hint("convert the files to the neutral format and use --format neutral");
-    }
+    let input = match (args.format, args.mode) {
+        (Format::Neutral, None) => Input::Neutral,
+        (Format::Neutral, Some(_)) => {
+            return Err(CommandError::usage(anyhow!("--mode is for --format stark")));
+        }
+        (Format::Stark, Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
+        (Format::Stark, Some(Mode::Exact) | None) => Input::Stark(stark::Mode::Exact),
+    };
     tell_of_replacement(&args.name, ctx);
     let options = ImportOptions { lenient: args.lenient };
-    let report = dataset::import(&args.from, &args.name, &options, ctx)?;
+    let report = dataset::import(&args.from, &args.name, input, &options, ctx)?;
     tell_of_import(&report, args.json, ctx)
 }
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let kind = SampleKind::from_name(&args.kind)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+    let options = SampleOptions { seed: args.seed, scale: args.scale };
+    if let Some(dir) = &args.to {
+        let report = dataset::sample_files(kind, options, dir, ctx)?;
+        ctx.printer.notice(&format!(
+            "wrote {} nodes and {} edges to {}",
+            count(report.n_nodes),
+            count(report.n_edges),
+            dir.display()
+        ));
+        return Ok(Exit::Done);
+    }
     let name = args.name.as_deref().unwrap_or(kind.name());
     tell_of_replacement(name, ctx);
-    let options = SampleOptions { seed: args.seed, scale: args.scale };
     let report = dataset::sample(kind, name, options, ctx)?;
     tell_of_import(&report, args.json, ctx)
 }
@@ -259,6 +299,8 @@ struct Shown<'a> {
     candidates: usize,
     relations: BTreeMap<&'a str, u64>,
     fields: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stark: Option<Origin>,
     index: &'static str,
 }
 
@@ -289,6 +331,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         candidates: kb.candidates().len(),
         relations,
         fields: kb.field_names(),
+        stark: base.record.stark,
         index: index_state(&base, ctx),
     };
     if args.json {
@@ -309,11 +352,23 @@ fn describe(shown: &Shown<'_>) -> String {
     let splits = shown.splits.iter().map(|(name, n)| format!("{name} {}", count(*n)));
     let splits = splits.collect::<Vec<_>>().join(", ");
     let candidate_types = plain(shown.candidate_types.join(", "), MAX_SHOWN);
+    let stark = shown.stark.map(|origin| {
+        let edges = match origin.mode {
+            stark::Mode::Exact => "the stored edges",
+            stark::Mode::Faithful => "the edges as the reference merges them",
+        };
+        let tenth = match origin.derived_tenth {
+            true => "; test-0.1 is the beginning of test, there was no file of it",
+            false => "",
+        };
+        format!("benchmark   STaRK {}, {edges}{tenth}\n", origin.kind)
+    });
     [
         format!("name        {}", shown.name),
         format!("title       {}", plain(shown.title, MAX_SHOWN)),
         format!("licence     {}", plain(shown.licence, MAX_SHOWN)),
         format!("source      {}", shown.source),
+        stark.unwrap_or_default(),
         format!("place       {}", shown.path),
         format!("fingerprint {}", shown.fingerprint),
         format!("index       {}", shown.index),
@@ -324,7 +379,7 @@ fn describe(shown: &Shown<'_>) -> String {
         format!("edges       {}", count(shown.edges)),
         counted(&shown.relations),
     ]
-    .map(|line| if line.ends_with('\n') { line } else { line + "\n" })
+    .map(|line| if line.is_empty() || line.ends_with('\n') { line } else { line + "\n" })
     .concat()
 }
 

@@ -13,8 +13,9 @@ use crate::{
         printer::count,
     },
     dataset::{
-        Base, DatasetError, ImportOptions, ImportReport, Phase, Resolved, import_neutral,
-        sample::{SampleKind, SampleOptions, generate},
+        Base, DatasetError, ImportOptions, ImportReport, Phase, Progress, Resolved, import_neutral,
+        sample::{SampleKind, SampleOptions, SampleReport, generate},
+        stark::{self, import_stark},
     },
     index::{self, IndexError, IndexedBase, Plan},
     kb::Kb,
@@ -48,7 +49,7 @@ pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
         Ok(Resolved::NewDirectory { source, name }) => {
             let place = source.display();
             ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let report = import(&source, &name, &ImportOptions::default(), ctx)?;
+            let report = import(&source, &name, Input::Neutral, &ImportOptions::default(), ctx)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
         Err(error @ DatasetError::UnknownName { .. }) => {
@@ -94,10 +95,22 @@ pub(super) fn sample(
     let temporary =
         tempfile::Builder::new().prefix(".sample-").tempdir_in(home).with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
+    sample_files(kind, options, &files, ctx)?;
+    import(&files, name, Input::Neutral, &ImportOptions::default(), ctx)
+}
+
+/// Generates the files of a sample, with progress.
+///
+/// # Errors
+/// That the scale is wrong, the directory not empty, or the disk full.
+pub(super) fn sample_files(
+    kind: SampleKind,
+    options: SampleOptions,
+    dir: &Path,
+    ctx: &Context,
+) -> Result<SampleReport> {
     let progress = ctx.printer.progress();
-    generate(kind, options, &files, &mut |at| progress.at(at.stage, at.done, at.total))?;
-    drop(progress);
-    import(&files, name, &ImportOptions::default(), ctx)
+    Ok(generate(kind, options, dir, &mut |at| progress.at(at.stage, at.done, at.total))?)
 }
 
 /// Opens the base with its index.
@@ -150,34 +163,44 @@ pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) 
     Ok(())
 }
 
-/// Imports a directory in neutral format under a name, with progress and a summary.
+/// What a directory to be imported holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input {
+    /// The neutral format.
+    Neutral,
+    /// The files of the STaRK benchmark, and which edges to take.
+    Stark(stark::Mode),
+}
+
+/// Imports a directory under a name, with progress and a summary.
 ///
 /// # Errors
 /// What is wrong with the directory, or that the import was stopped.
 pub(super) fn import(
     source: &Path,
     name: &str,
+    input: Input,
     options: &ImportOptions,
     ctx: &Context,
 ) -> Result<ImportReport> {
     let began = Instant::now();
     let progress = ctx.printer.progress();
-    let report = import_neutral(
-        source,
-        &ctx.home,
-        name,
-        options,
-        &mut |at| {
-            let stage = match at.phase {
-                Phase::Nodes => "nodes",
-                Phase::Edges => "edges",
-                Phase::Graph => "graph",
-                Phase::Queries => "queries",
-            };
-            progress.at(stage, at.done, at.total);
-        },
-        &ctx.stop,
-    )?;
+    let mut on_progress = |at: Progress| {
+        let stage = match at.phase {
+            Phase::Nodes => "nodes",
+            Phase::Edges => "edges",
+            Phase::Graph => "graph",
+            Phase::Queries => "queries",
+        };
+        progress.at(stage, at.done, at.total);
+    };
+    let (home, stop) = (&ctx.home, &ctx.stop);
+    let report = match input {
+        Input::Neutral => import_neutral(source, home, name, options, &mut on_progress, stop),
+        Input::Stark(mode) => {
+            import_stark(source, home, name, mode, options, &mut on_progress, stop)
+        }
+    }?;
     drop(progress);
     let record = &report.base.record;
     let seconds = began.elapsed().as_secs_f64();

@@ -22,7 +22,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         systems::{BUNDLE, STAND_IN, open_system},
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test},
+    dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     retrieve::{Baseline, Ranking, Retriever},
@@ -50,7 +50,7 @@ pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     dataset: String,
-    /// Queries: train, val, test, human or a file like qa.csv; several joined by commas
+    /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
     /// Measure bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, hybrid,
@@ -169,6 +169,7 @@ fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
     for split in &args.split {
         let loaded = match split {
             Split::Test => load_test(base)?,
+            Split::TestTenth => load_test_tenth(base)?,
             other => load_split(base, other)?,
         };
         if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {
@@ -209,7 +210,7 @@ pub(super) fn measured(
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
     let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let candidates = Candidates::sorted(base.kb.candidates());
+    let candidates = Candidates::of(&base.kb);
     let one = |query: &LabelledQuery| {
         if ctx.stop.load(Ordering::Relaxed) {
             return Err(anyhow!("no result was kept"));

@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// the vectors that are there, else builtin]
     #[arg(long, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
-    /// Embed only nodes that may be answers; others are not found by meaning
+    /// Embed only nodes that may be answers, with candle or openai; others are not found by meaning
     #[arg(long)]
     candidates_only: bool,
     /// Build optional parts too: ann, multi, late
@@ -54,13 +54,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         (None, Ok(there)) => there.embedder.clone(),
         (None, Err(_)) => EmbedderChoice::default(),
     };
-    let asked = args.embedder.is_some() || args.candidates_only;
-    let is_import = matches!(choice, EmbedderChoice::Import(_));
-    let kept = there.filter(|there| {
-        !asked
-            || (there.embedder == choice
-                && (there.candidates_only == args.candidates_only || is_import))
-    });
+    // The scope stays as it is with the embedder; two kinds have no choice of it.
+    let before = vectors.as_ref().is_ok_and(|there| there.candidates_only);
+    let wanted = args.candidates_only || (args.embedder.is_none() && before);
+    let candidates_only = match choice {
+        EmbedderChoice::Builtin => false,
+        EmbedderChoice::Import(_) => true,
+        EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
+    };
+    let kept =
+        there.filter(|there| there.embedder == choice && there.candidates_only == candidates_only);
     let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
     let parts: Vec<Part> = args.with.iter().copied().filter(|part| !has(part)).collect();
     let words = args.force || words.is_err();
@@ -81,11 +84,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let vectors = match (kept, &choice, &opened) {
         (Some(_), ..) => None,
-        (None, choice, Some(embedder)) => Some(VectorSource::Embedder {
-            choice,
-            embedder: &**embedder,
-            candidates_only: args.candidates_only,
-        }),
+        (None, choice, Some(embedder)) => {
+            Some(VectorSource::Embedder { choice, embedder: &**embedder, candidates_only })
+        }
         (None, choice, None) => Some(match &import {
             Some(vectors) => VectorSource::Import { choice, vectors },
             None => VectorSource::Builtin,
@@ -103,7 +104,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
     let full = |dir: &PathBuf| {
         let full = dir.canonicalize();
-        full.with_context(|| format!("cannot open the directory {}", dir.display()))
+        let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
+        // Records are text.
+        let is_text = full.to_str().is_some();
+        is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))
     };
     Ok(match choice {
         EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),

@@ -8,6 +8,7 @@
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
+//! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -25,6 +26,7 @@ mod index;
 mod optimize;
 mod printer;
 mod program;
+mod pull;
 mod query;
 mod search;
 mod systems;

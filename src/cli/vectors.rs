@@ -136,10 +136,7 @@ fn each_row(
             return Err(IndexError::Stopped.into());
         }
         let Value::Int(id) = key else { return Err(anyhow!("{}: a key is no id", wrong()).into()) };
-        let is_row = match *tensor.shape.as_slice() {
-            [_] | [1, _] => true,
-            _ => false,
-        };
+        let is_row = matches!(tensor.shape[..], [_] | [1, _]);
         let vector = tensor.to_f32().filter(|_| is_row);
         on_row(id, vector.with_context(|| format!("{}: id {id} has no vector", wrong()))?)
     };

@@ -81,6 +81,14 @@ pub enum DatasetError {
         /// What is wrong and what to do about it.
         message: String,
     },
+    /// A file of the STaRK benchmark, or its directory, is not as it should be.
+    #[error("{path}: {message}")]
+    BadStark {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong and what to do about it.
+        message: String,
+    },
     /// A nodes file without nodes.
     #[error("{path} holds no nodes; write at least one")]
     NoNodes {

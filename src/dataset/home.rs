@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::{
-    dataset::{DatasetError, queries::StoredQueries},
+    dataset::{DatasetError, queries::StoredQueries, stark::Origin},
     kb::{FileRecord, Manifest, is_set_aside, publish, recover},
 };
 
@@ -68,6 +68,9 @@ pub struct BaseRecord {
     pub splits: BTreeMap<String, u64>,
     /// Size and digest of the stored query files.
     pub query_files: BTreeMap<String, FileRecord>,
+    /// For a base of the STaRK benchmark, how it came about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stark: Option<Origin>,
 }
 
 /// An installed base.
@@ -352,6 +355,11 @@ impl Staging {
         Ok(Staging { home: home.clone(), name: name.to_string(), target, dir, _alive: alive })
     }
 
+    /// The directory in the making.
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub(super) fn kb_dir(&self) -> PathBuf {
         self.dir.path().join("kb")
     }
@@ -366,6 +374,7 @@ impl Staging {
         manifest: &Manifest,
         queries: StoredQueries,
         source: &Path,
+        stark: Option<Origin>,
     ) -> Result<Base, DatasetError> {
         let record = BaseRecord {
             format_version: FORMAT_VERSION,
@@ -380,6 +389,7 @@ impl Staging {
             n_queries: queries.n_queries,
             splits: queries.splits,
             query_files: queries.files,
+            stark,
         };
         let path = self.dir.path().join(RECORD_FILE);
         let written =

@@ -19,11 +19,16 @@
 //!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
+//! # Input: the STaRK benchmark
+//!
+//! Its official files, see [`stark`].
+//!
 //! # Home
 //!
 //! ```text
-//! home      := bases/NAME/base
+//! home      := bases/NAME/base downloads/stark
 //! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/...
+//! stark     := files as in the repository on the hub
 //! ```
 //!
 //! A base appears by rename when it is complete. Names that begin with a dot are work in
@@ -42,6 +47,7 @@
 
 mod error;
 mod home;
+pub mod hub;
 mod lines;
 mod neutral;
 mod queries;

@@ -51,9 +51,9 @@ pub struct ImportOptions {
 /// Which part of an import is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading nodes; unit: bytes of the file as stored.
+    /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
     Nodes,
-    /// Reading edges; unit: bytes of the file as stored.
+    /// Reading edges; unit: bytes of the file as stored, or edges.
     Edges,
     /// Sorting and writing the graph; unit: edges.
     Graph,
@@ -87,8 +87,8 @@ pub struct ImportReport {
 
 /// Passes progress on and turns a raised stop flag into an error.
 pub(super) struct Watch<'a> {
-    on_progress: &'a mut dyn FnMut(Progress),
-    stop: &'a AtomicBool,
+    pub(super) on_progress: &'a mut dyn FnMut(Progress),
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
@@ -149,7 +149,7 @@ pub fn import_neutral(
         &mut problems,
         &mut watch,
     )?;
-    let base = staging.publish(&manifest, queries, source)?;
+    let base = staging.publish(&manifest, queries, source, None)?;
     Ok(ImportReport {
         base,
         duplicate_edges: n_pushed - manifest.n_edges,
@@ -484,13 +484,14 @@ fn read_edges(
     Ok(n_pushed)
 }
 
-/// The three columns of a line, if they are three.
+/// The three columns of a line, if they are three. Ids are short, so tabs are sought from both ends.
 fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
-    let mut tabs = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\t').map(|(at, _)| at);
-    let (Some(first), Some(second), None) = (tabs.next(), tabs.next(), tabs.next()) else {
-        return None;
-    };
-    Some((text.get(..first)?, text.get(first + 1..second)?, text.get(second + 1..)?))
+    let is_tab = |byte: u8| byte == b'\t';
+    let first = text.bytes().position(is_tab)?;
+    let last = text.bytes().rposition(is_tab)?;
+    let relation = text.get(first + 1..last)?;
+    let row = (text.get(..first)?, relation, text.get(last + 1..)?);
+    (!relation.as_bytes().contains(&b'\t')).then_some(row)
 }
 
 /// The id as a node of a base with `n_nodes`.

@@ -13,13 +13,14 @@
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
 //! answers, and how many candidates below each answer's id were named; the rank of an unnamed answer
 //! follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p log p)` if
-//! the ranking comes unsorted, plus a search per named node for candidates with gaps.
+//! the ranking comes unsorted, plus a search per named node for candidates given as ids with gaps.
 //!
 //! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
 
 use std::borrow::Cow;
 
 use crate::eval::NodeId;
+use crate::kb::Kb;
 
 /// The nodes a ranking is taken over.
 #[derive(Copy, Clone, Debug)]
@@ -31,6 +32,8 @@ pub enum Candidates<'a> {
     /// These ids, strictly ascending. [`Candidates::sorted`] finds out if they are a range, which
     /// is several times faster.
     Sorted(&'a [NodeId]),
+    /// Those of a base, which tells them by their types without a search.
+    Base(&'a Kb),
 }
 
 impl<'a> Candidates<'a> {
@@ -48,12 +51,30 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// The candidates of a base: a range if they have no gaps. `O(1)`.
+    pub fn of(kb: &'a Kb) -> Candidates<'a> {
+        match Candidates::sorted(kb.candidates()) {
+            Candidates::Sorted(_) => Candidates::Base(kb),
+            range => range,
+        }
+    }
+
     /// How many candidates there are.
     pub fn n_candidates(&self) -> u64 {
         match *self {
             Candidates::All(n) => u64::from(n),
             Candidates::Range(start, end) => u64::from(end.saturating_sub(start)),
             Candidates::Sorted(ids) => ids.len() as u64,
+            Candidates::Base(kb) => kb.candidates().len() as u64,
+        }
+    }
+
+    /// Whether the node is a candidate.
+    #[inline]
+    fn contains(&self, node: NodeId) -> bool {
+        match *self {
+            Candidates::Base(kb) => kb.is_candidate(node),
+            _ => self.position(node).is_some(),
         }
     }
 
@@ -65,9 +86,8 @@ impl<'a> Candidates<'a> {
             Candidates::Range(start, end) => {
                 (start <= node && node < end).then(|| u64::from(node - start))
             }
-            Candidates::Sorted(ids) => {
-                ids.binary_search(&node).ok().map(|position| position as u64)
-            }
+            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|at| at as u64),
+            Candidates::Base(kb) => Candidates::Sorted(kb.candidates()).position(node),
         }
     }
 }
@@ -136,7 +156,7 @@ impl AnswerRanks {
         let mut group = TieGroup { before: 0, through: 0, n_answers: 0 };
         let mut group_score = f32::NAN;
         for &(node, score) in ranking.iter() {
-            if candidates.position(node).is_none() {
+            if !candidates.contains(node) {
                 continue;
             }
             if score != group_score {

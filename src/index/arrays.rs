@@ -5,10 +5,18 @@
 //!
 //! Must not know: what the arrays mean.
 
-use std::{fs::File, io, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, BufWriter, Read, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{
+    Dtype, SafeTensors,
+    tensor::{Metadata, TensorInfo, TensorView},
+};
 
 use crate::index::IndexError;
 
@@ -23,6 +31,9 @@ pub trait Number: bytemuck::Pod {
 
 impl Number for u8 {
     const DTYPE: Dtype = Dtype::U8;
+}
+impl Number for u16 {
+    const DTYPE: Dtype = Dtype::U16;
 }
 impl Number for u32 {
     const DTYPE: Dtype = Dtype::U32;
@@ -114,6 +125,38 @@ impl Arrays {
         Err(damaged("its checksum does not match".to_owned()))
     }
 
+    /// As [`Self::write`] with one more array, of bytes, copied from a file that may be larger than
+    /// memory. The other arrays come in descending size of their numbers, so that all are aligned.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn write_with(
+        path: &Path,
+        arrays: &[(&str, Dtype, &[u8])],
+        last: (&str, impl Read, u64),
+    ) -> io::Result<()> {
+        let mut end = 0;
+        let sizes = arrays.iter().map(|&(name, dtype, bytes)| (name, dtype, bytes.len()));
+        let header =
+            sizes.chain([(last.0, Dtype::U8, last.2 as usize)]).map(|(name, dtype, size)| {
+                let data_offsets = (end, end + size);
+                end += size;
+                let shape = vec![size * 8 / dtype.bitsize()];
+                (name.to_owned(), TensorInfo { dtype, shape, data_offsets })
+            });
+        let header = Metadata::new(None, header.collect()).map_err(io::Error::other)?;
+        let mut header = serde_json::to_vec(&header)?;
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        arrays.iter().try_for_each(|(_, _, bytes)| file.write_all(bytes))?;
+        if io::copy(&mut last.1.take(last.2), &mut file)? != last.2 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    }
+
     /// Maps a file; reads its header only.
     ///
     /// # Errors
@@ -166,10 +209,12 @@ pub struct Strings {
 
 impl Strings {
     /// Lays sorted strings out as (bounds, bytes).
-    pub fn layout<'a>(strings: impl Iterator<Item = &'a str>) -> (Vec<u64>, Vec<u8>) {
+    pub fn layout<'a, S: AsRef<[u8]> + ?Sized + 'a>(
+        strings: impl Iterator<Item = &'a S>,
+    ) -> (Vec<u64>, Vec<u8>) {
         let (mut bounds, mut bytes) = (vec![0], Vec::new());
         for string in strings {
-            bytes.extend_from_slice(string.as_bytes());
+            bytes.extend_from_slice(string.as_ref());
             bounds.push(bytes.len() as u64);
         }
         (bounds, bytes)

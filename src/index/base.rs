@@ -160,8 +160,8 @@ impl IndexedBase {
     }
 
     /// The `k` nodes most similar to a text, best first, ties by ascending id; only nodes of the
-    /// given types, all when empty. Exact; O(nodes of the types). Empty for a text without any word
-    /// that the embedder knows.
+    /// given types, all when empty, and only nodes that have a vector. Exact; O(nodes of the types).
+    /// Empty for a text without any word that the embedder knows.
     ///
     /// # Errors
     /// Those of the embedder.
@@ -175,11 +175,18 @@ impl IndexedBase {
         if vector.iter().all(|&number| number == 0.0) {
             return Ok(Vec::new());
         }
-        if types.is_empty() {
-            return Ok(self.vectors.top_k(&vector, k, None)?);
-        }
+        let record = self.embedder.record();
+        let candidates = record.candidates_only.then(|| self.kb.candidate_types());
+        let wanted: Vec<TypeId> = match candidates {
+            None if types.is_empty() => return Ok(self.vectors.top_k(&vector, k, None)?),
+            None => types.to_vec(),
+            Some(candidates) if types.is_empty() => candidates.to_vec(),
+            Some(candidates) => {
+                types.iter().copied().filter(|kind| candidates.contains(kind)).collect()
+            }
+        };
         let mut nodes: Vec<NodeId> =
-            types.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied().collect();
+            wanted.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied().collect();
         nodes.sort_unstable();
         nodes.dedup();
         Ok(self.vectors.top_k(&vector, k, Some(&nodes))?)

@@ -40,9 +40,6 @@ pub enum EmbedderChoice {
     Import(PathBuf),
 }
 
-/// The kinds, as help and errors name them.
-pub const EMBEDDER_KINDS: &str = "builtin, candle:DIR, openai:MODEL or import:DIR";
-
 impl FromStr for EmbedderChoice {
     type Err = String;
 
@@ -52,7 +49,7 @@ impl FromStr for EmbedderChoice {
             Some(("candle", dir)) if !dir.is_empty() => Ok(Self::Candle(dir.into())),
             Some(("openai", model)) if !model.is_empty() => Ok(Self::OpenAi(model.to_owned())),
             Some(("import", dir)) if !dir.is_empty() => Ok(Self::Import(dir.into())),
-            _ => Err(format!("use {EMBEDDER_KINDS}")),
+            _ => Err("use builtin, candle:DIR, openai:MODEL or import:DIR".to_owned()),
         }
     }
 }

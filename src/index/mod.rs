@@ -6,7 +6,7 @@
 //! ```text
 //! words/               what depends on the base alone
 //!   record.json        version and fingerprint; written last
-//!   text/              BM25 over documents, documents with names, fields   (text)
+//!   text/              BM25 over documents, documents with names, fields   (text, postings)
 //!   terms, names_terms forward indexes of documents and of neighbours' names   (terms)
 //!   names              entity linking                                      (names)
 //! vectors/             what depends on the embedder too
@@ -24,6 +24,7 @@
 pub mod ann;
 pub mod arrays;
 mod base;
+pub mod bm25;
 mod build;
 pub mod chunks;
 mod embedder;
@@ -32,6 +33,7 @@ pub mod late;
 mod layout;
 pub mod names;
 mod parts;
+pub mod postings;
 pub mod terms;
 pub mod text;
 pub mod vectors;
@@ -40,7 +42,7 @@ use std::{io, path::Path};
 
 pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
-pub use embedder::{Access, EMBEDDER_KINDS, EmbedderChoice};
+pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
 pub use layout::Part;
 pub use text::TextPart;

@@ -15,6 +15,7 @@ use crate::{
     index::{
         IndexError,
         arrays::{Array, Arrays, Strings},
+        bm25::{Bm25, idf},
     },
     kb::NodeId,
     words::{Stems, is_question_word, name_words},
@@ -24,10 +25,6 @@ use crate::{
 const COUNT_BITS: u32 = 8;
 /// Largest vocabulary that entries can address.
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
-/// Term saturation k1; Robertson & Zaragoza 2009 advise 1.2 < k1 < 2.
-const K1: f32 = 1.2;
-/// Length normalisation b; Robertson & Zaragoza 2009 advise 0.5 < b < 0.8.
-const B: f32 = 0.75;
 
 /// The forward index of one text per node.
 pub struct TermIndex {
@@ -132,11 +129,10 @@ impl TermIndexBuilder {
     }
 }
 
-/// Mean length of the texts that have any stem.
+/// Mean length of all texts, empty ones too, as bm25s takes it.
 fn mean(lengths: &[u32]) -> f32 {
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    let worded = lengths.iter().filter(|&&length| length > 0).count();
-    (total as f64 / worded.max(1) as f64) as f32
+    (total as f64 / lengths.len().max(1) as f64) as f32
 }
 
 impl TermIndex {
@@ -177,11 +173,10 @@ impl TermIndex {
         self.vocabulary.find(stem).map(|at| at as u32)
     }
 
-    /// Inverse document frequency of a stem, `ln(1 + (n - df + 0.5) / (df + 0.5))`.
+    /// Inverse document frequency of a stem.
     pub fn idf(&self, stem: u32) -> f32 {
-        let n = self.lengths.as_slice().len() as f32;
-        let df = self.frequencies.as_slice().get(stem as usize).copied().unwrap_or(0) as f32;
-        (1.0 + (n - df + 0.5) / (df + 0.5)).ln()
+        let df = self.frequencies.as_slice().get(stem as usize).copied().unwrap_or(0);
+        idf(self.lengths.as_slice().len(), df)
     }
 
     /// The stems of a query that occur in the index, weighted by idf; words that only shape a
@@ -197,15 +192,11 @@ impl TermIndex {
         QueryTerms(ids.into_iter().map(|id| (id, self.idf(id))).collect())
     }
 
-    /// BM25 of one node's text (Robertson & Zaragoza 2009, k1 = 1.2, b = 0.75); 0 without a
-    /// common stem.
+    /// BM25 of one node's text; 0 without a common stem.
     pub fn bm25(&self, query: &QueryTerms, node: NodeId) -> f32 {
-        let length = self.length(node) as f32 / self.mean_length.max(1.0);
-        let saturation = K1 * (1.0 - B + B * length);
+        let (weights, length) = (Bm25::default().lengths(self.mean_length), self.length(node));
         let mut score = 0.0;
-        self.for_common(query, node, |idf, count| {
-            score += idf * count * (K1 + 1.0) / (count + saturation);
-        });
+        self.for_common(query, node, |idf, count| score += idf * weights.share(count, length));
         score
     }
 
@@ -219,14 +210,14 @@ impl TermIndex {
     }
 
     /// Calls back with idf and count of every stem that query and node share.
-    fn for_common(&self, query: &QueryTerms, node: NodeId, mut common: impl FnMut(f32, f32)) {
+    fn for_common(&self, query: &QueryTerms, node: NodeId, mut common: impl FnMut(f32, u32)) {
         let mut entries = self.entries.part(&self.bounds, node as usize);
         for &(stem, idf) in &query.0 {
             let skip = entries.partition_point(|&entry| entry >> COUNT_BITS < stem);
             entries = entries.get(skip..).unwrap_or(&[]);
             match entries.first() {
                 Some(entry) if entry >> COUNT_BITS == stem => {
-                    common(idf, (entry & ((1 << COUNT_BITS) - 1)) as f32);
+                    common(idf, entry & ((1 << COUNT_BITS) - 1));
                 }
                 Some(_) => {}
                 None => break,
@@ -238,6 +229,7 @@ impl TermIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::postings;
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();
@@ -257,6 +249,22 @@ mod tests {
         assert_eq!(scores[3..], [0.0, 0.0]);
     }
 
+    /// Words that are their own stems score the same here and in the search of all nodes.
+    #[test]
+    fn scores_are_those_of_the_inverted_index() {
+        let texts = ["alpha alpha beta", "beta gamma", "", "alpha gamma delta delta"];
+        let dir = tempfile::tempdir().unwrap();
+        postings::build(&dir.path().join("postings"), texts).unwrap();
+        let inverted = postings::Postings::open(&dir.path().join("postings")).unwrap();
+        let forward = index(&texts);
+        let query = forward.query(&Stems::default(), "alpha delta");
+        let found = inverted.search("alpha delta", Bm25::default(), None, 4);
+        assert_eq!(found.len(), 2);
+        for (node, score) in found {
+            assert!((forward.bm25(&query, node) - score).abs() < 1e-6);
+        }
+    }
+
     #[test]
     fn coverage_is_the_share_of_known_idf_mass() {
         let index = index(&["red hat", "red"]);
@@ -271,7 +279,7 @@ mod tests {
         let index = index(&["alpha alpha beta", "beta gamma"]);
         let query = index.query(&Stems::default(), "alpha");
         let idf = (1.0f32 + (2.0 - 1.0 + 0.5) / 1.5).ln();
-        let expected = idf * 2.0 * 2.2 / (2.0 + 1.2 * (0.25 + 0.75 * 3.0 / 2.5));
+        let expected = idf * 2.0 / (2.0 + 1.5 * (0.25 + 0.75 * 3.0 / 2.5));
         assert!((index.bm25(&query, 0) - expected).abs() < 1e-6);
     }
 }

@@ -1,39 +1,32 @@
 //! Text search over all nodes: given words, the best nodes by BM25.
 //!
-//! tantivy (k1 = 1.2, b = 0.75, lengths kept in one byte) over the analysis of
-//! [`reference_words`]. Indexed per node: its document, its document with the names of its
-//! neighbours, and each of its fields. One segment is written in node order, so that a document's
-//! number is its node's id and ties fall to the smaller id.
+//! Indexed per node: its document, its document with the names of its neighbours, and each of its
+//! fields; each is one file of [`postings`](crate::index::postings). The file `nodes` has the array
+//! `types` `[n]` and the number of `fields` `[1]`.
 //!
-//! The only file that knows tantivy.
+//! Must not know: how postings are kept, how a document was made.
 
 use std::{
-    ops::Range,
+    collections::HashMap,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use tantivy::{
-    Index, ReloadPolicy, Searcher, SingleSegmentIndexWriter, TantivyDocument, Term,
-    collector::TopDocs,
-    directory::MmapDirectory,
-    query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery},
-    schema::{Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions},
-    tokenizer::{BoxTokenStream, Token, TokenStream, Tokenizer, TokenizerManager},
-};
+use safetensors::Dtype;
 
 use crate::{
-    index::IndexError,
-    kb::{FieldId, NodeId, TypeId, best_first},
-    words::reference_words,
+    index::{
+        IndexError,
+        arrays::{Array, Arrays},
+        bm25::Bm25,
+        postings::{Postings, PostingsBuilder, settle},
+    },
+    kb::{FieldId, NodeId, TypeId},
 };
 
-const ANALYZER: &str = "reference";
-/// Name of the engine's field that holds the type.
-const TYPE: &str = "type";
-/// Memory that the writer sizes its hash table by, bytes.
-const WRITER_BYTES: usize = 1 << 30;
-/// Distinct words of a query that are searched; later ones are dropped.
-pub const MAX_QUERY_WORDS: usize = 256;
+const NODES: &str = "nodes";
+/// Sets of types whose nodes are kept as masks; at this number all are dropped.
+const MAX_KEPT_MASKS: usize = 64;
 
 /// Which text is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,62 +39,53 @@ pub enum TextPart {
     Field(FieldId),
 }
 
+impl TextPart {
+    /// Its place among the parts.
+    fn place(self) -> usize {
+        match self {
+            Self::Document => 0,
+            Self::DocumentWithNames => 1,
+            Self::Field(field) => usize::from(field.0) + 2,
+        }
+    }
+
+    fn file(self, dir: &Path) -> PathBuf {
+        dir.join(match self {
+            Self::Document => "document".to_owned(),
+            Self::DocumentWithNames => "document_with_names".to_owned(),
+            Self::Field(field) => format!("field_{}", field.0),
+        })
+    }
+}
+
 /// Search over the text of all nodes.
 pub struct TextIndex {
-    searcher: Searcher,
     dir: PathBuf,
+    types: Array<u16>,
+    parts: Vec<OnceLock<Postings>>,
+    masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
 /// Writes the index, nodes in id order.
 pub struct TextIndexBuilder {
-    writer: SingleSegmentIndexWriter,
-    node_type: Field,
-    schema: Schema,
     dir: PathBuf,
-}
-
-fn field_name(part: TextPart) -> String {
-    match part {
-        TextPart::Document => "document".to_owned(),
-        TextPart::DocumentWithNames => "document_with_names".to_owned(),
-        TextPart::Field(field) => format!("field_{}", field.0),
-    }
-}
-
-fn engine_error(path: &Path, error: impl std::error::Error) -> IndexError {
-    IndexError::damaged(path, error.to_string())
+    types: Vec<u16>,
+    parts: Vec<PostingsBuilder>,
 }
 
 impl TextIndexBuilder {
     /// Starts an index in an existing, empty directory.
-    ///
-    /// # Errors
-    /// [`IndexError::Damaged`] with the engine's reason.
-    pub fn create(dir: &Path, n_fields: usize) -> Result<Self, IndexError> {
-        let mut schema = Schema::builder();
-        let indexing = TextFieldIndexing::default()
-            .set_tokenizer(ANALYZER)
-            .set_index_option(IndexRecordOption::WithFreqs);
-        let options = TextOptions::default().set_indexing_options(indexing);
+    pub fn create(dir: &Path, n_fields: usize) -> Self {
         let fields = (0..n_fields).map(|field| TextPart::Field(FieldId(field as u16)));
-        for part in [TextPart::Document, TextPart::DocumentWithNames].into_iter().chain(fields) {
-            schema.add_text_field(&field_name(part), options.clone());
-        }
-        let node_type = schema.add_u64_field(TYPE, INDEXED);
-        let schema = schema.build();
-        let directory = MmapDirectory::open(dir).map_err(|error| engine_error(dir, error))?;
-        let writer = Index::builder()
-            .schema(schema.clone())
-            .tokenizers(analyzers())
-            .single_segment_index_writer(directory, WRITER_BYTES)
-            .map_err(|error| engine_error(dir, error))?;
-        Ok(Self { writer, node_type, schema, dir: dir.to_owned() })
+        let parts = [TextPart::Document, TextPart::DocumentWithNames].into_iter().chain(fields);
+        let parts = parts.map(|part| PostingsBuilder::create(&part.file(dir))).collect();
+        Self { dir: dir.to_owned(), types: Vec::new(), parts }
     }
 
-    /// Adds the next node.
+    /// Adds the next node. Memory is bounded as [`settle`] says.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the engine's reason, such as a full disk.
+    /// As [`settle`].
     pub fn add<'a>(
         &mut self,
         node_type: TypeId,
@@ -109,49 +93,68 @@ impl TextIndexBuilder {
         names: &str,
         fields: impl Iterator<Item = (FieldId, &'a str)>,
     ) -> Result<(), IndexError> {
-        let mut entry = TantivyDocument::default();
-        entry.add_u64(self.node_type, u64::from(node_type.0));
-        let mut add = |part, text: &str| {
-            if let Ok(field) = self.schema.get_field(&field_name(part)) {
-                entry.add_text(field, text);
+        let node = self.types.len() as NodeId;
+        self.types.push(node_type.0);
+        self.parts[TextPart::Document.place()].add(node, [document]);
+        self.parts[TextPart::DocumentWithNames.place()].add(node, [document, names]);
+        for (field, text) in fields {
+            if let Some(part) = self.parts.get_mut(TextPart::Field(field).place()) {
+                part.add(node, [text]);
             }
-        };
-        add(TextPart::Document, document);
-        add(TextPart::DocumentWithNames, document);
-        add(TextPart::DocumentWithNames, names);
-        fields.for_each(|(field, text)| add(TextPart::Field(field), text));
-        self.writer.add_document(entry).map_err(|error| engine_error(&self.dir, error))
+        }
+        settle(&mut self.parts)
     }
 
-    /// Writes the segment.
+    /// Writes the files.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the engine's reason, such as a full disk.
+    /// [`IndexError::Io`] names the path.
     pub fn finish(self) -> Result<(), IndexError> {
-        self.writer.finalize().map(drop).map_err(|error| engine_error(&self.dir, error))
+        let n_fields = [self.parts.len() as u32 - 2];
+        let n = self.types.len();
+        self.parts.into_iter().try_for_each(|part| part.finish(n))?;
+        Arrays::write(
+            &self.dir.join(NODES),
+            &[
+                ("fields", Dtype::U32, bytemuck::cast_slice(&n_fields)),
+                ("types", Dtype::U16, bytemuck::cast_slice(&self.types)),
+            ],
+        )
     }
 }
 
 impl TextIndex {
-    /// Opens an index; its files are mapped, not read.
+    /// Opens an index; its files are mapped, not read, those of fields when they are searched first.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the engine's reason.
+    /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
-        let fail = |error| engine_error(dir, error);
-        let directory = MmapDirectory::open(dir).map_err(|error| engine_error(dir, error))?;
-        let index = Index::open(directory).map_err(fail)?;
-        let searcher = index
-            .reader_builder()
-            .reload_policy(ReloadPolicy::Manual)
-            .try_into()
-            .map_err(fail)?
-            .searcher();
-        Ok(Self { searcher, dir: dir.to_owned() })
+        let arrays = Arrays::open(&dir.join(NODES))?;
+        let fields: Array<u32> = arrays.get("fields")?;
+        let n_fields = fields.as_slice().first().map_or(0, |&n| n.min(u16::MAX.into()));
+        let index = Self {
+            dir: dir.to_owned(),
+            types: arrays.get("types")?,
+            parts: std::iter::repeat_with(OnceLock::new).take(n_fields as usize + 2).collect(),
+            masks: Mutex::default(),
+        };
+        index.part(TextPart::Document)?;
+        index.part(TextPart::DocumentWithNames)?;
+        Ok(index)
+    }
+
+    /// The postings of a part; `None` for a field that the base does not have.
+    fn part(&self, part: TextPart) -> Result<Option<&Postings>, IndexError> {
+        let Some(cell) = self.parts.get(part.place()) else { return Ok(None) };
+        if cell.get().is_none() {
+            let opened = Postings::open(&part.file(&self.dir))?;
+            cell.get_or_init(|| opened);
+        }
+        Ok(cell.get())
     }
 
     /// The `k` best nodes by BM25, best first; ties by ascending id. Only nodes of the given types,
-    /// all when empty. Words beyond [`MAX_QUERY_WORDS`] are dropped.
+    /// all when empty. As [`Postings::search`].
     ///
     /// # Errors
     /// [`IndexError::Damaged`] when a file of the index cannot be read.
@@ -162,87 +165,28 @@ impl TextIndex {
         types: &[TypeId],
         k: usize,
     ) -> Result<Vec<(NodeId, f32)>, IndexError> {
-        let schema = self.searcher.schema();
-        let Ok(field) = schema.get_field(&field_name(part)) else { return Ok(Vec::new()) };
-        let mut words: Vec<String> =
-            reference_words(text).map(|(_, word)| word).take(MAX_QUERY_WORDS).collect();
-        words.sort_unstable();
-        words.dedup();
-        if words.is_empty() || k == 0 {
-            return Ok(Vec::new());
+        let Some(postings) = self.part(part)? else { return Ok(Vec::new()) };
+        let allowed = (!types.is_empty()).then(|| self.mask(types));
+        Ok(postings.search(text, Bm25::default(), allowed.as_deref(), k))
+    }
+
+    /// A bit for each node of these types, 64 a number, lowest first.
+    fn mask(&self, types: &[TypeId]) -> Arc<[u64]> {
+        let lock = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mask) = lock().get(types) {
+            return mask.clone();
         }
-        let terms = words.iter().map(|word| {
-            let term = Term::from_field_text(field, word);
-            let query: Box<dyn Query> =
-                Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
-            (Occur::Should, query)
-        });
-        let mut query: Box<dyn Query> = Box::new(BooleanQuery::new(terms.collect()));
-        if let (false, Ok(node_type)) = (types.is_empty(), schema.get_field(TYPE)) {
-            let any = types.iter().map(|kind| {
-                let term = Term::from_field_u64(node_type, u64::from(kind.0));
-                let query: Box<dyn Query> =
-                    Box::new(TermQuery::new(term, IndexRecordOption::Basic));
-                (Occur::Should, query)
-            });
-            let of_type = ConstScoreQuery::new(Box::new(BooleanQuery::new(any.collect())), 0.0);
-            query = Box::new(BooleanQuery::new(vec![
-                (Occur::Must, query),
-                (Occur::Must, Box::new(of_type)),
-            ]));
+        let nodes = self.types.as_slice().chunks(u64::BITS as usize);
+        let bits = |nodes: &[u16]| {
+            let bit = |&of: &u16| u64::from(types.contains(&TypeId(of)));
+            nodes.iter().rev().fold(0, |mask, of| mask << 1 | bit(of))
+        };
+        let mask: Arc<[u64]> = nodes.map(bits).collect();
+        let mut kept = lock();
+        if kept.len() >= MAX_KEPT_MASKS {
+            kept.clear();
         }
-        let hits = self
-            .searcher
-            .search(&query, &TopDocs::with_limit(k).order_by_score())
-            .map_err(|error| engine_error(&self.dir, error))?;
-        let mut ranking: Vec<(NodeId, f32)> =
-            hits.into_iter().map(|(score, address)| (address.doc_id, score)).collect();
-        ranking.sort_by(best_first);
-        Ok(ranking)
-    }
-}
-
-fn analyzers() -> TokenizerManager {
-    let analyzers = TokenizerManager::default();
-    analyzers.register(ANALYZER, ReferenceAnalyzer);
-    analyzers
-}
-
-/// Feeds [`reference_words`] to the engine.
-#[derive(Clone)]
-struct ReferenceAnalyzer;
-
-struct ReferenceStream<I> {
-    words: I,
-    token: Token,
-}
-
-impl Tokenizer for ReferenceAnalyzer {
-    type TokenStream<'a> = BoxTokenStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> BoxTokenStream<'a> {
-        BoxTokenStream::new(ReferenceStream {
-            words: reference_words(text),
-            token: Token::default(),
-        })
-    }
-}
-
-impl<I: Iterator<Item = (Range<usize>, String)>> TokenStream for ReferenceStream<I> {
-    fn advance(&mut self) -> bool {
-        let Some((range, word)) = self.words.next() else { return false };
-        self.token.offset_from = range.start;
-        self.token.offset_to = range.end;
-        self.token.position = self.token.position.wrapping_add(1);
-        self.token.text = word;
-        true
-    }
-
-    fn token(&self) -> &Token {
-        &self.token
-    }
-
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.token
+        kept.insert(types.to_vec(), mask.clone());
+        mask
     }
 }

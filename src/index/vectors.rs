@@ -5,8 +5,8 @@
 //!
 //! Search is exact. A score is the dot product of query and row in `f32`, summed in one order, and results
 //! are ordered by score descending, then node id ascending. Most rows are ruled out without computing their
-//! score: a quarter of their size, one byte a number, gives a proven upper bound on it ([`codes`]); scores
-//! are computed for rows whose bound reaches the `k`-th best score so far ([`search`]). So the answer is that
+//! score: a quarter of their size, one byte a number, gives a proven upper bound on it (`codes.rs`); scores
+//! are computed for rows whose bound reaches the `k`-th best score so far (`search.rs`). So the answer is that
 //! of scoring every row, bit for bit, on any processor and any number of threads.
 //!
 //! # File
@@ -303,7 +303,8 @@ impl VectorIndex {
     }
 
     /// [`top_k`](Self::top_k) for each row of `queries` (`[n_queries, dim]`), in their order; rows of the
-    /// index are read once for [`MAX_QUERIES`](search::MAX_QUERIES) queries.
+    /// index are read once for 256 queries. Memory for codes and waiting rows of 256 queries besides the
+    /// results.
     ///
     /// # Errors
     /// Those of [`top_k`](Self::top_k).

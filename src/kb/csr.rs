@@ -52,6 +52,12 @@ impl<'a> Neighbors<'a> {
     }
 }
 
+impl AsRef<[NodeId]> for Neighbors<'_> {
+    fn as_ref(&self) -> &[NodeId] {
+        &self.0
+    }
+}
+
 impl Deref for Neighbors<'_> {
     type Target = [NodeId];
 

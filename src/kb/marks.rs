@@ -13,6 +13,8 @@ pub struct Marks {
     bits: Vec<u64>,
     /// Bit `i`: `bits[i]` is not zero.
     filled: Vec<u64>,
+    /// Marked nodes.
+    n: usize,
 }
 
 impl Marks {
@@ -20,22 +22,23 @@ impl Marks {
     pub fn new(n_nodes: u32) -> Marks {
         let n_words = n_nodes.div_ceil(64);
         let words = |n: u32| vec![0u64; n as usize];
-        Marks { bits: words(n_words), filled: words(n_words.div_ceil(64)) }
+        Marks { bits: words(n_words), filled: words(n_words.div_ceil(64)), n: 0 }
     }
 
-    /// Marks a node; returns whether it was unmarked before. Ids out of range are left out.
+    /// Marks a node; returns whether it was unmarked before. Ids beyond the last 64 are left out.
     #[inline]
     pub fn insert(&mut self, node: NodeId) -> bool {
         let word = (node / 64) as usize;
         let Some(bits) = self.bits.get_mut(word) else { return false };
         let before = *bits;
         *bits |= 1 << (node % 64);
-        if before == 0
-            && let Some(filled) = self.filled.get_mut(word / 64)
-        {
+        // Always, as no processor foresees whether it is needed.
+        if let Some(filled) = self.filled.get_mut(word / 64) {
             *filled |= 1 << (word % 64);
         }
-        before != *bits
+        let is_new = before != *bits;
+        self.n += usize::from(is_new);
+        is_new
     }
 
     /// Marks all nodes of a list.
@@ -47,6 +50,7 @@ impl Marks {
 
     /// Appends the marked nodes in ascending order to `nodes` and takes the marks off.
     pub fn drain_into(&mut self, nodes: &mut Vec<NodeId>) {
+        nodes.reserve(std::mem::take(&mut self.n));
         for (upper, filled) in (0u32..).zip(&mut self.filled) {
             let mut words = std::mem::take(filled);
             while words != 0 {

@@ -100,7 +100,7 @@ pub fn mean(ranks: &[f32]) -> f64 {
 
 /// Reciprocal rank of the first answer in a ranking.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-    let candidates = Candidates::sorted(runtime.base().kb.candidates());
+    let candidates = Candidates::of(&runtime.base().kb);
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 

@@ -63,3 +63,34 @@ fn the_doctor_finds_what_is_broken() {
     assert_eq!(ran.status, 1);
     assert!(ran.stdout.contains("BROKEN") && ran.stdout.contains("data import --name tiny"));
 }
+
+#[test]
+fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
+    let world = World::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/stark/mag");
+    let import = ["data", "import", "--name", "mag", "--from", source, "--format", "stark"];
+    let imported = &world.run(import.into_iter().chain(["--json"])).json_lines()[0];
+    assert_eq!((&imported["nodes"], &imported["duplicate_edges"]), (&18.into(), &1.into()));
+    let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
+    let origin = serde_json::json!({"kind": "mag", "mode": "exact", "derived_tenth": true});
+    assert_eq!((&shown["stark"], &shown["candidates"]), (&origin, &6.into()));
+    let shown = world.run(["data", "show", "mag"]).done();
+    assert!(shown.contains("STaRK mag, the stored edges; test-0.1 is the beginning of test"));
+
+    world.run(["index", "mag"]).done();
+    for (split, n) in [("test-0.1", 2), ("human", 3), ("test", 20)] {
+        let eval = ["eval", "--dataset", "mag", "--split", split, "--system", "bm25", "--json"];
+        assert_eq!(world.run(eval).json_lines()[0]["n"], n, "{split}");
+    }
+
+    let faithful = world.run(import.into_iter().chain(["--mode", "faithful"]));
+    assert!(faithful.stderr.contains("replacing"), "{}", faithful.stderr);
+    faithful.done();
+    let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
+    assert_eq!(shown["stark"]["mode"], "faithful");
+    let neutral = ["data", "import", "--name", "t", "--from", &world.source(), "--mode", "exact"];
+    world.run(neutral).fails(2, &["--mode is for --format stark"]);
+    let elsewhere =
+        ["data", "import", "--name", "t", "--from", &world.source(), "--format", "stark"];
+    world.run(elsewhere).fails(1, &["tiny: neither processed.zip nor a folder processed"]);
+}

@@ -44,7 +44,9 @@ fn what_is_missing_is_named_with_its_remedy() {
     world.run(["search", "tiny", "  "]).fails(1, &["the query is empty"]);
     let human = ["eval", "--dataset", "tiny", "--split", "human", "--system", "bm25"];
     world.run(human).fails(1, &["no human split", "test, train, val"]);
-    world.run(["index", "tiny", "--embedder", "candle:x"]).fails(1, &["not built into"]);
+    world
+        .run(["index", "tiny", "--embedder", "candle:x"])
+        .fails(1, &["cannot open the directory x"]);
     let bundle = ["eval", "--dataset", "tiny", "--split", "val", "--system", "bundle:x"];
     world.run(bundle).fails(1, &["no index"]);
 }

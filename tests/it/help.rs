@@ -8,17 +8,21 @@ fn help_names_every_flag_of_every_command() {
     for (command, flags) in [
         (
             "",
-            "data index search eval program query verify doctor --home --quiet --verbose AGENT_HOME 130",
+            "data index search eval program query verify doctor bench --home --quiet --verbose AGENT_HOME 130",
         ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
-        ("data import", "--name --from --format neutral stark --lenient --json"),
-        ("data sample", "amazon mag prime --scale --seed --name --json"),
+        (
+            "data import",
+            "--name --from --format neutral stark --mode exact faithful --lenient --json",
+        ),
+        ("data pull", "amazon mag prime --endpoint HF_ENDPOINT HF_TOKEN --idle-timeout --json"),
+        ("data sample", "amazon mag prime --scale --seed --name --to --json"),
         ("data show", "--json"),
         ("data remove", "--home"),
         (
             "index",
-            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --force",
+            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --drop-cache --force",
         ),
         ("search", "--system -k --explain --json bm25+names 20"),
         ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
@@ -31,6 +35,14 @@ fn help_names_every_flag_of_every_command() {
         ("query", "--bundle --dataset -k --explain --force --json"),
         ("verify", "FILE --dataset --json"),
         ("doctor", "--json"),
+        ("bench", "load neighbors hop2 bm25 dense embed metrics"),
+        ("bench load", "--json"),
+        ("bench neighbors", "--work --json"),
+        ("bench hop2", "--work --json"),
+        ("bench bm25", "--work --json"),
+        ("bench dense", "--work --json"),
+        ("bench embed", "EMBEDDER --work --json"),
+        ("bench metrics", "--work --json"),
     ] {
         let text = world.run(command.split_whitespace().chain(["--help"])).done();
         for flag in flags.split(' ') {

@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod bench;
 mod bundles;
 mod data;
+mod embedders;
 mod eval;
 mod faults;
 mod generated;
 mod help;
 mod optimize;
 mod programs;
+mod pull;
 mod samples;
 mod search;
 mod support;

@@ -22,6 +22,18 @@ fn a_sample_is_generated_once_and_names_the_full_data() {
 }
 
 #[test]
+fn the_files_of_a_sample_are_those_that_are_installed() {
+    let world = World::new();
+    let files = world.path("files").display().to_string();
+    let sample = ["data", "sample", "mag", "--scale", "0.0001"];
+    world.run(sample.into_iter().chain(["--to", &files])).done();
+    let import = ["data", "import", "--name", "own", "--from", &files, "--json"];
+    let imported = &world.run(import).json_lines()[0];
+    let sampled = &world.run(sample.into_iter().chain(["--json"])).json_lines()[0];
+    assert_eq!(imported["fingerprint"], sampled["fingerprint"]);
+}
+
+#[test]
 fn the_name_of_a_sample_is_enough() {
     let world = World::new();
     let eval = ["eval", "--dataset", "amazon", "--split", "val", "--system", "bm25+names"];

@@ -17,11 +17,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<()> {
         .with("nodes", opened.n_nodes())
         .with("edges", opened.n_edges())
         .with("private_mib", status_mib("RssAnon:"))
-        .print(args, ctx)?;
+        .print(args.json, ctx)?;
     if dataset::open_index(&base, ctx).is_ok() {
         measure("open_index", 1, || drop(std::hint::black_box(dataset::open_index(&base, ctx))))
             .with("private_mib", status_mib("RssAnon:"))
-            .print(args, ctx)?;
+            .print(args.json, ctx)?;
     }
     Ok(())
 }

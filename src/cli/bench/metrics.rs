@@ -21,7 +21,7 @@ const NAMES: [&str; 8] =
 
 pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
-    let candidates = Candidates::sorted(kb.candidates());
+    let candidates = Candidates::of(&kb);
     let rankings = match &args.work {
         Some(path) => work::read_rankings(path)?,
         None => work::draw_rankings(kb.candidates()),
@@ -55,5 +55,5 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
         let sum: f64 = scored.iter().map(|query| f64::from(eight(query)[at])).sum();
         figure = figure.with(name, sum / scored.len().max(1) as f64);
     }
-    figure.print(&args.args, ctx)
+    figure.print(args.args.json, ctx)
 }

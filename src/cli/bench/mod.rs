@@ -5,9 +5,12 @@
 //! and prints the mean of one piece. A digest of the results says whether another program had the
 //! same ones.
 
+mod dense;
+mod embed;
 mod load;
 mod metrics;
 mod neighbors;
+mod search;
 mod work;
 
 use std::{
@@ -25,6 +28,8 @@ use crate::cli::{Context, Exit, failure::Result};
 
 /// Work is repeated for at least so long; the system counts the processor's time in 10 ms.
 const LEAST_SECONDS: f64 = 1.0;
+/// Nodes that a search finds.
+const K: usize = 100;
 /// Units in which Linux tells the processor's time, on every architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -36,6 +41,12 @@ pub(super) enum Command {
     Neighbors(WorkArgs),
     /// Unite the neighbors of neighbors
     Hop2(WorkArgs),
+    /// Search by words
+    Bm25(WorkArgs),
+    /// Search by vectors, exactly
+    Dense(WorkArgs),
+    /// Embed texts
+    Embed(embed::Args),
     /// Compute eight metrics of rankings of 100 nodes
     Metrics(WorkArgs),
 }
@@ -57,7 +68,9 @@ pub(super) struct WorkArgs {
     /// Take the work from this file instead of drawing it
     ///
     /// One piece a line, columns separated by tabs. neighbors: node, relation. hop2: node, first
-    /// relation, second relation. metrics: ranked nodes, answers, each separated by spaces.
+    /// relation, second relation. bm25: words. metrics: ranked nodes, answers, each separated by
+    /// spaces. dense: a safetensors file with F32 tensors rows and queries, searched instead of
+    /// the dataset's own vectors.
     #[arg(long, value_name = "FILE")]
     work: Option<PathBuf>,
 }
@@ -67,6 +80,9 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Load(args) => load::run(&args, ctx)?,
         Command::Neighbors(args) => neighbors::run(&args, ctx)?,
         Command::Hop2(args) => neighbors::run_hop2(&args, ctx)?,
+        Command::Bm25(args) => search::run(&args, ctx)?,
+        Command::Dense(args) => dense::run(&args, ctx)?,
+        Command::Embed(args) => embed::run(&args, ctx)?,
         Command::Metrics(args) => metrics::run(&args, ctx)?,
     }
     Ok(Exit::Done)
@@ -119,8 +135,8 @@ impl Figure {
         self
     }
 
-    fn print(&self, args: &Args, ctx: &Context) -> Result<()> {
-        if args.json {
+    fn print(&self, json: bool, ctx: &Context) -> Result<()> {
+        if json {
             return ctx.printer.json(self);
         }
         let cpu =
@@ -150,9 +166,10 @@ fn status_mib(key: &str) -> Option<f64> {
 }
 
 /// Hex SHA-256 of lists of ids: each its length and its ids, little-endian `u32`.
-fn digest<'a>(lists: impl IntoIterator<Item = &'a [u32]>) -> String {
+fn digest(lists: impl IntoIterator<Item = impl AsRef<[u32]>>) -> String {
     let mut hasher = Sha256::new();
     for ids in lists {
+        let ids = ids.as_ref();
         hasher.update((ids.len() as u32).to_le_bytes());
         hasher.update(bytemuck::cast_slice::<u32, u8>(ids));
     }

@@ -100,6 +100,17 @@ fn draw_step(kb: &Kb, node: NodeId, random: &mut ChaCha8Rng) -> Option<(Relation
     Some((relation, *neighbors.get(random.random_range(0..neighbors.len().max(1)))?))
 }
 
+/// Draws queries: five words from the documents of as many nodes.
+pub(super) fn draw_queries(kb: &Kb) -> Vec<String> {
+    let random = &mut ChaCha8Rng::seed_from_u64(SEED);
+    let mut word = || {
+        let words: Vec<&str> =
+            kb.text(random.random_range(0..kb.n_nodes())).split_whitespace().collect();
+        words.get(random.random_range(0..words.len().max(1))).copied().unwrap_or_default()
+    };
+    (0..DRAWN / 40).map(|_| [word(), word(), word(), word(), word()].join(" ")).collect()
+}
+
 /// Draws rankings of 100 distinct candidates with up to 20 answers, half of them ranked.
 pub(super) fn draw_rankings(candidates: &[NodeId]) -> Vec<(Vec<NodeId>, Vec<NodeId>)> {
     let random = &mut ChaCha8Rng::seed_from_u64(SEED);

@@ -1,6 +1,6 @@
 //! Documents and fields of products, brands, categories and colours. Must not know files.
 
-use std::{cmp::Reverse, fmt::Write};
+use std::cmp::Reverse;
 
 use crate::dataset::stark::{
     node::{Node, list, push_field, required},
@@ -124,8 +124,7 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
         }
         let feature = feature.as_str().ok_or("\"feature\" has an entry that is no text")?;
         if !feature.to_lowercase().contains("asin") {
-            // Writing to a string cannot fail.
-            drop(writeln!(text, "#{number}: {feature}"));
+            *text += &format!("#{number}: {feature}\n");
         }
     }
     Ok(())

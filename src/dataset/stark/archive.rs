@@ -410,3 +410,6 @@ impl<R: Read> Read for MemberReader<R> {
         Ok(n)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(order(&[2, 4, 7, 8, 2]), [8, 2, 4, 7]);
         assert_eq!(order(&[9, 1]), [9, 1]);
         assert_eq!(order(&[1, 9]), [1, 9]);
-        assert_eq!(order(&[0, 8, 1]), [0, 1, 8]);
+        assert_eq!(order(&[0, 8, 1]), [0, 8, 1]);
         assert_eq!(order(&[9, 8, 7, 4, 2]), [2, 4, 7, 8, 9]);
     }
 

@@ -10,7 +10,7 @@
 /// `stark_qa` calls it).
 ///
 /// The three slices are of equal length. `O(e log e)` time, 16 bytes an edge.
-pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[i64]) -> Vec<i64> {
+pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Vec<u16> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {
         u64::from(source.min(target)) << 32 | u64::from(source.max(target))
@@ -22,7 +22,8 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[i64]) -> V
         let edge = edge as usize;
         sources.get(edge) <= targets.get(edge)
     };
-    let is_loop = |group: &[(u64, u32)]| group.first().is_some_and(|(p, _)| p >> 32 == p & 0xffff_ffff);
+    let is_loop =
+        |group: &[(u64, u32)]| group.first().is_some_and(|(p, _)| p >> 32 == p & 0xffff_ffff);
     let is_balanced = |group: &[(u64, u32)]| {
         is_loop(group) || 2 * group.iter().filter(|edge| is_forward(edge)).count() == group.len()
     };
@@ -32,8 +33,9 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[i64]) -> V
     }
     for group in groups() {
         let members = || group.iter().map(|(_, edge)| *edge as usize);
-        let sum: i64 = members().filter_map(|edge| types.get(edge)).sum();
-        let mean = sum.div_euclid(group.len() as i64);
+        let sum: u64 = members().filter_map(|edge| types.get(edge)).map(|t| u64::from(*t)).sum();
+        // Not above the largest of them.
+        let mean = (sum / group.len() as u64) as u16;
         for edge in members() {
             if let Some(slot) = merged.get_mut(edge) {
                 *slot = mean;

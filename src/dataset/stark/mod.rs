@@ -1,6 +1,40 @@
-//! Reads the official files of the STaRK benchmark: pickles, tensors and archives, safely.
-//! Must not know Python: nothing of a file is ever run.
+//! The official files of the STaRK benchmark (`snap-stanford/stark`): reads them safely, imports
+//! them, and renders its documents. Must not know Python: nothing of a file is ever run.
+//!
+//! # Input
+//!
+//! ```text
+//! DIR/processed.zip or DIR/processed/     the base; DIR is also found as ROOT/skb/KIND, ROOT/KIND
+//! DIR/stark_qa/stark_qa.csv               queries; for ROOT/skb/KIND, below ROOT/qa/KIND
+//! DIR/stark_qa/stark_qa_human_generated_eval.csv
+//! DIR/split/{train,val,test,test-0.1}.index
+//!
+//! base := node_info.pkl                   dict of node id to dict
+//!         edge_index.pt edge_types.pt     int64 [2, edges] and [edges]
+//!         node_types.pt                   int64 [nodes]
+//!         node_type_dict.pkl edge_type_dict.pkl  names of numbers; MAG has constants instead
+//! ```
+//!
+//! The base of Amazon is in the folder `cache/brand-category-color` of the archive.
 
+mod amazon;
 pub mod archive;
+mod documents;
+mod edges;
+mod files;
+mod import;
+mod kind;
+mod mag;
+mod node;
 pub mod pickle;
+mod prime;
+mod python;
+mod spool;
 pub mod torch;
+
+#[cfg(test)]
+mod tests;
+
+pub use documents::{Documents, compact};
+pub use import::{Mode, Origin, import_stark};
+pub use kind::Kind;

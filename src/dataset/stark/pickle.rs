@@ -99,7 +99,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Enough for the official files.
     fn default() -> Limits {
-        Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 192 << 20, depth: 64 }
+        Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 128 << 20, depth: 64 }
     }
 }
 
@@ -211,3 +211,6 @@ pub(super) fn read_dict_with<R: Read>(
 ) -> Result<(), PickleError> {
     machine::read_dict(open, limits, names, on_item)
 }
+
+#[cfg(test)]
+mod tests;

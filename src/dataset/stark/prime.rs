@@ -20,7 +20,8 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
         value => Ok(python::text(value)),
     };
     let (name, node_type) = (filled("name")?, filled("type")?);
-    let mut text = format!("- name: {name}\n- type: {node_type}\n- source: {}\n", filled("source")?);
+    let mut text =
+        format!("- name: {name}\n- type: {node_type}\n- source: {}\n", filled("source")?);
     let mut fields = Vec::new();
     for key in ["id", "source"] {
         if let Some(value) = info.get(key) {
@@ -89,7 +90,8 @@ fn gloss(key: &str) -> Option<&'static str> {
 fn of_gene(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "interpro" => {
-            let families = if let Value::Dict(_) = value { &[value][..] } else { list(&value, key)? };
+            let families =
+                if let Value::Dict(_) = value { &[value][..] } else { list(&value, key)? };
             let texts: Result<_, _> =
                 families.iter().map(|family| required(family, "desc").cloned()).collect();
             Ok(Value::List(texts?))

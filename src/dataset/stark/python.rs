@@ -5,8 +5,6 @@
 //! is printed or escaped depends on the version of Unicode: one that was assigned after Python's
 //! own version (14 for Python 3.11) is printed here and escaped there.
 
-use std::fmt::Write;
-
 use crate::dataset::stark::pickle::Value;
 
 /// `str(value)`.
@@ -30,8 +28,7 @@ pub(super) fn push_repr(out: &mut String, value: &Value) {
         Value::None => out.push_str("None"),
         Value::Bool(true) => out.push_str("True"),
         Value::Bool(false) => out.push_str("False"),
-        // Writing to a string cannot fail.
-        Value::Int(number) => drop(write!(out, "{number}")),
+        Value::Int(number) => *out += &number.to_string(),
         Value::Float(number) => push_float(out, *number),
         Value::Str(text) => push_string(out, text),
         Value::Bytes(bytes) => {
@@ -80,11 +77,11 @@ fn push_float(out: &mut String, number: f64) {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // Writing to a string cannot fail.
-    drop(match exponent {
-        -4..16 => write!(out, "{number:?}"),
-        _ => write!(out, "{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
-    });
+    *out += &match exponent {
+        -4..16 => format!("{number:?}"),
+        0.. => format!("{digits}e+{exponent:02}"),
+        _ => format!("{digits}e-{:02}", -exponent),
+    };
 }
 
 fn push_string(out: &mut String, text: &str) {
@@ -98,17 +95,16 @@ fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clo
     out.push(quote);
     for (c, is_printable) in chars {
         let code = u32::from(c);
-        // Writing to a string cannot fail.
-        drop(match c {
-            '\n' => out.write_str("\\n"),
-            '\r' => out.write_str("\\r"),
-            '\t' => out.write_str("\\t"),
-            c if c == quote || c == '\\' => write!(out, "\\{c}"),
-            c if is_printable && !c.is_control() => out.write_char(c),
-            _ if code < 0x100 => write!(out, "\\x{code:02x}"),
-            _ if code < 0x10000 => write!(out, "\\u{code:04x}"),
-            _ => write!(out, "\\U{code:08x}"),
-        });
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote || c == '\\' => out.extend(['\\', c]),
+            c if is_printable && !c.is_control() => out.push(c),
+            _ if code < 0x100 => *out += &format!("\\x{code:02x}"),
+            _ if code < 0x10000 => *out += &format!("\\u{code:04x}"),
+            _ => *out += &format!("\\U{code:08x}"),
+        }
     }
     out.push(quote);
 }

@@ -462,3 +462,6 @@ fn arguments<'a>(value: &'a Value, name: &str) -> Option<&'a [Value]> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

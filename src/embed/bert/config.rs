@@ -12,7 +12,7 @@
 //! | `config_sentence_transformers.json` | prompts of queries and documents | none |
 //!
 //! A prompt is put before the text. That of a query is named `query`; that of a document `document`,
-//! `passage` or `corpus`, the first there is; both default to the one named by `default_prompt_name`.
+//! `passage` or `corpus`, the first there is.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -162,7 +162,6 @@ struct Tokenizer {
 struct Prompts {
     #[serde(default)]
     prompts: HashMap<String, Option<String>>,
-    default_prompt_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -227,9 +226,8 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     let prompts_path = dir.join("config_sentence_transformers.json");
     let prompts: Prompts = reader.optional(&prompts_path)?.unwrap_or_default();
     let named = |name: &str| prompts.prompts.get(name).cloned().flatten();
-    let default = prompts.default_prompt_name.as_deref().and_then(named).unwrap_or_default();
-    let query_prompt = named("query").unwrap_or_else(|| default.clone());
-    let document_prompt = DOCUMENT_PROMPTS.into_iter().find_map(named).unwrap_or(default);
+    let query_prompt = named("query").unwrap_or_default();
+    let document_prompt = DOCUMENT_PROMPTS.into_iter().find_map(named).unwrap_or_default();
     if query_prompt.len().max(document_prompt.len()) > MAX_PROMPT_BYTES {
         let reason = format!("a prompt is longer than {MAX_PROMPT_BYTES} bytes");
         return Err(unusable(&prompts_path, reason));

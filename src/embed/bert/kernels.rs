@@ -9,9 +9,6 @@
 use crate::embed::bert::lanes::{Avx2, Avx512};
 use crate::embed::bert::lanes::{Lanes, Plain, WIDTH};
 
-/// Rows of which all panels are computed before the next: their numbers stay in the cache.
-const BLOCK_ROWS: usize = 96;
-
 /// The instructions that kernels are compiled for; a value of it proves that the processor has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Isa(Kind);
@@ -104,10 +101,14 @@ impl Packed {
     /// of a linear layer's weights. Columns are filled up with zeros to a multiple of [`WIDTH`].
     pub(super) fn transposed(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
-        for (column, row) in rows.chunks(stride).take(columns).enumerate() {
-            let panel = &mut self.panels[column / WIDTH * WIDTH * inner..];
-            for (i, value) in row[..inner].iter().enumerate() {
-                panel[i * WIDTH + column % WIDTH] = *value;
+        for first in (0..columns).step_by(WIDTH) {
+            let panel = &mut self.panels[first * inner..];
+            for (column, row) in
+                rows[first * stride..].chunks(stride).take(columns - first).enumerate().take(WIDTH)
+            {
+                for (to, value) in panel.chunks_exact_mut(WIDTH).zip(&row[..inner]) {
+                    to[column] = *value;
+                }
             }
         }
     }
@@ -220,34 +221,47 @@ struct Tile {
 /// # Safety
 /// The processor has the instructions of `L`; the pointers of `at` are good for the stated numbers; `bias`
 /// is null or good for the columns of the panels.
+#[expect(clippy::needless_range_loop, reason = "loops over iterators leave the sums in memory")]
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     // SAFETY: as the caller promises.
     unsafe {
+        // Everything that the loop adds up is made here: sums of numbers are checked, of pointers not.
+        let mut inputs = [at.input; R];
+        let mut outputs = [at.out; R];
+        for r in 1..R {
+            inputs[r] = inputs[r - 1].add(at.input_stride);
+            outputs[r] = outputs[r - 1].add(at.out_stride);
+        }
+        let mut panels = [at.panels; P];
+        for p in 1..P {
+            panels[p] = panels[p - 1].add(at.inner * WIDTH);
+        }
         let mut sums = [[L::splat(0.0); P]; R];
         for p in 0..P {
             let bias =
                 if at.bias.is_null() { L::splat(0.0) } else { L::load(at.bias.add(p * WIDTH)) };
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let before = at.out.add(r * at.out_stride + p * WIDTH);
-                sums[p] = if at.adds_output { L::load(before).add(bias) } else { bias };
+            for r in 0..R {
+                let before = outputs[r].add(p * WIDTH);
+                sums[r][p] = if at.adds_output { L::load(before).add(bias) } else { bias };
             }
         }
         for i in 0..at.inner {
             let mut columns = [L::splat(0.0); P];
             for p in 0..P {
-                columns[p] = L::load(at.panels.add((p * at.inner + i) * WIDTH));
+                columns[p] = L::load(panels[p]);
+                panels[p] = panels[p].add(WIDTH);
             }
             for r in 0..R {
-                let value = L::splat(*at.input.add(r * at.input_stride + i));
+                let value = L::splat(*inputs[r].add(i));
                 for p in 0..P {
                     sums[r][p] = value.mul_add(columns[p], sums[r][p]);
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (p, sum) in sums.iter().enumerate() {
-                sum.store(at.out.add(r * at.out_stride + p * WIDTH));
+        for r in 0..R {
+            for p in 0..P {
+                sums[r][p].store(outputs[r].add(p * WIDTH));
             }
         }
     }
@@ -303,35 +317,33 @@ unsafe fn product<L: Lanes>(
     };
     assert!(bias.is_none_or(|bias| bias.len() >= columns), "the bias has too few numbers");
     let n_panels = columns / WIDTH;
-    for block in (0..n_rows).step_by(BLOCK_ROWS) {
-        let block_end = (block + BLOCK_ROWS).min(n_rows);
-        for panel in (0..n_panels).step_by(L::PANELS) {
-            let panels = L::PANELS.min(n_panels - panel);
-            for row in (block..block_end).step_by(L::ROWS) {
-                let rows = L::ROWS.min(block_end - row);
-                let column = panel * WIDTH;
-                // SAFETY: rows and columns lie within the shapes checked above.
-                unsafe {
-                    let at = Tile {
-                        input: input.data.as_ptr().add(row * input.stride),
-                        input_stride: input.stride,
-                        panels: weights.panels.as_ptr().add(column * inner),
-                        inner,
-                        bias: bias.map_or(std::ptr::null(), |bias| bias.as_ptr().add(column)),
-                        adds_output,
-                        out: out.data.as_mut_ptr().add(row * out.stride + column),
-                        out_stride: out.stride,
-                    };
-                    any_tile::<L>(at, rows, panels);
-                    for r in 0..rows {
-                        for p in 0..panels {
-                            let to = at.out.add(r * at.out_stride + p * WIDTH);
-                            match activation {
-                                Activation::Identity => {}
-                                Activation::Gelu => gelu(L::load(to)).store(to),
-                                Activation::GeluTanh => gelu_tanh(L::load(to)).store(to),
-                                Activation::Relu => L::load(to).max(L::splat(0.0)).store(to),
-                            }
+    // Every panel meets all rows before the next: weights, which are many, are read from memory once.
+    for panel in (0..n_panels).step_by(L::PANELS) {
+        let panels = L::PANELS.min(n_panels - panel);
+        for row in (0..n_rows).step_by(L::ROWS) {
+            let rows = L::ROWS.min(n_rows - row);
+            let column = panel * WIDTH;
+            // SAFETY: rows and columns lie within the shapes checked above.
+            unsafe {
+                let at = Tile {
+                    input: input.data.as_ptr().add(row * input.stride),
+                    input_stride: input.stride,
+                    panels: weights.panels.as_ptr().add(column * inner),
+                    inner,
+                    bias: bias.map_or(std::ptr::null(), |bias| bias.as_ptr().add(column)),
+                    adds_output,
+                    out: out.data.as_mut_ptr().add(row * out.stride + column),
+                    out_stride: out.stride,
+                };
+                any_tile::<L>(at, rows, panels);
+                for r in 0..rows {
+                    for p in 0..panels {
+                        let to = at.out.add(r * at.out_stride + p * WIDTH);
+                        match activation {
+                            Activation::Identity => {}
+                            Activation::Gelu => gelu(L::load(to)).store(to),
+                            Activation::GeluTanh => gelu_tanh(L::load(to)).store(to),
+                            Activation::Relu => L::load(to).max(L::splat(0.0)).store(to),
                         }
                     }
                 }
@@ -373,7 +385,7 @@ unsafe fn gelu_tanh<L: Lanes>(x: L) -> L {
     // SAFETY: as the caller promises.
     unsafe {
         let cubic = x.mul(x).mul_add(L::splat(0.044_715), L::splat(1.0)).mul(x);
-        let exponent = cubic.mul(L::splat(-1.595_769_1));
+        let exponent = cubic.mul(L::splat(-1.595_769));
         x.div(exponent.exp().add(L::splat(1.0)))
     }
 }
@@ -440,6 +452,138 @@ unsafe fn exp_scaled<L: Lanes>(
                 sum = sum.add(value);
             }
             *inverse = 1.0 / sum.sum();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Numbers in -2..2 that are the same in every run.
+    fn numbers(n: usize, seed: usize) -> Vec<f32> {
+        let mix = |i: usize| (i + 1).wrapping_mul(seed * 2 + 2_654_435_761) >> 7;
+        (0..n).map(|i| (mix(i) % 4001) as f32 / 1000.0 - 2.0).collect()
+    }
+
+    /// The product of `[n_rows, inner]` with the transpose of `[columns, inner]`, and its exact twin.
+    fn check_product(isa: Isa, n_rows: usize, inner: usize, columns: usize) -> Vec<u32> {
+        let (input, rows) = (numbers(n_rows * inner, 1), numbers(columns * inner, 2));
+        let mut packed = Packed::default();
+        packed.transposed(&rows, inner, columns, inner);
+        let full = packed.full_columns();
+        let bias = numbers(full, 3);
+        let mut out = numbers(n_rows * full, 4);
+        let before = out.clone();
+        let mut to = RowsMut { data: &mut out, stride: full };
+        let from = Rows { data: &input, stride: inner };
+        let plus = Plus::BiasAndOutput(&bias);
+        matmul(isa, from, n_rows, &packed, plus, Activation::Identity, &mut to);
+        for r in 0..n_rows {
+            for c in 0..columns {
+                let (row, column) = (&input[r * inner..][..inner], &rows[c * inner..][..inner]);
+                let at = r * full + c;
+                let mut exact = f64::from(before[at]) + f64::from(bias[c]);
+                row.iter().zip(column).for_each(|(a, b)| exact += f64::from(*a) * f64::from(*b));
+                assert!((f64::from(out[at]) - exact).abs() < 1e-3, "{exact} {}", out[at]);
+            }
+        }
+        out.iter().map(|number| number.to_bits()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn products_are_the_same_bits_with_all_instructions_and_near_the_exact_ones(
+            n_rows in 1..40usize, inner in 1..40usize, columns in 1..100usize,
+        ) {
+            let all = Isa::all().into_iter();
+            let mut bits = all.map(|isa| check_product(isa, n_rows, inner, columns));
+            let first = bits.next().unwrap();
+            prop_assert!(bits.all(|other| other == first));
+        }
+    }
+
+    /// `activation(x)` of every number, by a product with the identity.
+    fn activated(isa: Isa, activation: Activation, x: &[f32]) -> Vec<f32> {
+        let mut one = Packed::default();
+        let diagonal: Vec<f32> =
+            (0..WIDTH * WIDTH).map(|i| if i % (WIDTH + 1) == 0 { 1.0 } else { 0.0 }).collect();
+        one.straight(&diagonal, WIDTH, WIDTH, WIDTH);
+        let mut out = vec![0.0; x.len()];
+        let mut to = RowsMut { data: &mut out, stride: WIDTH };
+        let from = Rows { data: x, stride: WIDTH };
+        matmul(isa, from, x.len() / WIDTH, &one, Plus::Nothing, activation, &mut to);
+        out
+    }
+
+    #[test]
+    fn activations_are_near_the_exact_ones_and_the_same_bits_everywhere() {
+        let x: Vec<f32> = (0..16 * 1024).map(|i| (i as f32 - 8192.0) / 800.0).collect();
+        // The normal distribution by its integral, in steps of the grid.
+        let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+        let mut below = 0.0;
+        let mut exact = vec![0.0];
+        for pair in x.windows(2) {
+            let (a, b) = (f64::from(pair[0]), f64::from(pair[1]));
+            below += (b - a) * (density(a) + 4.0 * density((a + b) / 2.0) + density(b)) / 6.0;
+            exact.push(b * below);
+        }
+        let tanh = |x: f64| {
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+            x / 2.0 * (1.0 + u.tanh())
+        };
+        for isa in Isa::all() {
+            let gelu = activated(isa, Activation::Gelu, &x);
+            let approximate = activated(isa, Activation::GeluTanh, &x);
+            let relu = activated(isa, Activation::Relu, &x);
+            for i in 0..x.len() {
+                assert!((f64::from(gelu[i]) - exact[i]).abs() < 2e-6, "{} {}", x[i], gelu[i]);
+                let expected = tanh(f64::from(x[i]));
+                assert!((f64::from(approximate[i]) - expected).abs() < 2e-6, "{}", x[i]);
+                assert_eq!(relu[i], x[i].max(0.0));
+            }
+            let plain = Isa(Kind::Plain);
+            assert_eq!(gelu, activated(plain, Activation::Gelu, &x), "{}", isa.name());
+            assert_eq!(approximate, activated(plain, Activation::GeluTanh, &x), "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn norms_and_softmax_are_near_the_exact_ones_and_the_same_bits_everywhere() {
+        let (dim, len) = (48, 37);
+        let (weight, bias) = (numbers(dim, 5), numbers(dim, 6));
+        let run = |isa| {
+            let mut normed = numbers(3 * dim, 7);
+            layer_norm(isa, &mut normed, &weight, &bias, 1e-5);
+            let (mut powers, mut inverse) = (numbers(3 * dim, 8), vec![0.0; 3]);
+            exp_rows(isa, &mut powers, dim, len, 0.3, &mut inverse);
+            (normed, powers, inverse)
+        };
+        let (normed, powers, inverse) = run(Isa(Kind::Plain));
+        let wide = |values: &[f32]| values.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+        for (row, out) in wide(&numbers(3 * dim, 7)).chunks(dim).zip(normed.chunks(dim)) {
+            let mean = row.iter().sum::<f64>() / dim as f64;
+            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / dim as f64;
+            for i in 0..dim {
+                let scaled = (row[i] - mean) / (variance + 1e-5).sqrt();
+                let expected = scaled * f64::from(weight[i]) + f64::from(bias[i]);
+                assert!((f64::from(out[i]) - expected).abs() < 1e-5);
+            }
+        }
+        let rows = wide(&numbers(3 * dim, 8));
+        for ((row, out), inverse) in rows.chunks(dim).zip(powers.chunks(dim)).zip(&inverse) {
+            let sum: f64 = row[..len].iter().map(|x| (x * 0.3).exp()).sum();
+            for i in 0..len {
+                let share = f64::from(out[i]) * f64::from(*inverse);
+                assert!((share - (row[i] * 0.3).exp() / sum).abs() < 1e-6);
+            }
+        }
+        for isa in Isa::all() {
+            assert_eq!(run(isa), (normed.clone(), powers.clone(), inverse.clone()));
         }
     }
 }

@@ -149,8 +149,8 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn mul_add(self, factor: Plain, term: Plain) -> Plain {
         let mut sums = term.0;
-        for lane in 0..WIDTH {
-            sums[lane] = self.0[lane].mul_add(factor.0[lane], sums[lane]);
+        for ((sum, a), b) in sums.iter_mut().zip(self.0).zip(factor.0) {
+            *sum = a.mul_add(b, *sum);
         }
         Plain(sums)
     }

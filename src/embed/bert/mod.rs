@@ -7,6 +7,8 @@
 //! # Differences from the reference
 //! - Every vector has norm 1, also where the model's modules do not say so (Contriever): rankings by cosine
 //!   are the same, rankings by dot product are not.
+//! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents; its release
+//!   6.2 passes over these two.
 //! - A text without a piece of its own (an empty one, for instance) gets the zero vector.
 //! - Tokens are never padded, so a vector does not depend on its batch, bit for bit.
 //!
@@ -59,7 +61,7 @@ pub use weights::MAX_WEIGHTS_BYTES;
 /// Tokens of a batch, unless a single text has more.
 ///
 /// Enough that weights are read from memory seldom, few enough that the rows stay in the cache.
-pub const BATCH_TOKENS: usize = 256;
+pub const BATCH_TOKENS: usize = 512;
 /// Texts whose word pieces are held at once.
 const GROUP_TEXTS: usize = 4096;
 /// Bytes hashed by one thread at a time for the fingerprint.

@@ -123,7 +123,8 @@ impl Cutter {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
-    fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
+    /// As [`cut`](Cutter::cut), of the whole text in one go.
+    pub(super) fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self
             .tokenizer

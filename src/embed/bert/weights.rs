@@ -10,6 +10,7 @@ use std::{ops::Range, path::Path};
 
 use candle_core::{DType, Device, Error, safetensors::SliceSafetensors};
 use half::{bf16, f16};
+use rayon::prelude::*;
 
 use crate::embed::{
     EmbedError,
@@ -160,7 +161,7 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// [`EmbedError::Model`].
     pub(super) fn load(&self) -> Result<Weights, EmbedError> {
-        let layers = (0..self.shape.layers).map(|layer| self.layer(layer));
+        let layers = (0..self.shape.layers).into_par_iter().map(|layer| self.layer(layer));
         Ok(Weights {
             positions: self.numbers("embeddings.position_embeddings.weight")?,
             types: self.numbers("embeddings.token_type_embeddings.weight")?,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::eval::metrics::{Metric, Metrics, N_METRICS};
+use crate::kb::{KbMeta, KbWriter};
 
 /// The worked example: ranking 5, 7, 9, 2 with a tie between 5 and 7.
 const CANDIDATES: [NodeId; 4] = [2, 5, 7, 9];
@@ -44,6 +45,27 @@ fn what_is_no_candidate_neither_ranks_nor_counts() {
     // Unnamed candidates follow by id even if nothing named was a candidate.
     let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [3]);
+}
+
+#[test]
+fn candidates_of_a_base_are_told_by_type() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = KbWriter::create(dir.path()).unwrap();
+    for node in 0..40 {
+        writer.push_node(if node % 3 == 0 { "answer" } else { "other" }, "", "", &[]).unwrap();
+    }
+    let meta = KbMeta { candidate_types: vec!["answer".to_owned()], ..KbMeta::default() };
+    writer.finish(&meta, &mut |_, _| true).unwrap();
+    let kb = Kb::open(dir.path()).unwrap();
+    let base = Candidates::of(&kb);
+    assert!(matches!(base, Candidates::Base(_)));
+    let ids: Vec<NodeId> = (0..40).step_by(3).collect();
+    let ranking: Vec<(NodeId, f32)> = (5..60).map(|node| (node, 1.0 / node as f32)).collect();
+    let found =
+        |candidates| AnswerRanks::new(&ranking, &[3, 4, 9, 39, 42], candidates, ScoreRule::Any);
+    let expected = found(Candidates::Sorted(&ids));
+    assert_eq!(found(base).ranks(), expected.ranks());
+    assert_eq!(found(base).ndcg_at(100), expected.ndcg_at(100));
 }
 
 /// The definition taken literally: a score for every candidate, sorted as a whole.

@@ -32,7 +32,7 @@ pub(super) fn build(kb: &Kb, index: &Path, watch: &Watch<'_>) -> Result<(), Inde
 fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
     let text_dir = dir.join(TEXT);
     fs::create_dir(&text_dir).map_err(|error| IndexError::io(&text_dir, error))?;
-    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len())?;
+    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len());
     let (mut terms, mut names_terms) = (TermIndexBuilder::default(), TermIndexBuilder::default());
     for node in 0..kb.n_nodes() {
         if node % REPORT_EVERY == 0 {

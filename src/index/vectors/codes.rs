@@ -22,10 +22,9 @@
 //!
 //! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed order: each
 //! term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24` the score is at most
-//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). (1) is evaluated in `f32` with
-//! a conversion and at most seven roundings of terms that are each below `4 (|x| + |z|) |q|`, since
-//! `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by more than itself. All of this is
-//! below `|q|` times
+//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). Both are tested in `f32`
+//! with at most twelve roundings of terms that are each below `4 (|x| + |z|) |q|`, since `|s c| <= 2 |z|`,
+//! and `|r| <= |q|` since rounding moves no number by more than itself. All of this is below `|q|` times
 //!
 //! ```text
 //! slack = 2 u (d/16 + 128) (|x| + |z|)
@@ -79,7 +78,7 @@ impl Space {
     /// The space around `centre`, `[dim]`; numbers that are not finite or huge count as zero.
     pub(super) fn new(mut centre: Vec<f32>) -> Space {
         for value in &mut centre {
-            if !(value.abs() <= *ROW_NORMS.end() as f32) {
+            if value.is_nan() || value.abs() > *ROW_NORMS.end() as f32 {
                 *value = 0.0;
             }
         }
@@ -298,5 +297,65 @@ fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
         scale,
         full: ((lost.sqrt() + slack) as f32).next_up(),
         rest: (kept.sqrt() as f32).next_up(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::{embed::matrix::dot, index::vectors::kernels::Kernel};
+
+    #[test]
+    fn no_score_is_above_its_bound_and_bounds_are_close() {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(3);
+        let mut number = || random.random_range(-1.0f32..1.0);
+        for dim in [1, 16, 100, 384] {
+            // One dimension is far from zero in every row, as some embedders have it.
+            let row = |at: usize, x: f32| if at == dim / 2 { x + 20.0 } else { x };
+            let rows: Vec<f32> = (0..BLOCK * dim).map(|at| row(at % dim, number())).collect();
+            let space = Space::new((0..dim).map(|at| row(at, 0.0)).collect());
+            let bytes = space.code_rows(&rows);
+            assert_eq!(bytes.len(), block_bytes(space.stride()));
+            let block = Block::new(&bytes, space.stride());
+            let notes = block.notes();
+            for scale in [1.0, 1e-9] {
+                let query: Vec<f32> = (0..dim).map(|_| number() * scale).collect();
+                let coded = space.code_query(&query).unwrap();
+                for (at, row) in rows.chunks_exact(dim).enumerate() {
+                    let score = dot(row, &query);
+                    let note = Note { scale: notes[0][at], full: notes[1][at], rest: notes[2][at] };
+                    let [a, b] = [0, 1].map(|part: usize| {
+                        Kernel::Plain.product(block.row(at), &coded.parts[part])
+                    });
+                    let bound = coded.bound([a, b], note);
+                    assert!(bound >= f64::from(score), "{bound} {score}");
+                    // At most 1 % of what the row differs from the centre by, and rounding.
+                    let differs = row.iter().zip(&space.centre).map(|(x, m)| f64::from(x - m));
+                    let close = 0.01 * norm(differs) + 1e-3;
+                    assert!(bound - f64::from(score) <= close * coded.length, "{bound} {score}");
+                    // A threshold that the score just reaches lets the row pass both tests.
+                    let test = coded.test(score);
+                    let first = (a - coded.shifts[0]) as f32;
+                    let second = first + (b - coded.shifts[1]) as f32 * test.second;
+                    for (sum, rest) in [(first, coded.first_rest()), (second, test.rest)] {
+                        let bound = sum * note.scale + note.full * test.full + note.rest * rest;
+                        assert!(bound >= test.threshold, "{bound} {}", test.threshold);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_without_proof_are_never_ruled_out() {
+        let space = Space::new(vec![0.0; 2]);
+        let bytes = space.code_rows(&[1e-30, 0.0, 1e20, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        let [_, full, _] = Block::new(&bytes, space.stride()).notes();
+        assert_eq!(full[..2], [f32::INFINITY; 2]);
+        assert!(full[2] < 1e-9 && full[3] < 0.01, "{full:?}");
+        assert!(space.code_query(&[0.0, 0.0]).is_none());
+        assert!(space.code_query(&[1e13, 0.0]).is_none());
     }
 }

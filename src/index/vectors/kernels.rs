@@ -108,24 +108,16 @@ impl Kernel {
     pub(super) fn all() -> &'static [Kernel] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
         ALL.get_or_init(|| {
-            #[allow(unused_mut, reason = "not on other processors")]
-            let mut kernels = vec![Kernel::Plain];
-            #[cfg(target_arch = "x86_64")]
-            {
-                if std::arch::is_x86_feature_detected!("avx2") {
-                    kernels.push(Kernel::Avx2);
-                }
-                if std::arch::is_x86_feature_detected!("avx512vnni")
-                    && std::arch::is_x86_feature_detected!("avx512f")
-                {
-                    kernels.push(Kernel::Vnni);
-                    #[cfg(target_os = "linux")]
-                    if amx::is_there() {
-                        kernels.push(Kernel::Amx);
-                    }
-                }
-            }
-            kernels
+            let kernels = [
+                (Kernel::Plain, true),
+                #[cfg(target_arch = "x86_64")]
+                (Kernel::Avx2, std::arch::is_x86_feature_detected!("avx2")),
+                #[cfg(target_arch = "x86_64")]
+                (Kernel::Vnni, has_vnni()),
+                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                (Kernel::Amx, has_vnni() && amx::is_there()),
+            ];
+            kernels.into_iter().filter(|(_, has)| *has).map(|(kernel, _)| kernel).collect()
         })
     }
 
@@ -225,6 +217,13 @@ impl Kernel {
             _ => unsafe { reaching_one_avx2(sums, test, notes) },
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_vnni() -> bool {
+    // `vnni` builds upon `f`; one test of `reaching_one` is compiled for `avx2`.
+    use std::arch::is_x86_feature_detected as has;
+    has!("avx512vnni") && has!("avx512f") && has!("avx2")
 }
 
 /// Product of a row with a query, of equal length.
@@ -352,14 +351,13 @@ mod vnni {
                 // fetched ahead need not exist.
                 unsafe {
                     let query = pair.map(|query| _mm512_loadu_si512(query.as_ptr().add(at).cast()));
-                    for row in 0..PAIR_ROWS {
+                    let [first, second] = &mut sums;
+                    for (row, (first, second)) in first.iter_mut().zip(second).enumerate() {
                         let bytes = rows.as_ptr().add(row * stride + at);
                         _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(AHEAD).cast());
                         let bytes = _mm512_loadu_si512(bytes.cast());
-                        for plane in 0..2 {
-                            sums[plane][row] =
-                                _mm512_dpbusd_epi32(sums[plane][row], bytes, query[plane]);
-                        }
+                        *first = _mm512_dpbusd_epi32(*first, bytes, query[0]);
+                        *second = _mm512_dpbusd_epi32(*second, bytes, query[1]);
                     }
                 }
             }
@@ -395,11 +393,11 @@ mod vnni {
                     unsafe {
                         let group = |group| packed.as_ptr().add((group * stride + at) * LANES);
                         let query = [0, 1].map(|at| _mm512_loadu_si512(group(at).cast()));
-                        for row in 0..PANEL_ROWS {
+                        for (row, sums) in sums.iter_mut().enumerate() {
                             let four = rows.as_ptr().add(row * stride + at).cast::<i32>();
                             let four = _mm512_set1_epi32(four.read_unaligned());
-                            for at in 0..2 {
-                                sums[row][at] = _mm512_dpbusd_epi32(sums[row][at], four, query[at]);
+                            for (sum, query) in sums.iter_mut().zip(query) {
+                                *sum = _mm512_dpbusd_epi32(*sum, four, query);
                             }
                         }
                     }
@@ -532,7 +530,7 @@ mod amx {
                     "dec {pairs}",
                     "jnz 2b",
                     "tilerelease",
-                    shapes = in(reg) &raw const SHAPES,
+                    shapes = in(reg) SHAPES.0.as_ptr(),
                     at = out(reg) _,
                     rows0 = inout(reg) rows => _,
                     rows1 = inout(reg) rows.add(TILE * stride) => _,

@@ -72,6 +72,9 @@ fn many_blocks_give_the_same_answer_on_one_thread_and_two() {
     };
     let (one, two) = (answer(1), answer(2));
     assert_eq!(one, two);
+    let queries = Matrix::new(300, 20, rows[..300].concat()).unwrap();
+    let batch = index.top_k_batch(&queries, 50, None).unwrap();
+    assert_eq!((batch.len(), &batch[77]), (300, &one), "a batch answers as its queries alone");
     let nodes: Vec<NodeId> = one.iter().map(|hit| hit.0).collect();
     let scores: Vec<f32> = one.iter().map(|hit| hit.1).collect();
     assert_eq!(index.score(&rows[77], &nodes).unwrap(), scores, "score and top_k agree");
@@ -134,6 +137,12 @@ fn truncated_or_altered_files_are_refused() {
     std::fs::write(&path, &bad).unwrap();
     let index = VectorIndex::open(&path).unwrap();
     assert!(matches!(index.verify(), Err(VectorError::Damaged { .. })));
+    drop(index);
+    let mut bad = good.clone();
+    bad[good.len() - 5] ^= 1;
+    std::fs::write(&path, &bad).unwrap();
+    let error = VectorIndex::open(&path).unwrap().verify().unwrap_err();
+    assert!(error.to_string().contains("its codes do not match their checksum"));
     std::fs::write(&path, b"not a tensor file at all").unwrap();
     assert!(matches!(VectorIndex::open(&path), Err(VectorError::Damaged { .. })));
     let none = VectorIndex::open(&folder.path().join("none"));

@@ -27,7 +27,7 @@ const CODED_BLOCKS: usize = 64;
 /// Writes a vector file by appending blocks of rows.
 ///
 /// Nothing appears at the final path before [`finish`](VectorWriter::finish); dropping the writer leaves no
-/// trace. Memory use is one block, and [`CODED_BLOCKS`] coded ones at the end.
+/// trace. Memory use is one block, and 64 coded blocks of 64 rows at the end.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,

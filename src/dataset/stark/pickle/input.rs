@@ -10,7 +10,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Most bytes of a line that holds a number, a slot or a name.
 const MAX_LINE_BYTES: u64 = 4 << 10;
 /// Bytes that one counted memo slot is taken to need.
-pub(super) const SLOT_BYTES: u64 = 32;
+pub(super) const SLOT_BYTES: u64 = 96;
 
 /// What a run of bytes with a stated length, or a line, holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,9 @@ use super::{
 };
 
 /// Bytes that a value in a container is taken to need, beside its text.
-pub(super) const VALUE_BYTES: u64 = 40;
+pub(super) const VALUE_BYTES: u64 = 56;
+/// Bytes that a memo slot waiting for a container is taken to need.
+const PUT_BYTES: u64 = 8;
 /// Bytes that a place on the stack is taken to need.
 const STACK_BYTES: u64 = 160;
 /// The names that are always understood.
@@ -90,9 +92,15 @@ enum Item {
 /// A memo slot that is fetched so many times more.
 struct Slot {
     left: u32,
-    /// `None` while nothing was put, or while what was put is open.
-    part: Option<Part>,
-    open: bool,
+    kept: Kept,
+}
+
+/// What a memo slot holds.
+enum Kept {
+    Nothing,
+    /// A container that is not complete.
+    Open,
+    Part(Box<Part>),
 }
 
 type OnItem<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
@@ -147,7 +155,7 @@ impl<'a> Machine<'a> {
     ) -> Result<Option<Value>, PickleError> {
         let fetches = count_fetches(Input::new(open()?, limits))?;
         let held = fetches.len() as u64 * SLOT_BYTES;
-        let slot = |(slot, left)| (slot, Slot { left, part: None, open: false });
+        let slot = |(slot, left)| (slot, Slot { left, kept: Kept::Nothing });
         let mut machine = Machine {
             stack: Vec::new(),
             memo: fetches.into_iter().map(slot).collect(),
@@ -377,11 +385,8 @@ impl<'a> Machine<'a> {
 
     fn fill_slots(&mut self, part: Part, slots: &[u32]) -> Result<Part, PickleError> {
         for slot in slots {
-            if let Some(kept) = self.memo.get_mut(slot)
-                && kept.open
-            {
-                kept.open = false;
-                kept.part = Some(part.clone());
+            if let Some(Slot { kept: kept @ Kept::Open, .. }) = self.memo.get_mut(slot) {
+                *kept = Kept::Part(Box::new(part.clone()));
                 self.hold(part.weight)?;
             }
         }
@@ -430,24 +435,22 @@ impl<'a> Machine<'a> {
         self.n_puts = self.n_puts.checked_add(1).ok_or_else(|| self.malformed("2^32 puts"))?;
         let error = self.malformed("nothing is there to remember");
         let item = self.stack.last_mut().ok_or(error)?;
-        let Some(kept) = self.memo.get_mut(&slot) else { return Ok(()) };
-        let before = kept.part.take().map_or(0, |part| part.weight);
-        kept.open = false;
-        let mut weight = 0;
-        match item {
+        let Some(Slot { kept, .. }) = self.memo.get_mut(&slot) else { return Ok(()) };
+        let before = if let Kept::Part(part) = &*kept { part.weight } else { 0 };
+        let weight = match item {
             Item::Mark => return Err(self.malformed("a mark cannot be remembered")),
             Item::Done(part) => {
-                weight = part.weight;
-                kept.part = Some(part.clone());
+                *kept = Kept::Part(Box::new(part.clone()));
+                part.weight
             }
             Item::Open(open) => {
-                kept.open = true;
-                // A slot more than once would let a file of puts fill the memory.
-                if !open.slots.contains(&slot) {
-                    open.slots.push(slot);
-                }
+                *kept = Kept::Open;
+                open.slots.push(slot);
+                // The list of slots is held with the container.
+                open.weight = open.weight.saturating_add(PUT_BYTES);
+                PUT_BYTES
             }
-        }
+        };
         self.release(before);
         self.hold(weight)
     }
@@ -456,15 +459,16 @@ impl<'a> Machine<'a> {
         let offset = self.offset;
         let never_put = self.malformed("a memo slot is fetched that was never filled");
         let Entry::Occupied(mut entry) = self.memo.entry(slot) else { return Err(never_put) };
-        let kept = entry.get_mut();
-        if kept.open {
-            return Err(PickleError::Cycle { offset });
-        }
-        let part = kept.part.clone().ok_or(never_put)?;
+        let slot = entry.get_mut();
+        let part = match &slot.kept {
+            Kept::Nothing => return Err(never_put),
+            Kept::Open => return Err(PickleError::Cycle { offset }),
+            Kept::Part(part) => Part::clone(part),
+        };
         // A count that has met its end stays: that many fetches were not told apart.
-        if kept.left != u32::MAX {
-            kept.left = kept.left.saturating_sub(1);
-            if kept.left == 0 {
+        if slot.left != u32::MAX {
+            slot.left = slot.left.saturating_sub(1);
+            if slot.left == 0 {
                 entry.remove();
                 self.release(part.weight + SLOT_BYTES);
             }

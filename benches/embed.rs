@@ -1,0 +1,73 @@
+//! What embedding costs: tokens a CPU second over files of texts, and a query, with a real model.
+//!
+//! `AGENT_MINILM_DIR=MODEL RAYON_NUM_THREADS=1 cargo bench --bench embed -- [REPEATS] [TEXTS...]`, one text a
+//! line. Prints a JSON line per file with the keys of `scripts/peers/embed.py`; CPU time is that of all
+//! threads as Linux counts it, the best of the repeats (3).
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench may panic and print"
+)]
+
+use std::{fs, path::Path};
+
+use agent::embed::{BertEncoder, Embedder};
+
+/// Embeddings of the query that are averaged: Linux counts in slices of some milliseconds.
+const QUERIES: usize = 200;
+/// A query of 16 tokens.
+const QUERY: &str =
+    "system model query graph product medicine gene protein water house light music paper story";
+
+/// CPU seconds that all threads of this process have used.
+fn cpu() -> f64 {
+    let of_task = |task: fs::DirEntry| {
+        let counts = fs::read_to_string(task.path().join("schedstat")).unwrap();
+        counts.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    tasks.map(|task| of_task(task.unwrap())).sum::<u64>() as f64 / 1e9
+}
+
+fn best(repeats: usize, mut work: impl FnMut()) -> f64 {
+    let mut spent = || {
+        let start = cpu();
+        work();
+        cpu() - start
+    };
+    (0..repeats).map(|_| spent()).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    let Some(dir) = std::env::var_os("AGENT_MINILM_DIR") else {
+        println!("skipped: set AGENT_MINILM_DIR to the directory of a model");
+        return;
+    };
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let repeats = arguments.first().map_or(3, |repeats| repeats.parse().unwrap());
+    let before = cpu();
+    let encoder = BertEncoder::open(Path::new(&dir)).unwrap();
+    encoder.embed_query(QUERY).unwrap();
+    println!("{{\"work\": \"embed-first\", \"cpu_ms\": {:.1}}}", (cpu() - before) * 1e3);
+    for file in arguments.iter().skip(1) {
+        let texts = fs::read_to_string(file).unwrap();
+        let texts: Vec<&str> = texts.lines().collect();
+        let tokens: usize = encoder.count_tokens(&texts).unwrap().iter().sum();
+        let cpu = best(repeats, || drop(encoder.embed_documents(&texts).unwrap()));
+        let file = Path::new(file).file_name().unwrap().to_string_lossy();
+        println!(
+            "{{\"work\": \"embed\", \"peer\": \"agent\", \"texts\": \"{file}\", \"n\": {}, \
+             \"tokens\": {tokens}, \"cpu\": {cpu:.4}, \"tokens_per_cpu_s\": {:.0}}}",
+            texts.len(),
+            tokens as f64 / cpu
+        );
+    }
+    let queries = || (0..QUERIES).for_each(|_| drop(encoder.embed_query(QUERY).unwrap()));
+    println!(
+        "{{\"work\": \"embed-query\", \"peer\": \"agent\", \"tokens\": {}, \"cpu_ms\": {:.3}}}",
+        encoder.count_tokens(&[QUERY]).unwrap()[0],
+        best(repeats, queries) / QUERIES as f64 * 1e3
+    );
+}

@@ -1,0 +1,117 @@
+//! `agent data pull`: which files of the repository `snap-stanford/stark` make a dataset, and
+//! where in the home they are kept.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, Exit, failure::Result, printer::count},
+    dataset::{
+        hub::{Hub, RemoteFile},
+        sample::SampleKind,
+    },
+};
+
+const REPOSITORY: &str = "snap-stanford/stark";
+const LICENCE: &str = "CC-BY-4.0";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Dataset: amazon, mag or prime
+    #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
+        SampleKind::ALL.map(SampleKind::name)))]
+    kind: String,
+    /// Address of the hub
+    #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
+    endpoint: String,
+    /// Give a connection up that brings nothing for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    idle_timeout: f64,
+    /// Print what was downloaded as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use 0.1 to 3600".to_owned()) }
+}
+
+/// Files of the base of a dataset, in the repository.
+fn base_files(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "amazon" => &["skb/amazon/category_list.json", "skb/amazon/processed.zip"],
+        "mag" => &[
+            "skb/mag/idx_title_abs.zip",
+            "skb/mag/processed.zip",
+            "skb/mag/schema/mag.json",
+            "skb/mag/schema/reduced_mag.json",
+        ],
+        _ => &["skb/prime/processed.zip", "skb/prime/raw.zip"],
+    }
+}
+
+/// Whether a file is one of queries or splits, with a plain name.
+fn is_of_queries(kind: &str, path: &str) -> bool {
+    let name = ["stark_qa", "split"].iter().find_map(|folder| {
+        path.strip_prefix("qa/")?
+            .strip_prefix(kind)?
+            .strip_prefix('/')?
+            .strip_prefix(folder)?
+            .strip_prefix('/')
+    });
+    let plain = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '_'].contains(&c);
+    name.is_some_and(|name| !name.starts_with('.') && name.chars().all(plain))
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Pulled<'a> {
+    kind: &'a str,
+    path: String,
+    files: usize,
+    bytes: u64,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let kind = args.kind.as_str();
+    let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty());
+    let idle = Duration::from_secs_f64(args.idle_timeout);
+    let hub = Hub::new(&args.endpoint, REPOSITORY, token.as_deref(), idle)?;
+    let mut files: Vec<RemoteFile> = hub.list(&format!("qa/{kind}"), &ctx.stop)?;
+    files.retain(|file| is_of_queries(kind, &file.path));
+    let listed = hub.list(&format!("skb/{kind}"), &ctx.stop)?;
+    for path in base_files(kind) {
+        let found = listed.iter().find(|file| file.path == *path);
+        let missing = || anyhow!("the repository {REPOSITORY} has no {path}; check the endpoint");
+        files.push(found.ok_or_else(missing)?.clone());
+    }
+    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    let root = ctx.home.path().join("downloads").join("stark");
+    let (n, total) = (files.len(), count(bytes));
+    ctx.printer.notice(&format!(
+        "{REPOSITORY} is licensed {LICENCE}; fetching {n} files, {total} bytes, to {}",
+        root.display()
+    ));
+    let progress = ctx.printer.progress();
+    let mut before = 0;
+    for file in &files {
+        let mut at = |done, _| progress.at("download", before + done, bytes);
+        hub.download(file, &root.join(&file.path), &mut at, &ctx.stop)
+            .with_context(|| format!("cannot fetch {}", file.path))?;
+        before += file.size;
+    }
+    drop(progress);
+    let path = root.display().to_string();
+    if args.json {
+        ctx.printer.json(&Pulled { kind, path, files: files.len(), bytes })?;
+    } else {
+        ctx.printer.notice(&format!(
+            "next: `agent data import --name {kind} --from {path} --format stark`"
+        ));
+    }
+    Ok(Exit::Done)
+}

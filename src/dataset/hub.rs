@@ -1,0 +1,556 @@
+//! Fetches files of a dataset repository from a hub that speaks Hugging Face's protocol: lists a
+//! folder with sizes and digests, downloads a file so that an interrupted one goes on later.
+//! Must not know what the files hold. The network's library is known here only.
+//!
+//! The two endpoints, as the hub documents them, are `/api/datasets/REPO/tree/main/FOLDER` and
+//! `/datasets/REPO/resolve/main/FILE`. The token goes to the endpoint's own host and nowhere a
+//! redirect may lead. A file appears under its name when its size and, where the hub tells it,
+//! its SHA-256 are right; until then it is `NAME.DIGEST.part` beside.
+
+use std::{
+    fs::{self, File},
+    future::Future,
+    hash::{BuildHasher, Hasher, RandomState},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tokio::{runtime::Runtime, time};
+
+/// Largest file, bytes.
+const MAX_FILE_BYTES: u64 = 64 << 30;
+/// Largest answer to a listing, bytes.
+const MAX_LIST_BYTES: usize = 8 << 20;
+/// Redirects followed for one request.
+const MAX_REDIRECTS: usize = 5;
+/// Attempts in a row that bring no byte.
+const MAX_ATTEMPTS: u32 = 5;
+/// Longest wait that a hub may ask for, seconds.
+const MAX_RETRY_AFTER: u64 = 120;
+/// The first wait between two attempts; it doubles.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a wait looks whether to stop.
+const POLL: Duration = Duration::from_millis(100);
+/// Bytes hashed at a time.
+const HASH_BUFFER: usize = 1 << 20;
+
+/// Why a file could not be fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The endpoint or a redirect is no address that can be asked.
+    #[error("{address:?} is no address of a hub; give one such as https://huggingface.co")]
+    Address {
+        /// The address.
+        address: String,
+    },
+    /// The network library could not be started.
+    #[error("cannot start the network: {message}")]
+    Start {
+        /// The cause.
+        message: String,
+    },
+    /// The hub could not be reached, or the connection broke too often.
+    #[error(
+        "{url}: {message}, {attempts} times; check the connection and run the command again, what is there is kept"
+    )]
+    Network {
+        /// What was asked for.
+        url: String,
+        /// The last cause.
+        message: String,
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// The hub refused.
+    #[error("{url}: the hub answers {status}{}", remedy(*.status))]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The status of HTTP.
+        status: u16,
+    },
+    /// The hub's answer is not what its protocol says.
+    #[error("{url}: {what}; check the endpoint")]
+    Protocol {
+        /// What was asked for.
+        url: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// What arrived is not the file.
+    #[error("{file} arrived damaged: {what}; it was removed, run the command again")]
+    Damaged {
+        /// The file in the repository.
+        file: String,
+        /// What does not agree.
+        what: String,
+    },
+    /// The disk is full.
+    #[error(
+        "{path}: the disk is full, {needed} more bytes are needed; free them and run the command again"
+    )]
+    DiskFull {
+        /// The file in the making.
+        path: PathBuf,
+        /// Bytes still to come.
+        needed: u64,
+    },
+    /// A file could not be read or written.
+    #[error("cannot write {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The caller asked to stop.
+    #[error("stopped; what is there is kept for the next time")]
+    Stopped,
+}
+
+fn remedy(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "; set HF_TOKEN to a token that may read the repository",
+        404 => "; the repository has no such file, check the endpoint",
+        429 => "; it is asked too often, run the command again later",
+        _ => "; run the command again later",
+    }
+}
+
+/// A file of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteFile {
+    /// Path in the repository.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// Hexadecimal digest, if the hub tells it; it does for large files.
+    pub sha256: Option<String>,
+}
+
+/// A dataset repository of a hub.
+pub struct Hub {
+    endpoint: Url,
+    repository: String,
+    token: Option<HeaderValue>,
+    idle_timeout: Duration,
+    client: Client,
+    runtime: Runtime,
+}
+
+/// What went wrong in one attempt, and whether another may do better.
+enum Failure {
+    Final(HubError),
+    /// Worth another attempt, after a time that the hub may have named.
+    Passing {
+        message: String,
+        status: Option<StatusCode>,
+        wait: Option<Duration>,
+    },
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Failure {
+        Failure::Final(error)
+    }
+}
+
+fn passing(error: impl std::error::Error) -> Failure {
+    // The outermost message only says that a request failed.
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    Failure::Passing { message: cause.to_string(), status: None, wait: None }
+}
+
+impl Hub {
+    /// The repository `owner/name` of the hub at `endpoint`. `token` is sent to that host only.
+    /// A connection that brings nothing for `idle_timeout` is given up.
+    ///
+    /// # Errors
+    /// [`HubError::Address`] or [`HubError::Start`].
+    pub fn new(
+        endpoint: &str,
+        repository: &str,
+        token: Option<&str>,
+        idle_timeout: Duration,
+    ) -> Result<Hub, HubError> {
+        let bad_address = || HubError::Address { address: endpoint.to_owned() };
+        let url = Url::parse(endpoint.trim_end_matches('/')).map_err(|_| bad_address())?;
+        if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
+            return Err(bad_address());
+        }
+        let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        let mut token = token.transpose().map_err(|_| HubError::Start {
+            message: "HF_TOKEN has characters that no token has".to_owned(),
+        })?;
+        token.iter_mut().for_each(|token| token.set_sensitive(true));
+        let client = Client::builder()
+            .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(|error| HubError::Start { message: error.to_string() })?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|error| HubError::Start { message: error.to_string() })?;
+        let repository = repository.to_owned();
+        Ok(Hub { endpoint: url, repository, token, idle_timeout, client, runtime })
+    }
+
+    /// All files below a folder, in the hub's order.
+    ///
+    /// # Errors
+    /// Any [`HubError`] but those of files.
+    pub fn list(&self, folder: &str, stop: &AtomicBool) -> Result<Vec<RemoteFile>, HubError> {
+        let repository = &self.repository;
+        let url = self.url(&format!("api/datasets/{repository}/tree/main/{folder}"))?;
+        let url = Url::parse_with_params(url.as_str(), [("recursive", "true")]).unwrap_or(url);
+        let mut attempts = 0;
+        let bytes = loop {
+            let asked = self.runtime.block_on(async {
+                let mut response = self.get(&url, &HeaderMap::new(), stop).await?;
+                let mut bytes = Vec::new();
+                while let Some(chunk) =
+                    self.patiently(response.chunk(), stop).await?.map_err(passing)?
+                {
+                    bytes.extend_from_slice(&chunk);
+                    if bytes.len() > MAX_LIST_BYTES {
+                        let what = format!("the list has more than {MAX_LIST_BYTES} bytes");
+                        return Err(HubError::Protocol { url: url.to_string(), what }.into());
+                    }
+                }
+                Ok(bytes)
+            });
+            match asked {
+                Ok(bytes) => break bytes,
+                Err(failure) => self.wait(failure, &mut attempts, &url, stop)?,
+            }
+        };
+        let entries: Vec<Entry> = serde_json::from_slice(&bytes).map_err(|error| {
+            HubError::Protocol { url: url.to_string(), what: format!("the list is {error}") }
+        })?;
+        let files = entries.into_iter().filter(|entry| entry.kind == "file");
+        Ok(files.map(Entry::into_file).collect())
+    }
+
+    /// Downloads a file to `target`, whose folder is made, unless it is there already. A part that
+    /// an earlier download left is gone on with if its digest is known.
+    /// `on_progress` is told the bytes that are there, of the size.
+    ///
+    /// # Errors
+    /// Any [`HubError`]; then nothing is at `target` that was not.
+    pub fn download(
+        &self,
+        file: &RemoteFile,
+        target: &Path,
+        on_progress: &mut dyn FnMut(u64, u64),
+        stop: &AtomicBool,
+    ) -> Result<(), HubError> {
+        if file.size > MAX_FILE_BYTES {
+            let what = format!("{} has more than {MAX_FILE_BYTES} bytes", file.path);
+            return Err(HubError::Protocol { url: self.endpoint.to_string(), what });
+        }
+        if self.is_whole(file, target, stop)? {
+            on_progress(file.size, file.size);
+            return Ok(());
+        }
+        let folder = target.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder).map_err(in_file(folder))?;
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let digest: String = file.sha256.iter().flat_map(|hex| hex.chars().take(16)).collect();
+        let path = target.with_file_name(format!("{name}.{digest}.part"));
+        let options = File::options().read(true).write(true).create(true).truncate(false).clone();
+        let mut part = options.open(&path).map_err(in_file(&path))?;
+        // Without a digest nothing tells whether the part is of this file.
+        if file.sha256.is_none() || in_place(&mut part, &path)? > file.size {
+            part.set_len(0).map_err(in_file(&path))?;
+        }
+        let url = self.url(&format!("datasets/{}/resolve/main/{}", self.repository, file.path))?;
+        let (mut attempts, mut etag) = (0, None);
+        loop {
+            let before = in_place(&mut part, &path)?;
+            if before == file.size {
+                break;
+            }
+            on_progress(before, file.size);
+            let mut sink = Sink { part: &mut part, path: &path, size: file.size, on_progress };
+            let asked = self.fetch(&url, before, &mut etag, &mut sink, stop);
+            match self.runtime.block_on(asked) {
+                Ok(()) => {}
+                Err(failure) => {
+                    if in_place(&mut part, &path)? > before {
+                        attempts = 0;
+                    }
+                    self.wait(failure, &mut attempts, &url, stop)?;
+                    if etag.is_none() && file.sha256.is_none() {
+                        part.set_len(0).map_err(in_file(&path))?;
+                    }
+                }
+            }
+        }
+        part.sync_all().map_err(in_file(&path))?;
+        if !self.is_whole(file, &path, stop)? {
+            fs::remove_file(&path).map_err(in_file(&path))?;
+            let what = "its SHA-256 is another".to_owned();
+            return Err(HubError::Damaged { file: file.path.clone(), what });
+        }
+        fs::rename(&path, target).map_err(in_file(target))?;
+        on_progress(file.size, file.size);
+        Ok(())
+    }
+
+    /// Whether a file has the size and, if it is known, the digest that it should have.
+    fn is_whole(
+        &self,
+        file: &RemoteFile,
+        path: &Path,
+        stop: &AtomicBool,
+    ) -> Result<bool, HubError> {
+        let Ok(mut local) = File::open(path) else { return Ok(false) };
+        if local.metadata().map_err(in_file(path))?.len() != file.size {
+            return Ok(false);
+        }
+        let Some(expected) = &file.sha256 else { return Ok(true) };
+        let (mut hash, mut buffer) = (Sha256::new(), vec![0; HASH_BUFFER]);
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(HubError::Stopped);
+            }
+            let n = local.read(&mut buffer).map_err(in_file(path))?;
+            if n == 0 {
+                break;
+            }
+            hash.update(buffer.get(..n).unwrap_or_default());
+        }
+        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(found.eq_ignore_ascii_case(expected))
+    }
+
+    fn url(&self, path: &str) -> Result<Url, HubError> {
+        let address = format!("{}/{path}", self.endpoint.as_str().trim_end_matches('/'));
+        Url::parse(&address).map_err(|_| HubError::Address { address })
+    }
+
+    /// Writes the bytes from `from` on to the sink.
+    async fn fetch(
+        &self,
+        url: &Url,
+        from: u64,
+        etag: &mut Option<HeaderValue>,
+        sink: &mut Sink<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let mut headers = HeaderMap::new();
+        if from > 0 {
+            let range = HeaderValue::try_from(format!("bytes={from}-"));
+            headers.extend(range.ok().map(|range| (header::RANGE, range)));
+            headers.extend(etag.clone().map(|etag| (header::IF_RANGE, etag)));
+        }
+        let mut response = self.get(url, &headers, stop).await?;
+        // Without a part of the file in the answer it is the whole one.
+        let partial = response.status() == StatusCode::PARTIAL_CONTENT;
+        let range = text_of(&response, header::CONTENT_RANGE).unwrap_or_default();
+        if partial && !range.starts_with(&format!("bytes {from}-")) {
+            let what = format!("the answer is {range:?}, not the part from byte {from}");
+            return Err(HubError::Protocol { url: url.to_string(), what }.into());
+        }
+        let from = if partial { from } else { 0 };
+        // A weak tag does not say that the bytes are the same.
+        let strong = |tag: &&HeaderValue| !tag.as_bytes().starts_with(b"W/");
+        *etag = response.headers().get(header::ETAG).filter(strong).cloned();
+        let (path, size) = (sink.path, sink.size);
+        sink.part.set_len(from).map_err(in_file(path))?;
+        sink.part.seek(SeekFrom::Start(from)).map_err(in_file(path))?;
+        let mut done = from;
+        while let Some(chunk) = self.patiently(response.chunk(), stop).await?.map_err(passing)? {
+            if done + chunk.len() as u64 > size {
+                let what = format!("the answer has more bytes than the {size} of the list");
+                return Err(HubError::Protocol { url: url.to_string(), what }.into());
+            }
+            sink.part.write_all(&chunk).map_err(|source| match source.kind() {
+                io::ErrorKind::StorageFull => {
+                    HubError::DiskFull { path: path.to_path_buf(), needed: size - done }
+                }
+                _ => HubError::Io { path: path.to_path_buf(), source },
+            })?;
+            done += chunk.len() as u64;
+            (sink.on_progress)(done, size);
+        }
+        if done < size {
+            let message = format!("the connection ended after {done} of {size} bytes");
+            return Err(Failure::Passing { message, status: None, wait: None });
+        }
+        Ok(())
+    }
+
+    /// Asks and follows redirects to an answer that is a success.
+    async fn get(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+        stop: &AtomicBool,
+    ) -> Result<Response, Failure> {
+        let mut at = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.client.get(at.clone()).headers(headers.clone());
+            if at.origin() == self.endpoint.origin()
+                && let Some(token) = &self.token
+            {
+                request = request.header(header::AUTHORIZATION, token.clone());
+            }
+            let response = self.patiently(request.send(), stop).await?.map_err(passing)?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok(response);
+            }
+            if !status.is_redirection() {
+                return Err(refusal(&at, &response));
+            }
+            let place = text_of(&response, header::LOCATION).and_then(|to| at.join(to).ok());
+            let safe = |to: &Url| to.scheme() == "https" || to.scheme() == at.scheme();
+            let no_place = || HubError::Address { address: at.to_string() };
+            at = place.filter(safe).ok_or_else(no_place)?;
+        }
+        let what = format!("more than {MAX_REDIRECTS} redirects");
+        Err(HubError::Protocol { url: url.to_string(), what }.into())
+    }
+
+    /// Waits for something of the network, unless it takes too long or is to stop.
+    async fn patiently<F: Future>(
+        &self,
+        future: F,
+        stop: &AtomicBool,
+    ) -> Result<F::Output, Failure> {
+        let (mut future, began) = (pin!(future), Instant::now());
+        loop {
+            if let Ok(output) = time::timeout(POLL, &mut future).await {
+                return Ok(output);
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(HubError::Stopped.into());
+            }
+            if began.elapsed() >= self.idle_timeout {
+                let seconds = self.idle_timeout.as_secs_f64();
+                let message = format!("nothing came for {seconds} s");
+                return Err(Failure::Passing { message, status: None, wait: None });
+            }
+        }
+    }
+
+    /// Sleeps before the next attempt, or says that there is none.
+    fn wait(
+        &self,
+        failure: Failure,
+        attempts: &mut u32,
+        url: &Url,
+        stop: &AtomicBool,
+    ) -> Result<(), HubError> {
+        let (message, status, wait) = match failure {
+            Failure::Final(error) => return Err(error),
+            Failure::Passing { message, status, wait } => (message, status, wait),
+        };
+        *attempts += 1;
+        let asked_too_much = wait.is_some_and(|wait| wait.as_secs() > MAX_RETRY_AFTER);
+        if *attempts >= MAX_ATTEMPTS || asked_too_much {
+            let (url, attempts) = (url.to_string(), *attempts);
+            return Err(match status {
+                Some(status) => HubError::Status { url, status: status.as_u16() },
+                None => HubError::Network { url, message, attempts },
+            });
+        }
+        // Between half and the whole of a doubling time, so that clients do not come together.
+        let backoff = FIRST_WAIT * 2u32.pow(*attempts - 1);
+        let backoff = backoff.mul_f64(0.5 + 0.5 * jitter());
+        let began = Instant::now();
+        while began.elapsed() < wait.unwrap_or(backoff) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(HubError::Stopped);
+            }
+            std::thread::sleep(POLL.min(backoff));
+        }
+        Ok(())
+    }
+}
+
+/// A number from 0 to 1 that differs from process to process.
+fn jitter() -> f64 {
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
+}
+
+/// Where the bytes of a file go.
+struct Sink<'a> {
+    part: &'a mut File,
+    path: &'a Path,
+    size: u64,
+    on_progress: &'a mut dyn FnMut(u64, u64),
+}
+
+fn in_file(path: &Path) -> impl FnOnce(io::Error) -> HubError {
+    let path = path.to_path_buf();
+    move |source| HubError::Io { path, source }
+}
+
+/// Bytes of a part.
+fn in_place(part: &mut File, path: &Path) -> Result<u64, HubError> {
+    part.metadata().map(|metadata| metadata.len()).map_err(in_file(path))
+}
+
+fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// An answer that is neither a success nor a redirect.
+fn refusal(url: &Url, response: &Response) -> Failure {
+    let status = response.status();
+    let passes = status.is_server_error()
+        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+    if !passes {
+        return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
+    }
+    let seconds = text_of(response, header::RETRY_AFTER).and_then(|text| text.trim().parse().ok());
+    let wait = seconds.map(Duration::from_secs);
+    Failure::Passing { message: status.to_string(), status: Some(status), wait }
+}
+
+/// An entry of a listing.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: String,
+    path: String,
+    #[serde(default)]
+    size: u64,
+    /// Set for files that the hub keeps by their digest.
+    lfs: Option<Large>,
+}
+
+#[derive(Deserialize)]
+struct Large {
+    oid: String,
+    size: u64,
+}
+
+impl Entry {
+    fn into_file(self) -> RemoteFile {
+        match self.lfs {
+            Some(Large { oid, size }) => RemoteFile { path: self.path, size, sha256: Some(oid) },
+            None => RemoteFile { path: self.path, size: self.size, sha256: None },
+        }
+    }
+}

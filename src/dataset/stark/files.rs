@@ -1,0 +1,240 @@
+//! Finds the files of one base of the benchmark and reads them as numbers and values. Must not
+//! know what they mean.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::dataset::{
+    DatasetError,
+    queries::QuerySources,
+    stark::{
+        Kind,
+        archive::{Archive, ArchiveLimits},
+        pickle::{self, Limits, Value},
+        torch::{self, TorchLimits},
+    },
+};
+
+/// Longest pickle of type names in bytes.
+const MAX_NAMES_BYTES: u64 = 1 << 20;
+/// Types and relations repeat, so these archives pack as well as deflate can: 1032 to 1.
+const MAX_RATIO: u64 = 1100;
+/// The file that every base has.
+pub(super) const NODES_FILE: &str = "node_info.pkl";
+/// Where the base of Amazon with all its types is.
+const AMAZON_FOLDER: &str = "cache/brand-category-color/";
+
+/// An error about a file, with what to do about it.
+pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
+    DatasetError::BadStark { path: path.into(), message: message.into() }
+}
+
+/// The directories of one base and of its queries.
+#[derive(Debug, PartialEq)]
+pub(super) struct Places {
+    base: PathBuf,
+    /// The directory of `stark_qa` and `split`.
+    pub(super) queries: PathBuf,
+}
+
+/// Finds the base that `dir` holds; of several, the one called `name`.
+pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
+    let has_base =
+        |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
+    if has_base(dir) {
+        // In the repository of the benchmark the queries are beside the bases.
+        let beside = dir.join("../../qa").join(dir.file_name().unwrap_or_default());
+        let has_own = dir.join("stark_qa").is_dir() || !beside.is_dir();
+        let queries = if has_own { dir.to_path_buf() } else { beside };
+        return Ok(Places { base: dir.to_path_buf(), queries });
+    }
+    let mut found = Vec::new();
+    for kind in Kind::ALL.map(Kind::name) {
+        let (base, queries) = (dir.join("skb").join(kind), dir.join("qa").join(kind));
+        if has_base(&base) {
+            found.push((kind, Places { base, queries }));
+        } else if has_base(&dir.join(kind)) {
+            let base = dir.join(kind);
+            found.push((kind, Places { queries: base.clone(), base }));
+        }
+    }
+    let kinds: Vec<&str> = found.iter().map(|(kind, _)| *kind).collect();
+    let kinds = kinds.join(", ");
+    if found.len() > 1 {
+        found.retain(|(kind, _)| *kind == name);
+    }
+    match found.pop() {
+        Some((_, places)) => Ok(places),
+        None if kinds.is_empty() => Err(wrong(
+            dir,
+            "neither processed.zip nor a folder processed is here, nor below skb/amazon, skb/mag \
+             or skb/prime; give the folder that holds one",
+        )),
+        None => Err(wrong(
+            dir,
+            format!(
+                "it holds several bases: {kinds}; use one of these as the name, or give its folder"
+            ),
+        )),
+    }
+}
+
+/// The query files of a base in the layout of the benchmark.
+pub(super) fn query_sources(dir: &Path) -> QuerySources {
+    let queries = dir.join("stark_qa");
+    QuerySources {
+        human: queries.join("stark_qa_human_generated_eval.csv"),
+        queries: queries.join("stark_qa.csv"),
+        splits: dir.join("split"),
+        derive_tenth: true,
+    }
+}
+
+impl Places {
+    /// Opens the folder or else the archive, whichever holds a base.
+    ///
+    /// Some files are unpacked for a while in the directory `scratch`.
+    pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
+        let folder = self.base.join("processed");
+        let packed = self.base.join("processed.zip");
+        if folder.is_dir() {
+            let files = Files::open(folder, scratch)?;
+            if files.is_some() || !packed.is_file() {
+                return files.ok_or_else(|| incomplete(&self.base.join("processed")));
+            }
+        }
+        Files::open(packed.clone(), scratch)?.ok_or_else(|| incomplete(&packed))
+    }
+}
+
+fn incomplete(path: &Path) -> DatasetError {
+    wrong(
+        path,
+        format!(
+            "no base is in it: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} and \
+             node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
+        ),
+    )
+}
+
+/// The files of one base.
+pub(super) struct Files {
+    pub(super) kind: Kind,
+    archive: Archive,
+    path: PathBuf,
+    /// Where files are unpacked that are not read in order.
+    scratch: PathBuf,
+    /// Folder within the archive, with a slash at its end unless it is empty.
+    folder: String,
+}
+
+impl Files {
+    /// Opens an archive or folder; `None` if it holds no base.
+    fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>, DatasetError> {
+        let limits = ArchiveLimits { ratio: MAX_RATIO, ..ArchiveLimits::default() };
+        let archive =
+            Archive::open(&path, &limits).map_err(|error| wrong(&path, error.to_string()))?;
+        let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
+        let mut found = None;
+        // An archive holds the folder `processed`, an unpacked one is that folder.
+        for folder in ["processed/", ""] {
+            let amazon = format!("{folder}{AMAZON_FOLDER}");
+            if has(&amazon, NODES_FILE) {
+                found = Some((Kind::Amazon, amazon));
+            } else if has(folder, NODES_FILE) && has(folder, "node_type_dict.pkl") {
+                found = Some((Kind::Prime, folder.to_string()));
+            } else if has(folder, NODES_FILE) && has(folder, "node_types.pt") {
+                found = Some((Kind::Mag, folder.to_string()));
+            }
+        }
+        Ok(found.map(|(kind, folder)| {
+            let scratch = scratch.to_path_buf();
+            Files { kind, archive, path, scratch, folder }
+        }))
+    }
+
+    /// A file's path for messages.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.path.join(&self.folder).join(file)
+    }
+
+    /// A file's name in the archive.
+    fn name(&self, file: &str) -> String {
+        format!("{}{file}", self.folder)
+    }
+
+    /// A file's size in bytes, unpacked.
+    pub(super) fn size(&self, file: &str) -> u64 {
+        self.archive.size(&self.name(file)).unwrap_or_default()
+    }
+
+    /// Reads a file from its beginning.
+    pub(super) fn read(&self, file: &str) -> io::Result<impl Read> {
+        self.archive.read(&self.name(file)).map_err(io::Error::other)
+    }
+
+    /// A pickled dict of numbers to names.
+    pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
+        let mut bytes = Vec::new();
+        let read =
+            self.read(file).and_then(|r| r.take(MAX_NAMES_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(DatasetError::io("read", self.path(file)))?;
+        let bad = |message: String| wrong(self.path(file), message);
+        let limits = Limits { file_bytes: MAX_NAMES_BYTES, ..Limits::default() };
+        let Value::Dict(items) = pickle::read(&bytes, &limits).map_err(|e| bad(e.to_string()))?
+        else {
+            return Err(bad("it holds no dict; fetch it again".to_string()));
+        };
+        let name =
+            |(number, name): &(Value, Value)| Some((number.as_int()?, name.as_str()?.into()));
+        let names: Option<BTreeMap<_, _>> = items.iter().map(name).collect();
+        names.ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))
+    }
+
+    /// The elements of a tensor of whole numbers with so many rows, row by row.
+    ///
+    /// An element that `convert` does not take is an error, called `what`.
+    pub(super) fn numbers<T>(
+        &self,
+        file: &str,
+        n_rows: usize,
+        limit: u64,
+        (what, convert): (&str, impl Fn(i64) -> Option<T>),
+    ) -> Result<Vec<T>, DatasetError> {
+        let bad = |message: String| wrong(self.path(file), message);
+        let reader = self.archive.seekable(&self.name(file), &self.scratch);
+        let reader = reader.map_err(|error| bad(error.to_string()))?;
+        let (mut numbers, mut left, mut refused) = (Vec::new(), limit, None);
+        let mut on_element = |element| {
+            left = left.saturating_sub(1);
+            match convert(element) {
+                Some(number) if left > 0 && refused.is_none() => numbers.push(number),
+                Some(_) => {}
+                None => {
+                    refused.get_or_insert(element);
+                }
+            }
+        };
+        let reader = BufReader::new(reader);
+        let shape = torch::read_integers(reader, &TorchLimits::default(), &mut on_element);
+        let shape = shape.map_err(|error| bad(error.to_string()))?;
+        if left == 0 {
+            return Err(bad(format!("it holds {limit} numbers or more; take a smaller base")));
+        }
+        if let Some(element) = refused {
+            return Err(bad(format!("it holds {element}, which is no {what}; fetch it again")));
+        }
+        let has_rows = match shape.as_slice() {
+            [_] => n_rows == 1,
+            [rows, _] => n_rows > 1 && *rows == n_rows,
+            _ => false,
+        };
+        if has_rows {
+            return Ok(numbers);
+        }
+        Err(bad(format!("its shape is {shape:?}, which has not {n_rows} rows; fetch it again")))
+    }
+}

@@ -1,0 +1,314 @@
+//! Imports the files of one base of the benchmark by streaming. Must not know how they are packed
+//! nor how a base is stored.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    io::{self, Read},
+    ops::ControlFlow,
+    path::Path,
+    sync::atomic::AtomicBool,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    dataset::{
+        DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
+        error::Problems,
+        home::Staging,
+        neutral::Watch,
+        queries::import_queries,
+        stark::{
+            Kind,
+            edges::merged_types,
+            files::{Files, NODES_FILE, find, query_sources, wrong},
+            node::{self, Node},
+            pickle::{self, Limits, Value},
+            spool::Spool,
+        },
+    },
+    kb::{KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
+};
+
+/// Licence of the benchmark's data.
+const LICENCE: &str = "CC-BY-4.0";
+/// Bytes of a file between two progress reports.
+const BYTES_PER_REPORT: u64 = 4 << 20;
+/// Edges between two progress reports.
+const EDGES_PER_REPORT: usize = 1 << 20;
+
+/// Which edges a base gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Those that are stored.
+    #[default]
+    Exact,
+    /// Those that are stored, with the relations that the reference gives them. In making its
+    /// graph undirected it averages the numbers of the relations between two nodes, so that most
+    /// of Amazon's "also viewed" becomes "also bought". MAG and Prime are the same either way.
+    Faithful,
+}
+
+/// How a base of the benchmark came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// Which base it is.
+    pub kind: Kind,
+    /// Which edges it has.
+    pub mode: Mode,
+    /// Whether the split `test-0.1` is the beginning of the test split, for want of a file.
+    pub derived_tenth: bool,
+}
+
+/// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
+/// replacing one of that name. The layout of `source` is told in [`crate::dataset::stark`].
+///
+/// Nodes get the ids, types and documents of the reference; see [`crate::dataset::stark::Documents`]
+/// for the variants with relations. `options.lenient` applies to queries and splits.
+///
+/// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about 40
+/// bytes per edge and per node plus what one node takes, whatever the length of the texts.
+///
+/// # Errors
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+pub fn import_stark(
+    source: &Path,
+    home: &Home,
+    name: &str,
+    mode: Mode,
+    options: &ImportOptions,
+    on_progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<ImportReport, DatasetError> {
+    let staging = Staging::new(home, name)?;
+    let mut watch = Watch { on_progress, stop };
+    let mut problems = Problems::new(options.lenient);
+    let places = find(source, name)?;
+    let files = places.open(staging.path())?;
+    let kind = files.kind;
+
+    let mut writer = KbWriter::create(&staging.kb_dir())?;
+    let spool = tempfile::tempfile_in(staging.path());
+    let spool = spool.map_err(DatasetError::io("create a file in", staging.path()))?;
+    read_nodes(&files, spool, &mut writer, &mut watch)?;
+    let n_pushed = read_edges(&files, mode, &mut writer, &mut watch)?;
+    let meta = KbMeta {
+        title: kind.title().to_string(),
+        licence: LICENCE.to_string(),
+        candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
+    };
+    let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
+    let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
+        KbError::Stopped => DatasetError::Stopped,
+        other => DatasetError::Kb(other),
+    })?;
+    let queries = import_queries(
+        &query_sources(&places.queries),
+        &staging.queries_dir(),
+        manifest.n_nodes,
+        &mut problems,
+        &mut watch,
+    )?;
+    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth };
+    let base = staging.publish(&manifest, queries, source, Some(origin))?;
+    Ok(ImportReport {
+        base,
+        duplicate_edges: n_pushed - manifest.n_edges,
+        filler_nodes: 0,
+        problems: problems.into_counts(),
+    })
+}
+
+/// Names of the numbers of types or relations.
+fn names(
+    files: &Files,
+    file: &str,
+    constants: &[&str],
+) -> Result<BTreeMap<i64, String>, DatasetError> {
+    match files.kind {
+        Kind::Mag => Ok((0..).zip(constants.iter().map(|name| name.to_string())).collect()),
+        Kind::Amazon | Kind::Prime => files.names(file),
+    }
+}
+
+/// Counts the bytes of a file as they are read, and fails when the import is to stop.
+struct Watched<'a, 'w, R> {
+    reader: R,
+    done: &'a Cell<u64>,
+    total: u64,
+    watch: &'a RefCell<&'a mut Watch<'w>>,
+}
+
+impl<R: Read> Read for Watched<'_, '_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.reader.read(buffer)?;
+        let before = self.done.get();
+        let done = before + n as u64;
+        self.done.set(done);
+        if before / BYTES_PER_REPORT != done / BYTES_PER_REPORT {
+            let reported = self.watch.borrow_mut().report(Phase::Nodes, done, self.total);
+            reported.map_err(io::Error::other)?;
+        }
+        Ok(n)
+    }
+}
+
+/// Writes nodes in order of their ids, however they come.
+struct InOrder<'a> {
+    files: &'a Files,
+    types: BTreeMap<i64, String>,
+    /// The type number of each node.
+    type_of: Vec<u16>,
+    writer: &'a mut KbWriter,
+    spool: Spool,
+}
+
+impl InOrder<'_> {
+    fn wrong(&self, message: String) -> DatasetError {
+        wrong(self.files.path(NODES_FILE), message)
+    }
+
+    fn type_name(&self, id: u32) -> Result<&str, DatasetError> {
+        let number = self.type_of.get(id as usize).copied().unwrap_or_default();
+        self.types.get(&number.into()).map(String::as_str).ok_or_else(|| {
+            let path = self.files.path("node_types.pt");
+            wrong(path, format!("node {id} has type {number}, which has no name; fetch it again"))
+        })
+    }
+
+    /// Takes the next item of the file.
+    fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
+        let n_nodes = self.type_of.len();
+        let known = id.as_int().and_then(|id| u32::try_from(id).ok());
+        let Some(id) = known.filter(|id| (*id as usize) < n_nodes) else {
+            return Err(self.wrong(format!(
+                "a key is no node id from 0 to {}, the last of node_types.pt; fetch both again",
+                n_nodes.saturating_sub(1)
+            )));
+        };
+        if id < self.writer.n_nodes() || self.spool.has(id) {
+            return Err(self.wrong(format!("node {id} is there twice; fetch it again")));
+        }
+        let node = node::read(self.files.kind, self.type_name(id)?, info)
+            .map_err(|what| self.wrong(format!("node {id}: {what}; fetch the file again")))?;
+        if id == self.writer.n_nodes() {
+            self.write(id, &node)?;
+            self.drain()
+        } else {
+            self.spool.put(id, &node).map_err(|source| self.io(source))
+        }
+    }
+
+    fn write(&mut self, id: u32, node: &Node) -> Result<(), DatasetError> {
+        let node_type = self.type_name(id)?.to_string();
+        self.writer.push_node(&node_type, &node.name, &node.text, &node.fields)?;
+        Ok(())
+    }
+
+    /// Writes those that have been waiting for their turn.
+    fn drain(&mut self) -> Result<(), DatasetError> {
+        loop {
+            let id = self.writer.n_nodes();
+            match self.spool.take(id).map_err(|source| self.io(source))? {
+                Some(node) => self.write(id, &node)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn io(&self, source: io::Error) -> DatasetError {
+        DatasetError::io("keep nodes of", self.files.path(NODES_FILE))(source)
+    }
+}
+
+fn read_nodes(
+    files: &Files,
+    spool: std::fs::File,
+    writer: &mut KbWriter,
+    watch: &mut Watch<'_>,
+) -> Result<(), DatasetError> {
+    let to_type = ("type", |number| u16::try_from(number).ok());
+    let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
+    // Not above the limit.
+    let n_nodes = type_of.len() as u32;
+    let mut nodes = InOrder {
+        files,
+        types: names(files, "node_type_dict.pkl", files.kind.types())?,
+        type_of,
+        writer,
+        spool: Spool::new(spool, n_nodes),
+    };
+    // The file is read twice.
+    let total = 2 * files.size(NODES_FILE);
+    let done = Cell::new(0);
+    watch.report(Phase::Nodes, 0, total)?;
+    let watch = RefCell::new(watch);
+    let open = || {
+        let reader = files.read(NODES_FILE)?;
+        Ok(Watched { reader, done: &done, total, watch: &watch })
+    };
+    let mut failed = None;
+    let mut on_item = |id: Value, info: Value| match nodes.add(&id, &info) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    };
+    let read = pickle::read_dict(open, &Limits::default(), &mut on_item);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    // Comes first, since it also shows as a file that cannot be read.
+    watch.borrow_mut().report(Phase::Nodes, total, total)?;
+    read.map_err(|error| nodes.wrong(error.to_string()))?;
+    match nodes.writer.n_nodes() {
+        written if written < n_nodes => {
+            Err(nodes.wrong(format!("node {written} of {n_nodes} is missing; fetch it again")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads all edges; returns how many were pushed, duplicates included.
+fn read_edges(
+    files: &Files,
+    mode: Mode,
+    writer: &mut KbWriter,
+    watch: &mut Watch<'_>,
+) -> Result<u64, DatasetError> {
+    let relations = names(files, "edge_type_dict.pkl", files.kind.relations())?;
+    let n_nodes = writer.n_nodes();
+    let to_node = ("node", |end| u32::try_from(end).ok().filter(|end| *end < n_nodes));
+    let ends = files.numbers("edge_index.pt", 2, 2 * MAX_EDGES, to_node)?;
+    let (sources, targets) = ends.split_at(ends.len() / 2);
+    let path = files.path("edge_types.pt");
+    let to_relation = ("relation that has a name", |number| {
+        u16::try_from(number).ok().filter(|_| relations.contains_key(&number))
+    });
+    let mut types = files.numbers("edge_types.pt", 1, MAX_EDGES, to_relation)?;
+    if types.len() != sources.len() {
+        let message =
+            format!("{} types, but {} edges; fetch both again", types.len(), sources.len());
+        return Err(wrong(path, message));
+    }
+    if mode == Mode::Faithful {
+        types = merged_types(sources, targets, &types);
+    }
+    let total = types.len() as u64;
+    for (at, ((&source, &target), number)) in sources.iter().zip(targets).zip(&types).enumerate() {
+        if at.is_multiple_of(EDGES_PER_REPORT) {
+            watch.report(Phase::Edges, at as u64, total)?;
+        }
+        // A mean of numbers that have names may have none.
+        let relation = relations.get(&i64::from(*number)).ok_or_else(|| {
+            wrong(&path, format!("merged relation {number} has no name; use --mode exact"))
+        })?;
+        writer.push_edge(source, relation, target)?;
+    }
+    watch.report(Phase::Edges, total, total)?;
+    Ok(total)
+}

@@ -1,0 +1,315 @@
+//! Pickles that Python wrote, in every protocol, and pickles that nobody should have written.
+
+use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
+
+use proptest::prelude::*;
+
+use super::{Limits, PickleError, Value, read, read_dict};
+
+const TIGHT: Limits =
+    Limits { file_bytes: 1 << 20, string_bytes: 4096, memory_bytes: 1 << 20, depth: 16 };
+
+fn file(protocol: u8) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark/readers");
+    fs::read(folder.join(format!("values-{protocol}.pkl"))).unwrap()
+}
+
+fn text(text: &str) -> Value {
+    Value::Str(text.into())
+}
+
+fn list(values: impl IntoIterator<Item = Value>) -> Value {
+    Value::List(values.into_iter().collect())
+}
+
+fn ints(values: impl IntoIterator<Item = i64>) -> Arc<[Value]> {
+    values.into_iter().map(Value::Int).collect()
+}
+
+/// The items of a dict, as [`read_dict`] gives them.
+fn items(bytes: &[u8], limits: &Limits) -> Result<Vec<(Value, Value)>, PickleError> {
+    let mut items = Vec::new();
+    read_dict(|| Ok(bytes), limits, &mut |key, value| {
+        items.push((key, value));
+        ControlFlow::Continue(())
+    })?;
+    Ok(items)
+}
+
+#[test]
+fn every_protocol_of_python_gives_the_same_values() {
+    let matrix = || list([Value::List(ints([0, 1, 2])), Value::List(ints([3, 4, 5]))]);
+    for protocol in 0..=5 {
+        let value = read(&file(protocol), &Limits::default()).unwrap();
+        let plain = [0, -1, 255, 256, 65536, 1 << 31, i64::MAX, i64::MIN];
+        let first = [Value::None, Value::Bool(true), Value::Bool(false)];
+        let plain = list(first.into_iter().chain(plain.map(Value::Int)));
+        assert_eq!(value.get("plain"), Some(&plain), "protocol {protocol}");
+        let floats = list([0.5, -0.0, f64::INFINITY, 1e300].map(Value::Float));
+        assert_eq!(value.get("floats"), Some(&floats));
+        assert!(matches!(value.get("nan"), Some(Value::Float(nan)) if nan.is_nan()));
+        let long = "x".repeat(260);
+        let texts = ["", "naïve ☃ 😀", "line\nfeed \\u0041 back\\slash", &long];
+        assert_eq!(value.get("text"), Some(&list(texts.map(text))), "protocol {protocol}");
+        let bytes = [&b""[..], b"\x00\xff\n", b"abc"].map(|bytes| Value::Bytes(bytes.into()));
+        assert_eq!(value.get("bytes"), Some(&list(bytes)));
+        let tuples = list((0..5).map(|n| Value::Tuple(ints(1..=n))));
+        assert_eq!(value.get("tuples"), Some(&tuples));
+        let sets = [ints([]), ints([1]), ints([2])].map(Value::Set);
+        assert_eq!(value.get("sets"), Some(&list(sets)));
+        let ordered = [(text("b"), Value::Int(1)), (text("a"), Value::Int(2))];
+        assert_eq!(value.get("ordered"), Some(&Value::Dict(ordered.into())));
+        let default = [(text("k"), Value::List(ints([1])))];
+        assert_eq!(value.get("default"), Some(&Value::Dict(default.into())));
+        let shared = || text("shared text");
+        let expected = list([shared(), shared(), list([shared()])]);
+        assert_eq!(value.get("shared"), Some(&expected));
+        let scalars = [
+            Value::Int(-5),
+            Value::Int(7),
+            Value::Float(0.25),
+            Value::Float(2.5),
+            Value::Bool(true),
+            text("ab☃"),
+        ];
+        assert_eq!(value.get("scalars"), Some(&list(scalars)));
+        let arrays = [
+            matrix(),
+            matrix(),
+            list([1.5, 2.5].map(Value::Float)),
+            list([text("o"), Value::None]),
+            list([]),
+            Value::Int(7),
+        ];
+        assert_eq!(value.get("arrays"), Some(&list(arrays)), "protocol {protocol}");
+        let Value::Dict(whole) = &value else { panic!("{value:?}") };
+        assert_eq!(whole.len(), 13);
+        let streamed = items(&file(protocol), &Limits::default()).unwrap();
+        assert_eq!(format!("{streamed:?}"), format!("{whole:?}"), "protocol {protocol}");
+    }
+}
+
+#[test]
+fn a_file_that_ends_anywhere_is_truncated() {
+    for protocol in [0, 2, 5] {
+        let bytes = file(protocol);
+        for end in 0..bytes.len() {
+            let error = read(&bytes[..end], &Limits::default()).unwrap_err();
+            assert!(
+                matches!(error, PickleError::Truncated { offset } if offset <= end as u64),
+                "protocol {protocol}, {end}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn any_byte_may_be_another() {
+    for protocol in [0, 4] {
+        let mut bytes = file(protocol);
+        for at in 0..bytes.len() {
+            let before = bytes[at];
+            // Every byte in the first places, a choice of them further on.
+            for byte in (0..=255).step_by(if at < 32 { 1 } else { 51 }) {
+                bytes[at] = byte;
+                let _ = read(&bytes, &TIGHT);
+            }
+            bytes[at] = before;
+        }
+    }
+}
+
+#[test]
+fn what_is_not_plain_is_refused_by_name() {
+    let call: &[u8] = b"cos\nsystem\n(S'ls'\ntR.";
+    let new_style = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02ls\x85R.";
+    for (bytes, name) in [(call, "os.system"), (new_style, "posix.system")] {
+        // Protocol 0 texts of Python 2 are not read at all, so that the name may come too late.
+        match read(bytes, &Limits::default()).unwrap_err() {
+            PickleError::Global { name: found, .. } => assert_eq!(found, name),
+            PickleError::Opcode { opcode: b'S', .. } => assert_eq!(name, "os.system"),
+            error => panic!("{error}"),
+        }
+    }
+    for opcode in [b'i', b'o', b'P', b'S', 0x81, 0x82, 0x83, 0x84, 0x92, 0x97, 0x98, 0xff] {
+        let error = read(&[b'N', opcode, b'.'], &Limits::default()).unwrap_err();
+        assert!(matches!(error, PickleError::Opcode { opcode: o, offset: 2 } if o == opcode));
+    }
+    let error = read(b"N\x51.", &Limits::default()).unwrap_err();
+    assert!(matches!(error, PickleError::Global { name, .. } if name == "persistent"));
+    // A listed name is called with what it takes or not at all.
+    for bytes in [
+        &b"cbuiltins\nset\nN\x85R."[..],
+        b"cbuiltins\nint\nK\x01\x85R.",
+        b"c_codecs\nencode\n\x8c\x01aK\x01\x86R.",
+        b"cnumpy\ndtype\n)Rb.",
+        b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n\x8c\x02i8\x85RC\x01x\x86R.",
+        b"K\x01)R.",
+    ] {
+        let error = read(bytes, &Limits::default()).unwrap_err();
+        assert!(matches!(error, PickleError::Malformed { .. }), "{bytes:?}: {error}");
+    }
+}
+
+#[test]
+fn integers_beyond_64_bits_are_an_error() {
+    for (bytes, expected) in [
+        (&b"\x8a\x00."[..], Some(0)),
+        (b"\x8a\x01\xff.", Some(-1)),
+        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\x00.", Some(i64::MAX)),
+        (b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80.", Some(i64::MIN)),
+        (b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", None),
+        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff.", None),
+        (b"L9223372036854775807L\n.", Some(i64::MAX)),
+        (b"L9223372036854775808L\n.", None),
+        (b"I-7\n.", Some(-7)),
+    ] {
+        match (read(bytes, &Limits::default()), expected) {
+            (Ok(value), Some(number)) => assert_eq!(value, Value::Int(number)),
+            (Err(PickleError::Integer { .. }), None) => {}
+            other => panic!("{bytes:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn lengths_and_slots_that_lie_allocate_nothing() {
+    let eight = |opcode: u8| [&[opcode][..], &(u64::MAX >> 1).to_le_bytes(), b"."].concat();
+    let four = |opcode: u8| [&[opcode][..], &0xffff_ffffu32.to_le_bytes(), b"."].concat();
+    for bytes in
+        [eight(0x8d), eight(0x8e), eight(0x96), four(b'X'), four(b'B'), four(b'T'), four(0x8b)]
+    {
+        let error = read(&bytes, &Limits::default()).unwrap_err();
+        // The first pass only passes over them.
+        assert!(matches!(error, PickleError::Truncated { .. }), "{bytes:?}: {error}");
+    }
+    // A frame that lies about its length is no more than a frame.
+    let framed = [&[0x80, 4, 0x95][..], &u64::MAX.to_le_bytes(), b"N."].concat();
+    assert_eq!(read(&framed, &Limits::default()).unwrap(), Value::None);
+    // A slot of any number takes no more room than slot 0.
+    let far = b"Nr\xff\xff\xff\xff0j\xff\xff\xff\xff.";
+    assert_eq!(read(far, &Limits::default()).unwrap(), Value::None);
+    for bytes in [&b"h\x00."[..], b"Nq\x01h\x00.", b"p5000000000\n.", b"q\x00.", b"(q\x00h\x00."] {
+        let error = read(bytes, &Limits::default()).unwrap_err();
+        assert!(matches!(error, PickleError::Malformed { .. }), "{bytes:?}: {error}");
+    }
+}
+
+#[test]
+fn bombs_meet_a_limit() {
+    let too_much = |bytes: &[u8], expected: &str| {
+        for result in [read(bytes, &TIGHT).map(drop), items(bytes, &TIGHT).map(drop)] {
+            match result {
+                Err(PickleError::TooMuch { unit, .. }) => assert_eq!(unit, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    // A pair of the pair before, forty times: small in memory, 2^40 values written out.
+    let doubled = [b"N".to_vec(), b"2\x86".repeat(40), b".".to_vec()].concat();
+    let error = read(&doubled, &Limits::default()).unwrap_err();
+    assert!(matches!(error, PickleError::TooMuch { unit: "bytes held", .. }), "{error}");
+    let flat: Vec<u8> = [b"(".to_vec(), b"N2".repeat(100_000), b"l.".to_vec()].concat();
+    too_much(&flat, "bytes held");
+    too_much(&[b"]".repeat(100), b"a".repeat(99), b".".to_vec()].concat(), "levels of nesting");
+    too_much(
+        &[b"N".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat(),
+        "levels of nesting",
+    );
+    too_much(&[b"(".repeat(100_000), b".".to_vec()].concat(), "bytes held");
+    let puts: Vec<u8> = (0..100_000u32)
+        .flat_map(|slot| [&b"j"[..], &slot.to_le_bytes()].concat())
+        .chain(*b".")
+        .collect();
+    too_much(&puts, "bytes of memo");
+    let text = [&b"X"[..], &5000u32.to_le_bytes(), &[b'a'; 5000], b"."].concat();
+    too_much(&text, "bytes in one text");
+    let line = [&b"V"[..], &[b'a'; 5000], b"\n."].concat();
+    too_much(&line, "bytes in one line");
+    too_much(&[b"N0".repeat(1 << 20), b"N.".to_vec()].concat(), "bytes");
+    // An array of no bytes each, or of more dimensions than any.
+    let array = |shape: &[u8], bytes: &[u8]| {
+        [
+            b"cnumpy.core.multiarray\n_reconstruct\n)R(K\x01".as_slice(),
+            shape,
+            b"cnumpy\ndtype\n\x8c\x02i8\x85R\x89",
+            bytes,
+            b"tb\x85.",
+        ]
+        .concat()
+    };
+    for shape in
+        [&b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86"[..], b"K\x01\x85", b"J\xff\xff\xff\xff\x85"]
+    {
+        let error = read(&array(shape, b"C\x00"), &TIGHT).unwrap_err();
+        assert!(matches!(error, PickleError::Malformed { .. }), "{error}");
+    }
+    let shape = [&b"("[..], &b"K\x01".repeat(50), b"t"].concat();
+    let error = read(&array(&shape, b"C\x08aaaaaaaa"), &TIGHT).unwrap_err();
+    assert!(matches!(error, PickleError::TooMuch { unit: "levels of nesting", .. }), "{error}");
+}
+
+#[test]
+fn a_value_that_contains_itself_is_an_error() {
+    for bytes in [&b"]q\x00h\x00a."[..], b"}q\x00K\x01h\x00s."] {
+        let error = read(bytes, &Limits::default()).unwrap_err();
+        assert!(matches!(error, PickleError::Cycle { .. }), "{error}");
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_the_items() {
+    // Ten thousand items of 100 bytes, batches of one, and a value that all of them share.
+    let mut bytes = b"}\x8c\x06sharedq\x000".to_vec();
+    for item in 0..10_000u32 {
+        bytes.extend(b"J");
+        bytes.extend(item.to_le_bytes());
+        bytes.extend(b"]q\x01(h\x00\x8c\x64");
+        bytes.extend([b'x'; 100]);
+        bytes.extend(b"es");
+    }
+    bytes.extend(b".");
+    let small = Limits { memory_bytes: 4096, file_bytes: 10 << 20, ..TIGHT };
+    let items = items(&bytes, &small).unwrap();
+    assert_eq!(items.len(), 10_000);
+    assert_eq!(items[9_999].0, Value::Int(9_999));
+    assert_eq!(items[9_999].1, list([text("shared"), text(&"x".repeat(100))]));
+    assert!(matches!(read(&bytes, &small), Err(PickleError::TooMuch { .. })));
+}
+
+#[test]
+fn a_dict_is_asked_for() {
+    for bytes in [&b"N."[..], b"]."] {
+        assert!(matches!(items(bytes, &Limits::default()), Err(PickleError::NoDict)));
+    }
+    assert_eq!(items(b"}.", &Limits::default()).unwrap(), []);
+    let pairs = [(Value::Int(1), Value::None), (Value::Int(2), Value::None)];
+    assert_eq!(items(b"(K\x01NK\x02Nd.", &Limits::default()).unwrap(), pairs);
+    let mut n = 0;
+    let broken_off = read_dict(|| Ok(&b"}K\x01NsK\x02Ns."[..]), &Limits::default(), &mut |_, _| {
+        n += 1;
+        ControlFlow::Break(())
+    });
+    assert!(broken_off.is_ok() && n == 1);
+    let failed = read_dict(
+        || Err::<&[u8], _>(std::io::Error::other("stopped")),
+        &Limits::default(),
+        &mut |_, _| ControlFlow::Continue(()),
+    );
+    assert!(matches!(failed, Err(PickleError::Io(_))));
+}
+
+proptest! {
+    /// Any bytes give a value or an error, whatever they are; opcodes are likelier than not.
+    #[test]
+    fn any_bytes_are_safe(bytes in prop::collection::vec(
+        prop_oneof![
+            any::<u8>(),
+            prop::sample::select(&b"(.012NIJKLMFGVXTUBC]})ltdaesupqrghjcRbQ\x80\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90\x91\x93\x94\x95\x96\x00\x01"[..]),
+        ],
+        0..200,
+    )) {
+        let _ = read(&bytes, &TIGHT);
+        let _ = items(&bytes, &TIGHT);
+    }
+}

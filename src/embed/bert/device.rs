@@ -1,0 +1,126 @@
+//! The model on a CUDA device, if there is one: what goes there, and in which portions.
+//!
+//! Vectors differ from those of the CPU by rounding to 16 bits (see [`gpu::encoder`]). Must not know
+//! kernels.
+
+use std::{sync::mpsc::sync_channel, thread};
+
+use crate::{
+    embed::{
+        EmbedError,
+        bert::{
+            config::{Pooling, Shape},
+            kernels::Activation,
+            pieces::Pieces,
+            weights::Tensors,
+        },
+    },
+    gpu::{self, Device, encoder::Encoder},
+};
+
+/// Texts cut at a time.
+const PORTION_TEXTS: usize = 4096;
+/// Portions that wait for the device.
+const WAITING_PORTIONS: usize = 2;
+
+/// A model on a device.
+pub(super) struct OnDevice {
+    encoder: Encoder,
+    name: String,
+    pooling: gpu::encoder::Pooling,
+    hidden: usize,
+}
+
+impl OnDevice {
+    /// Copies the model to the first device. `None` if there is none, or its kernels do not take a
+    /// model of this shape.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`], [`EmbedError::Gpu`].
+    pub(super) fn load(
+        tensors: &Tensors<'_>,
+        shape: &Shape,
+        pooling: Pooling,
+    ) -> Result<Option<OnDevice>, EmbedError> {
+        let heads_fit = [32, 64].contains(&(shape.hidden / shape.heads));
+        if !heads_fit || shape.hidden > gpu::MAX_WIDTH {
+            return Ok(None);
+        }
+        let Some(device) = Device::first()? else { return Ok(None) };
+        let sizes = gpu::encoder::Shape {
+            width: shape.hidden,
+            heads: shape.heads,
+            inner: shape.inner,
+            epsilon: shape.epsilon,
+            activation: match shape.activation {
+                Activation::Gelu => gpu::encoder::Activation::Gelu,
+                Activation::GeluTanh => gpu::encoder::Activation::GeluTanh,
+                Activation::Relu => gpu::encoder::Activation::Relu,
+                Activation::Identity => return Ok(None),
+            },
+        };
+        let pooling = match pooling {
+            Pooling::Mean => gpu::encoder::Pooling::Mean,
+            Pooling::First => gpu::encoder::Pooling::First,
+        };
+        let name = device.name().to_owned();
+        let encoder = Encoder::new(device, sizes, &tensors.for_device()?)?;
+        Ok(Some(OnDevice { encoder, name, pooling, hidden: shape.hidden }))
+    }
+
+    /// The device, for people.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the pieces
+    /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut.
+    pub(super) fn embed_pooled(
+        &self,
+        texts: &[&str],
+        cut: impl Fn(&[&str]) -> Result<Vec<Pieces>, EmbedError> + Sync,
+    ) -> Result<Vec<f32>, EmbedError> {
+        thread::scope(|scope| {
+            let (send, receive) = sync_channel(WAITING_PORTIONS);
+            let cut = &cut;
+            scope.spawn(move || {
+                // Where the receiver is gone, it has met an error and tells of it.
+                texts.chunks(PORTION_TEXTS).map(cut).try_for_each(|pieces| send.send(pieces))
+            });
+            let mut vectors = Vec::with_capacity(texts.len() * self.hidden);
+            for pieces in receive {
+                vectors.extend(self.embed_portion(&pieces?)?);
+            }
+            Ok(vectors)
+        })
+    }
+
+    /// Texts of like length go in one pass.
+    fn embed_portion(&self, pieces: &[Pieces]) -> Result<Vec<f32>, EmbedError> {
+        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        order.sort_by_key(|&text| pieces[text].ids.len());
+        let mut vectors = vec![0.0; pieces.len() * self.hidden];
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let mut tokens = 0;
+            let fits = |&&text: &&usize| {
+                tokens += pieces[text].ids.len();
+                tokens <= gpu::encoder::MAX_TOKENS
+            };
+            let n = rest.iter().take_while(fits).count().max(1);
+            let (pass, later) = rest.split_at(n);
+            let sequences: Vec<&[u32]> = pass.iter().map(|&text| &pieces[text].ids[..]).collect();
+            let pooled = self.encoder.embed(&sequences, self.pooling)?;
+            for (&text, vector) in pass.iter().zip(pooled.chunks_exact(self.hidden)) {
+                vectors[text * self.hidden..][..self.hidden].copy_from_slice(vector);
+            }
+            rest = later;
+        }
+        Ok(vectors)
+    }
+
+    /// The last rows of all pieces of a text, `[pieces, hidden]`.
+    pub(super) fn rows(&self, pieces: &Pieces) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.encoder.token_rows(&[&pieces.ids])?)
+    }
+}

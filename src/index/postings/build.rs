@@ -1,0 +1,398 @@
+//! Writes an inverted index by streaming.
+//!
+//! Texts are gathered, cut into chunks and read in parallel; a chunk gives, word by word, the
+//! postings of its nodes. Chunks are held in memory until they pass a limit and are then merged into
+//! a run on disk. At the end the runs are merged once more. Words are numbered in order of first
+//! appearance, so neither chunks nor runs nor threads show in the result.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, BufWriter, Read, Seek, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use rayon::prelude::*;
+use safetensors::Dtype;
+
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Arrays, Strings},
+        postings::{
+            coding::{Gaps, KEPT, put, put_frequent, put_gaps, take},
+            is_rare,
+            vocabulary::{Hasher, Vocabulary},
+        },
+    },
+    kb::NodeId,
+    words::for_each_reference_word,
+};
+
+// Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
+
+/// Text gathered before it is read, bytes.
+const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 8 << 20 };
+/// Text of a chunk, bytes; a longer text is a chunk of its own.
+const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 2 << 20 };
+/// Postings held in memory before some go to disk, bytes.
+const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
+/// Runs on disk before they are merged into one.
+const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
+/// Buffer of a run that is read or written, bytes.
+const RUN_BUFFER: usize = 256 << 10;
+/// Distinct words of all texts.
+const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
+
+/// Writes the inverted index of one text per node, nodes in ascending order.
+///
+/// [`settle`] after each node bounds the memory: the vocabulary, 4 bytes a node, and under
+/// 256 MiB for all builders that are settled together. O(words).
+pub struct PostingsBuilder {
+    path: PathBuf,
+    hasher: Hasher,
+    vocabulary: Vocabulary,
+    lengths: Vec<u32>,
+    text: String,
+    /// Nodes of `text` with the ends of their texts.
+    ends: Vec<(NodeId, usize)>,
+    chunks: Vec<Chunk>,
+    runs: Vec<File>,
+}
+
+/// Postings of some texts by word. A word's part is the number of its nodes, then for each node the
+/// gap to the one before, less one (the first one's id), doubled, plus one if the count follows
+/// less two.
+#[derive(Default)]
+struct Chunk {
+    /// Numbers of the words.
+    words: Vec<u32>,
+    /// Where the parts in `bytes` end.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+    lengths: Vec<(NodeId, u32)>,
+}
+
+/// Bounds the memory of builders: reads what they gathered when that is much, and moves to disk
+/// what they hold.
+///
+/// # Errors
+/// [`IndexError::Io`] when the disk is full, [`IndexError::TooLarge`] past 4.2 billion words.
+pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
+    if builders.iter().map(|builder| builder.text.len()).sum::<usize>() < BATCH_BYTES {
+        return Ok(());
+    }
+    builders.iter_mut().try_for_each(PostingsBuilder::read)?;
+    while builders.iter().map(PostingsBuilder::held).sum::<usize>() >= HELD_BYTES {
+        let Some(largest) = builders.iter_mut().max_by_key(|builder| builder.held()) else { break };
+        largest.spill()?;
+    }
+    Ok(())
+}
+
+/// Writes the index of these texts, the first of node 0, to the file `path`.
+///
+/// # Errors
+/// As [`settle`].
+pub fn build<T: AsRef<str>>(
+    path: &Path,
+    texts: impl IntoIterator<Item = T>,
+) -> Result<(), IndexError> {
+    let (mut builder, mut n) = (PostingsBuilder::create(path), 0);
+    for text in texts {
+        builder.add(n as NodeId, [text.as_ref()]);
+        settle(std::slice::from_mut(&mut builder))?;
+        n += 1;
+    }
+    builder.finish(n)
+}
+
+impl PostingsBuilder {
+    /// Starts the index that will be the file `path`; what memory cannot hold is kept beside it.
+    pub fn create(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            hasher: Hasher::new(),
+            vocabulary: Vocabulary::new(),
+            lengths: Vec::new(),
+            text: String::new(),
+            ends: Vec::new(),
+            chunks: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// Adds the text of a node, given in parts. Nodes come in ascending order; those left out have
+    /// no text.
+    pub fn add<'a>(&mut self, node: NodeId, parts: impl IntoIterator<Item = &'a str>) {
+        for part in parts {
+            self.text.push_str(part);
+            self.text.push('\n');
+        }
+        self.ends.push((node, self.text.len()));
+    }
+
+    /// Writes the index of `n` nodes.
+    ///
+    /// # Errors
+    /// As [`settle`].
+    pub fn finish(mut self, n: usize) -> Result<(), IndexError> {
+        self.read()?;
+        self.lengths.resize(n, 0);
+        if !self.runs.is_empty() {
+            self.spill()?;
+        }
+        let path = self.path.clone();
+        self.write().map_err(|error| IndexError::io(&path, error))
+    }
+
+    fn held(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.words.len() * 12 + chunk.bytes.len()).sum()
+    }
+
+    /// Reads what was gathered.
+    fn read(&mut self) -> Result<(), IndexError> {
+        let cuts = cuts(&self.ends);
+        let chunks: Vec<(Vocabulary, Chunk)> = cuts
+            .into_par_iter()
+            .map(|cut| read_chunk(&self.text, &self.ends, cut, self.hasher))
+            .collect();
+        for (words, mut chunk) in chunks {
+            let numbered = words.iter().map(|(word, hash)| self.vocabulary.number(word, hash));
+            chunk.words = numbered.collect();
+            if self.vocabulary.len() > MAX_WORDS {
+                return Err(IndexError::TooLarge("distinct words", MAX_WORDS as u64));
+            }
+            for (node, length) in std::mem::take(&mut chunk.lengths) {
+                self.lengths.resize(node as usize, 0);
+                self.lengths.push(length);
+            }
+            self.chunks.push(chunk);
+        }
+        self.text.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    /// Moves what is held to disk.
+    fn spill(&mut self) -> Result<(), IndexError> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let mut merged = || -> io::Result<()> {
+            let (chunks, n_words) = (std::mem::take(&mut self.chunks), self.vocabulary.len());
+            self.runs.push(write_run(dir, |each| for_each_in_chunks(&chunks, n_words, each))?);
+            if self.runs.len() >= MAX_RUNS {
+                let runs = std::mem::take(&mut self.runs);
+                self.runs.push(write_run(dir, |each| for_each_in_runs(runs, n_words, each))?);
+            }
+            Ok(())
+        };
+        merged().map_err(|error| IndexError::io(dir, error))
+    }
+
+    fn write(self) -> io::Result<()> {
+        let n = self.lengths.len();
+        let tokens: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
+        let weights = KEPT.lengths((tokens as f64 / n.max(1) as f64) as f32);
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let mut spool = BufWriter::with_capacity(RUN_BUFFER, tempfile::tempfile_in(dir)?);
+        let (mut starts, mut counts) = (vec![0u64], Vec::new());
+        let (mut postings, mut bytes) = (Vec::new(), Vec::new());
+        let mut write = |_: u32, parts: &[u8]| {
+            postings.clear();
+            read_parts(parts, &mut postings);
+            bytes.clear();
+            if is_rare(postings.len() as u32, n) {
+                put_gaps(&mut bytes, &postings);
+            } else {
+                put_frequent(&mut bytes, &postings, n, |node, count| {
+                    weights.share(count, self.lengths[node as usize])
+                });
+            }
+            counts.push(postings.len() as u32);
+            starts.push(starts[starts.len() - 1] + bytes.len() as u64);
+            spool.write_all(&bytes)
+        };
+        if self.runs.is_empty() {
+            for_each_in_chunks(&self.chunks, self.vocabulary.len(), &mut write)?;
+        } else {
+            for_each_in_runs(self.runs, self.vocabulary.len(), &mut write)?;
+        }
+        drop(self.chunks);
+        let mut ids: Vec<u32> = (0..self.vocabulary.len() as u32).collect();
+        ids.par_sort_unstable_by_key(|&id| self.vocabulary.get(id as usize));
+        let (bounds, words) =
+            Strings::layout(ids.iter().map(|&id| self.vocabulary.get(id as usize)));
+        let mut spool = spool.into_inner().map_err(io::IntoInnerError::into_error)?;
+        spool.rewind()?;
+        Arrays::write_with(
+            &self.path,
+            &[
+                ("starts", Dtype::U64, bytemuck::cast_slice(&starts)),
+                ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
+                ("tokens", Dtype::U64, bytemuck::cast_slice(&[tokens])),
+                ("ids", Dtype::U32, bytemuck::cast_slice(&ids)),
+                ("counts", Dtype::U32, bytemuck::cast_slice(&counts)),
+                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
+                ("words", Dtype::U8, &words),
+            ],
+            ("postings", spool, starts[starts.len() - 1]),
+        )
+    }
+}
+
+/// Cuts texts with these ends into chunks.
+fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
+    let (mut cuts, mut first, mut start) = (Vec::new(), 0, 0);
+    for (at, &(_, end)) in ends.iter().enumerate() {
+        if end - start >= CHUNK_BYTES || at + 1 == ends.len() {
+            cuts.push(first..at + 1);
+            (first, start) = (at + 1, end);
+        }
+    }
+    cuts
+}
+
+/// Reads some texts; the words of the result are yet to be numbered as the vocabulary's are.
+fn read_chunk(
+    text: &str,
+    ends: &[(NodeId, usize)],
+    cut: Range<usize>,
+    hasher: Hasher,
+) -> (Vocabulary, Chunk) {
+    let (mut words, mut chunk) = (Vocabulary::new(), Chunk::default());
+    // By word: the last text with it, counted from 1, and how often it is there.
+    let mut seen: Vec<(u32, u32)> = Vec::new();
+    let mut found: Vec<u32> = Vec::new();
+    let mut postings: Vec<(u32, NodeId, u32)> = Vec::new();
+    let mut start = cut.start.checked_sub(1).map_or(0, |before| ends[before].1);
+    for (at, &(node, end)) in (1..).zip(&ends[cut]) {
+        let mut length = 0;
+        for_each_reference_word(&text[start..end], |word| {
+            let number = words.number(word.as_bytes(), hasher.hash(word.as_bytes())) as usize;
+            if number == seen.len() {
+                seen.push((0, 0));
+            }
+            let (text, count) = &mut seen[number];
+            if *text != at {
+                (*text, *count) = (at, 0);
+                found.push(number as u32);
+            }
+            *count += 1;
+            length += 1;
+        });
+        postings.extend(found.drain(..).map(|word| (word, node, seen[word as usize].1)));
+        chunk.lengths.push((node, length));
+        start = end;
+    }
+    // Sorts by word, nodes staying in order.
+    let mut places = vec![0usize; words.len() + 1];
+    postings.iter().for_each(|posting| places[posting.0 as usize + 1] += 1);
+    for word in 1..places.len() {
+        places[word] += places[word - 1];
+    }
+    let mut sorted = vec![(0, 0); postings.len()];
+    for &(word, node, count) in &postings {
+        let place = &mut places[word as usize];
+        sorted[*place] = (node, count);
+        *place += 1;
+    }
+    chunk.bytes.reserve(postings.len() * 3);
+    let mut first = 0;
+    for &last in &places[..words.len()] {
+        put(&mut chunk.bytes, (last - first) as u64);
+        put_gaps(&mut chunk.bytes, &sorted[first..last]);
+        chunk.ends.push(chunk.bytes.len());
+        first = last;
+    }
+    chunk.bytes.shrink_to_fit();
+    (words, chunk)
+}
+
+/// Reads the parts of one word back.
+fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
+    while let Some(n) = take(&mut parts) {
+        postings.extend(Gaps::new(&mut parts).take(n as usize));
+    }
+}
+
+/// What is done with the parts of each word, words ascending.
+type EachWord<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
+
+fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: EachWord<'_>) -> io::Result<()> {
+    // Sorts the parts by word, chunks staying in order.
+    let mut places = vec![0usize; n_words + 1];
+    let words = || chunks.iter().flat_map(|chunk| &chunk.words);
+    words().for_each(|&word| places[word as usize + 1] += 1);
+    for word in 1..places.len() {
+        places[word] += places[word - 1];
+    }
+    let mut sorted = vec![(0u32, 0u32); places[n_words]];
+    for (chunk, at) in (0..).zip(chunks) {
+        for (part, &word) in (0..).zip(&at.words) {
+            let place = &mut places[word as usize];
+            sorted[*place] = (chunk, part);
+            *place += 1;
+        }
+    }
+    let (mut bytes, mut first) = (Vec::new(), 0);
+    for (word, &last) in (0..).zip(&places[..n_words]) {
+        bytes.clear();
+        for &(chunk, part) in &sorted[first..last] {
+            let (chunk, part) = (&chunks[chunk as usize], part as usize);
+            let start = part.checked_sub(1).map_or(0, |before| chunk.ends[before]);
+            bytes.extend_from_slice(&chunk.bytes[start..chunk.ends[part]]);
+        }
+        each(word, &bytes)?;
+        first = last;
+    }
+    Ok(())
+}
+
+/// Writes a run: for each word with parts its number, their length, themselves.
+fn write_run(
+    dir: &Path,
+    for_each: impl FnOnce(EachWord<'_>) -> io::Result<()>,
+) -> io::Result<File> {
+    let mut run = BufWriter::with_capacity(RUN_BUFFER, tempfile::tempfile_in(dir)?);
+    for_each(&mut |word, parts| {
+        if !parts.is_empty() {
+            run.write_all(&word.to_le_bytes())?;
+            run.write_all(&(parts.len() as u64).to_le_bytes())?;
+            run.write_all(parts)?;
+        }
+        Ok(())
+    })?;
+    let mut run = run.into_inner().map_err(io::IntoInnerError::into_error)?;
+    run.rewind()?;
+    Ok(run)
+}
+
+fn for_each_in_runs(runs: Vec<File>, n_words: usize, each: EachWord<'_>) -> io::Result<()> {
+    fn next(run: &mut BufReader<File>) -> io::Result<Option<u32>> {
+        let mut word = [0; 4];
+        match run.read_exact(&mut word) {
+            Ok(()) => Ok(Some(u32::from_le_bytes(word))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+    let mut heads = Vec::new();
+    for run in runs {
+        let mut run = BufReader::with_capacity(RUN_BUFFER, run);
+        heads.push((next(&mut run)?, run));
+    }
+    let mut bytes = Vec::new();
+    for word in 0..n_words as u32 {
+        bytes.clear();
+        for (head, run) in &mut heads {
+            if *head == Some(word) {
+                let mut length = [0; 8];
+                run.read_exact(&mut length)?;
+                run.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
+                *head = next(run)?;
+            }
+        }
+        each(word, &bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! How numbers and bounds become bytes.
+//!
+//! Numbers are written seven bits a byte, low bits first, the high bit set on all bytes but the
+//! last.
+
+use crate::{
+    index::{
+        bm25::Bm25,
+        postings::{BLOCK, RANGE},
+    },
+    kb::NodeId,
+};
+
+/// The setting for which bounds are kept; others are derived from them.
+pub(super) const KEPT: Bm25 = Bm25::STARK;
+/// Greatest value of a bound.
+pub(super) const STEPS: f32 = 255.0;
+/// Counts from here on are kept beside the others.
+pub(super) const BIG_COUNT: u32 = 255;
+
+/// Appends a number.
+pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Takes a number off the front; `None` at the end or past 64 bits.
+#[inline]
+pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (&first, rest) = bytes.split_first()?;
+    *bytes = rest;
+    if first < 0x80 {
+        return Some(u64::from(first));
+    }
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A share `tf / (tf + norm)` of a word's weight, rounded up to a byte.
+pub(super) fn quantized(share: f32) -> u8 {
+    (share * STEPS).ceil().min(STEPS) as u8
+}
+
+/// For each byte, the greatest share that a posting so bounded can have by another setting.
+///
+/// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound, and
+/// another `b` shrinks `c` by `min((1 - b') / (1 - b), b' / b)` at most.
+pub(super) fn shares(setting: Bm25) -> [f32; 256] {
+    let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b);
+    let factor = setting.k1 / KEPT.k1 * shrink;
+    std::array::from_fn(|byte| match byte {
+        0 => 0.0,
+        _ => 1.0 / (1.0 + factor * (STEPS / byte as f32 - 1.0)),
+    })
+}
+
+/// Appends nodes with counts, ascending, as gaps.
+pub(super) fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
+    let mut next = 0;
+    for &(node, count) in postings {
+        put(bytes, u64::from(node - next) << 1 | u64::from(count > 1));
+        if count > 1 {
+            put(bytes, u64::from(count - 2));
+        }
+        next = node + 1;
+    }
+}
+
+/// Reads nodes with counts, ascending, off gaps; ends where they make no sense.
+pub(super) struct Gaps<'a, 'b> {
+    bytes: &'a mut &'b [u8],
+    next: u32,
+}
+
+impl<'a, 'b> Gaps<'a, 'b> {
+    pub(super) fn new(bytes: &'a mut &'b [u8]) -> Self {
+        Self { bytes, next: 0 }
+    }
+}
+
+impl Iterator for Gaps<'_, '_> {
+    type Item = (NodeId, u32);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let gap = take(self.bytes)?;
+        let count =
+            if gap & 1 == 0 { 1 } else { u32::try_from(take(self.bytes)?).ok()?.checked_add(2)? };
+        let node = self.next.checked_add(u32::try_from(gap >> 1).ok()?)?;
+        self.next = node.checked_add(1)?;
+        Some((node, count))
+    }
+}
+
+/// The postings of a frequent word.
+pub(super) struct Frequent<'a> {
+    /// A bound for each block.
+    pub(super) bounds: &'a [u8],
+    /// For each range a bit for each node, then how many postings come before.
+    masks: &'a [[u8; 12]],
+    counts: &'a [u8],
+    /// Nodes with big counts.
+    big: Vec<(NodeId, u32)>,
+}
+
+impl<'a> Frequent<'a> {
+    /// `None` when there are too few bytes for `n` nodes.
+    pub(super) fn new(bytes: &'a [u8], n: usize) -> Option<Self> {
+        let n_ranges = n.div_ceil(RANGE);
+        let (bounds, bytes) = bytes.split_at_checked(n_ranges * 8)?;
+        let (masks, bytes) = bytes.split_at_checked(n_ranges * 12)?;
+        let (total, bytes) = bytes.split_at_checked(4)?;
+        let total = u32::from_le_bytes(total.try_into().ok()?);
+        let (counts, mut big) = bytes.split_at_checked(total as usize)?;
+        Some(Self {
+            bounds,
+            masks: masks.as_chunks().0,
+            counts,
+            big: Gaps::new(&mut big).collect(),
+        })
+    }
+
+    /// Which nodes of a block have the word.
+    #[inline(always)]
+    pub(super) fn mask(&self, block: usize) -> u8 {
+        self.masks[block / 8][block % 8]
+    }
+
+    /// How often the word is in a node's text, if it is.
+    #[inline(always)]
+    pub(super) fn count(&self, node: usize) -> Option<f32> {
+        let [m0, m1, m2, m3, m4, m5, m6, m7, before @ ..] = self.masks[node / RANGE];
+        let mask = u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]);
+        let bit = 1u64 << (node % RANGE);
+        if mask & bit == 0 {
+            return None;
+        }
+        let rank = u32::from_le_bytes(before);
+        let before = rank.saturating_add((mask & (bit - 1)).count_ones());
+        match self.counts.get(before as usize) {
+            Some(&count) if u32::from(count) < BIG_COUNT => Some(f32::from(count)),
+            _ => {
+                let at = self.big.binary_search_by_key(&(node as NodeId), |big| big.0).ok()?;
+                Some(self.big[at].1 as f32)
+            }
+        }
+    }
+}
+
+/// Appends the postings of a frequent word of `n` nodes: bounds, masks, ranks, how many counts follow, counts,
+/// and the gaps of nodes with big counts. `share` gives the share of a node.
+pub(super) fn put_frequent(
+    bytes: &mut Vec<u8>,
+    postings: &[(NodeId, u32)],
+    n: usize,
+    share: impl Fn(NodeId, u32) -> f32,
+) {
+    let n_ranges = n.div_ceil(RANGE);
+    let mut bounds = vec![0u8; n_ranges * 8];
+    let mut masks = vec![0u64; n_ranges];
+    for &(node, count) in postings {
+        let bound = &mut bounds[node as usize / BLOCK];
+        *bound = quantized(share(node, count)).max(*bound);
+        masks[node as usize / RANGE] |= 1 << (node as usize % RANGE);
+    }
+    bytes.extend_from_slice(&bounds);
+    let mut rank = 0;
+    for mask in masks {
+        bytes.extend_from_slice(&mask.to_le_bytes());
+        bytes.extend_from_slice(&u32::to_le_bytes(rank));
+        rank += mask.count_ones();
+    }
+    bytes.extend_from_slice(&rank.to_le_bytes());
+    bytes.extend(postings.iter().map(|&(_, count)| count.min(BIG_COUNT) as u8));
+    let big: Vec<_> = postings.iter().filter(|posting| posting.1 >= BIG_COUNT).copied().collect();
+    put_gaps(bytes, &big);
+}

@@ -1,0 +1,392 @@
+//! Finds the best nodes for a query without reading what cannot matter.
+
+use std::{cell::Cell, ops::Range};
+
+use crate::{
+    index::{
+        bm25::{Bm25, LengthWeights, idf},
+        postings::{
+            BLOCK, MAX_QUERY_WORDS, Postings, RANGE,
+            coding::{Frequent, Gaps, KEPT, STEPS, shares},
+            is_rare,
+        },
+    },
+    kb::NodeId,
+    words::for_each_reference_word,
+};
+
+/// What a bound may fall short of a score by rounding, as a share of it.
+const SLACK: f32 = 1e-4;
+/// One bound of so many is looked at to guess which are among the best.
+const SAMPLED: usize = 16;
+/// So many times `k` blocks are scored before the next lower ones.
+const LEVELS: [usize; 3] = [1, 4, 16];
+/// For each byte, its bits as numbers.
+static BITS: [[f32; BLOCK]; 256] = {
+    let mut bits = [[0.0; BLOCK]; 256];
+    let mut at = 0;
+    while at < 256 * BLOCK {
+        bits[at / BLOCK][at % BLOCK] = (at / BLOCK >> (at % BLOCK) & 1) as f32;
+        at += 1;
+    }
+    bits
+};
+
+thread_local! {
+    /// Scores of nodes by rare words; all zero between queries.
+    static RARE_SCORES: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// A frequent word of the query.
+struct Term<'a> {
+    /// Its idf times how often it was asked for.
+    weight: f32,
+    /// The greatest score in the block at hand.
+    most: f32,
+    postings: Frequent<'a>,
+}
+
+/// The best nodes so far: more than are wanted, cut now and then.
+struct Best {
+    k: usize,
+    /// Scores above inverted ids: the greater, the better.
+    found: Vec<u64>,
+    /// Scores below this are not wanted; 0 until there are `k`.
+    least: f32,
+}
+
+impl Best {
+    /// Takes a score above 0.
+    #[inline]
+    fn take(&mut self, node: NodeId, score: f32) {
+        self.found.push(u64::from(score.to_bits()) << 32 | u64::from(!node));
+        if self.found.len() >= self.k.saturating_mul(2).saturating_add(RANGE) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.found.len() >= self.k {
+            let (_, &mut last, _) = self.found.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
+            self.found.truncate(self.k);
+            self.least = f32::from_bits((last >> 32) as u32);
+        }
+    }
+
+    /// No score below this is wanted, whatever was lost by rounding.
+    fn least_bound(&self) -> f32 {
+        self.least * (1.0 - SLACK)
+    }
+
+    fn ranking(mut self) -> Vec<(NodeId, f32)> {
+        self.cut();
+        self.found.sort_unstable_by(|a, b| b.cmp(a));
+        let pair = |key: u64| (!(key as u32), f32::from_bits((key >> 32) as u32));
+        self.found.into_iter().map(pair).collect()
+    }
+}
+
+/// One query under way.
+struct Search<'a> {
+    index: &'a Postings,
+    setting: Bm25,
+    weights: LengthWeights,
+    lengths: &'a [u32],
+    /// What the rare words give each node.
+    rare: Vec<f32>,
+    /// For each byte that is a bound, the share of a weight that it stands for.
+    shares: [f32; 256],
+    /// Frequent words, rarest first.
+    frequent: Vec<Term<'a>>,
+    /// What any node of each block can score.
+    bounds: Vec<f32>,
+    best: Best,
+}
+
+impl Postings {
+    /// The `k` best nodes by BM25, best first; ties by ascending id. A word asked for twice counts
+    /// twice; words beyond [`MAX_QUERY_WORDS`] are dropped. `allowed`, if given, has a bit for each
+    /// node, 64 a number, lowest first.
+    ///
+    /// O(postings) at worst, far below when few blocks can hold the best.
+    pub fn search(
+        &self,
+        text: &str,
+        setting: Bm25,
+        allowed: Option<&[u64]>,
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
+        let words = self.words(text);
+        if words.is_empty() || k == 0 {
+            return Vec::new();
+        }
+        let lengths = self.lengths.as_slice();
+        let n_blocks = lengths.len().div_ceil(BLOCK);
+        let mut rare = RARE_SCORES.take();
+        if rare.len() < n_blocks * BLOCK {
+            rare.resize(n_blocks * BLOCK, 0.0);
+        }
+        let mut search = Search {
+            index: self,
+            setting,
+            weights: setting.lengths(self.mean),
+            lengths,
+            rare,
+            shares: shares(setting),
+            frequent: Vec::with_capacity(words.len()),
+            bounds: vec![0.0; n_blocks],
+            best: Best { k, found: Vec::new(), least: 0.0 },
+        };
+        let mut touched = Vec::new();
+        for (count, id, weight) in words {
+            search.add(count, id, weight, &mut touched);
+        }
+        search.run(allowed);
+        touched.into_iter().for_each(|node: NodeId| search.rare[node as usize] = 0.0);
+        RARE_SCORES.set(search.rare);
+        search.best.ranking()
+    }
+
+    /// The query's words that the index has, rarest first: nodes with it, number, weight.
+    fn words(&self, text: &str) -> Vec<(u32, u32, f32)> {
+        let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);
+        for_each_reference_word(text, |word| {
+            if left > 0 {
+                left -= 1;
+                ids.extend(self.vocabulary.find(word).and_then(|at| self.ids.as_slice().get(at)));
+            }
+        });
+        ids.sort_unstable();
+        let n = self.lengths.as_slice().len();
+        let mut words: Vec<(u32, u32, f32)> = ids
+            .chunk_by(|a, b| a == b)
+            .filter_map(|same| {
+                let count = *self.counts.as_slice().get(same[0] as usize)?;
+                Some((count, same[0], same.len() as f32 * idf(n, count)))
+            })
+            .collect();
+        words.sort_unstable_by_key(|&(count, id, _)| (count, id));
+        words
+    }
+}
+
+impl<'a> Search<'a> {
+    /// Adds a word: a rare one's scores, a frequent one's bounds.
+    fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
+        let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
+        if is_rare(count, self.lengths.len()) {
+            touched.reserve(count as usize);
+            let (mut block, mut most) = (0, 0.0f32);
+            for (node, count) in Gaps::new(&mut bytes) {
+                let at = node as usize;
+                let Some(&length) = self.lengths.get(at) else { break };
+                let score = weight * self.weights.share(count, length);
+                if at / BLOCK != block {
+                    self.bounds[block] += std::mem::take(&mut most);
+                    block = at / BLOCK;
+                }
+                most = most.max(score);
+                self.rare[at] += score;
+                touched.push(node);
+            }
+            if let Some(bound) = self.bounds.get_mut(block) {
+                *bound += most;
+            }
+        } else if let Some(postings) = Frequent::new(bytes, self.lengths.len()) {
+            if self.setting == KEPT {
+                add_bounds(&mut self.bounds, postings.bounds, weight / STEPS);
+            } else {
+                for (bound, &most) in self.bounds.iter_mut().zip(postings.bounds) {
+                    *bound += weight * self.shares[usize::from(most)];
+                }
+            }
+            self.frequent.push(Term { weight, most: 0.0, postings });
+        }
+    }
+
+    /// Scores the most promising blocks first, so that most others need not be read.
+    fn run(&mut self, allowed: Option<&[u64]>) {
+        if let Some(allowed) = allowed {
+            let bytes = allowed.iter().flat_map(|mask| mask.to_le_bytes());
+            for (bound, mask) in self.bounds.iter_mut().zip(bytes.chain(std::iter::repeat(0))) {
+                if mask == 0 {
+                    *bound = 0.0;
+                }
+            }
+        }
+        let mut sample: Vec<f32> = self.bounds.iter().step_by(SAMPLED).copied().collect();
+        let mut cut = f32::INFINITY;
+        let cuts = LEVELS.map(|level| {
+            let nth = self.best.k.saturating_mul(level).div_ceil(SAMPLED);
+            if nth < sample.len() {
+                sample.select_nth_unstable_by(nth, |a, b| b.total_cmp(a));
+                cut = sample[nth];
+            } else {
+                cut = 0.0;
+            }
+            cut
+        });
+        let lowest = cut;
+        let mut blocks = Vec::new();
+        collect_blocks(&self.bounds, lowest..f32::INFINITY, &mut blocks);
+        let mut above = f32::INFINITY;
+        for cut in cuts {
+            self.run_blocks(&blocks, cut..above, allowed);
+            above = cut;
+        }
+        if self.best.least_bound() < lowest {
+            blocks.clear();
+            collect_blocks(&self.bounds, self.best.least_bound()..lowest, &mut blocks);
+            self.run_blocks(&blocks, 0.0..lowest, allowed);
+        }
+    }
+
+    /// Scores those of the blocks whose bound is in the range.
+    fn run_blocks(&mut self, blocks: &[(f32, u32)], bounds: Range<f32>, allowed: Option<&[u64]>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]
+            fn run_wide(
+                search: &mut Search<'_>,
+                blocks: &[(f32, u32)],
+                bounds: Range<f32>,
+                allowed: Option<&[u64]>,
+            ) {
+                search.run_any_blocks(blocks, bounds, allowed);
+            }
+            if has_wide_registers() {
+                // SAFETY: the processor has the instructions.
+                #[expect(unsafe_code, reason = "chosen when the program runs")]
+                return unsafe { run_wide(self, blocks, bounds, allowed) };
+            }
+        }
+        self.run_any_blocks(blocks, bounds, allowed);
+    }
+
+    #[inline(always)]
+    fn run_any_blocks(
+        &mut self,
+        blocks: &[(f32, u32)],
+        bounds: Range<f32>,
+        allowed: Option<&[u64]>,
+    ) {
+        for &(bound, block) in blocks {
+            if bounds.contains(&bound) && bound >= self.best.least_bound() {
+                let block = block as usize;
+                let mask = allowed.map_or(u8::MAX, |allowed| {
+                    allowed.get(block / 8).map_or(0, |mask| mask.to_le_bytes()[block % 8])
+                });
+                self.score_block(block, mask);
+            }
+        }
+        self.best.cut();
+    }
+
+    /// Scores the nodes of a block that may be among the best.
+    #[inline(always)]
+    fn score_block(&mut self, block: usize, allowed: u8) {
+        let first = block * BLOCK;
+        let mut bounds = [0.0f32; BLOCK];
+        bounds.copy_from_slice(&self.rare[first..first + BLOCK]);
+        for term in &mut self.frequent {
+            term.most = term.weight * self.shares[usize::from(term.postings.bounds[block])];
+            let bits = &BITS[usize::from(term.postings.mask(block))];
+            for (bound, bit) in bounds.iter_mut().zip(bits) {
+                *bound += bit * term.most;
+            }
+        }
+        let mut least = self.best.least_bound();
+        let mut mask = reached(&bounds, least) & allowed;
+        while mask != 0 {
+            let place = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let node = first + place;
+            let Some(&length) = self.lengths.get(node) else { break };
+            let norm = self.weights.norm(length);
+            let (mut score, mut bound) = (self.rare[node], bounds[place]);
+            for term in &self.frequent {
+                if let Some(count) = term.postings.count(node) {
+                    let exact = term.weight * (count / (count + norm));
+                    score += exact;
+                    bound += exact - term.most;
+                    if bound < least {
+                        break;
+                    }
+                }
+            }
+            if bound >= least && score >= self.best.least && score > 0.0 {
+                self.best.take(node as NodeId, score);
+                least = self.best.least_bound();
+            }
+        }
+    }
+}
+
+/// Which of eight bounds are above 0 and reach the least.
+#[inline]
+fn reached(bounds: &[f32; BLOCK], least: f32) -> u8 {
+    let least = least.max(f32::MIN_POSITIVE);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_cmpge_ps, _mm_movemask_ps, _mm_set1_ps, _mm_setr_ps};
+        let [a, b, c, d, e, f, g, h] = *bounds;
+        // SAFETY: every such processor has SSE.
+        #[expect(unsafe_code, reason = "eight comparisons at once")]
+        unsafe {
+            let half = |four| _mm_movemask_ps(_mm_cmpge_ps(four, _mm_set1_ps(least))) as u8;
+            half(_mm_setr_ps(a, b, c, d)) | half(_mm_setr_ps(e, f, g, h)) << 4
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= least))
+}
+
+/// Lists the blocks whose bound is in the range and above 0, in order.
+fn collect_blocks(bounds: &[f32], range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
+    let (eights, rest) = bounds.as_chunks::<BLOCK>();
+    let mut last = [0.0; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    for (eight, at) in eights.iter().chain([&last]).zip((0u32..).step_by(BLOCK)) {
+        let mut mask = reached(eight, range.start);
+        while mask != 0 {
+            let place = mask.trailing_zeros();
+            mask &= mask - 1;
+            let bound = eight[place as usize];
+            if bound < range.end {
+                blocks.push((bound, at + place));
+            }
+        }
+    }
+}
+
+/// Whether the processor has what the wide versions of functions are compiled for.
+#[cfg(target_arch = "x86_64")]
+fn has_wide_registers() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+}
+
+/// Adds a word's bounds to those of the query.
+fn add_bounds(bounds: &mut [f32], word: &[u8], step: f32) {
+    #[inline(always)]
+    fn add(bounds: &mut [f32], word: &[u8], step: f32) {
+        for (bound, &most) in bounds.iter_mut().zip(word) {
+            *bound += step * f32::from(most);
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn add_wide(bounds: &mut [f32], word: &[u8], step: f32) {
+            add(bounds, word, step);
+        }
+        if has_wide_registers() {
+            // SAFETY: the processor has the instructions.
+            #[expect(unsafe_code, reason = "chosen when the program runs")]
+            return unsafe { add_wide(bounds, word, step) };
+        }
+    }
+    add(bounds, word, step);
+}
