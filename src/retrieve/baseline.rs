@@ -20,8 +20,8 @@ const ALL_EQUAL: f32 = 0.5;
 const MAX_EXPLAINED: usize = 20;
 /// Weight of `dense` in it unless the name says otherwise, in hundredths.
 const DEFAULT_WEIGHT: u8 = 10;
-/// The lists that are fused. On train and val of three bases, RRF with `bm25+names` has more of the
-/// answers in its first 100 than with `bm25`: docs/results.md.
+/// The lists that are fused. On train and val of three bases, RRF with `bm25+names` has 6 to 14 points
+/// more recall@100 than with `bm25`: docs/results.md.
 const LISTS: [System; 2] = [System::Bm25Names, System::Dense];
 
 /// A retriever that needs no training and no optional part of the index.
