@@ -1,6 +1,9 @@
 //! `agent data`: fetches, imports, lists, shows, generates and removes datasets.
 
-use std::{collections::BTreeMap, path::{Path, PathBuf}};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};

@@ -39,7 +39,7 @@ pub use matrix::Matrix;
 pub use openai::OpenAiEmbedder;
 pub use table::QueryTable;
 
-use crate::remote::RemoteError;
+use crate::{gpu::GpuError, remote::RemoteError};
 
 /// Maps texts to vectors of one fixed length.
 ///
@@ -195,6 +195,9 @@ pub enum EmbedError {
     /// A service gave no reply.
     #[error(transparent)]
     Remote(#[from] RemoteError),
+    /// The CUDA device failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// The reply of a service cannot be used.
     #[error("the reply of {host} cannot be used: {reason}")]
     Reply {

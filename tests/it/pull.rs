@@ -189,7 +189,15 @@ fn hub(special: impl Fn(&Asked, usize) -> Option<Answer> + Send + 'static) -> Se
 }
 
 fn command(world: &World, server: &Server) -> Command {
-    let mut command = world.command(["data", "pull", "prime", "--idle-timeout", "1", "--download-only", "--json"]);
+    let mut command = world.command([
+        "data",
+        "pull",
+        "prime",
+        "--idle-timeout",
+        "1",
+        "--download-only",
+        "--json",
+    ]);
     command.env("HF_ENDPOINT", &server.address).env("HF_TOKEN", "secret");
     command
 }
@@ -243,7 +251,8 @@ fn what_is_fetched_is_imported() {
         None => Answer::Send(404, Vec::new(), Vec::new()),
     });
     let world = World::new();
-    let pull = ["data", "pull", "prime", "--name", "small", "--endpoint", &server.address, "--json"];
+    let pull =
+        ["data", "pull", "prime", "--name", "small", "--endpoint", &server.address, "--json"];
     let imported = &world.run(pull).json_lines()[0];
     assert_eq!((&imported["name"], &imported["nodes"]), (&"small".into(), &15.into()));
     assert_eq!(imported["splits"].as_object().unwrap().len(), 2);

@@ -35,7 +35,7 @@ use crate::{
 const LICENCE: &str = "CC-BY-4.0";
 /// Memory for nodes that are read at a time. Python writes items of a dict in batches of 1,000, and
 /// a batch is held until its end.
-const MAX_BATCH_BYTES: usize = 512 << 20;
+const MAX_BATCH_BYTES: u64 = 512 << 20;
 /// Bytes of a file between two progress reports.
 const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Edges between two progress reports.

@@ -97,7 +97,9 @@ impl OnDevice {
 
     /// Texts of like length go in one pass.
     fn embed_portion(&self, pieces: &[Pieces]) -> Result<Vec<f32>, EmbedError> {
-        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        // A text without pieces keeps the zero vector.
+        let full = |text: &usize| !pieces[*text].ids.is_empty();
+        let mut order: Vec<usize> = (0..pieces.len()).filter(full).collect();
         order.sort_by_key(|&text| pieces[text].ids.len());
         let mut vectors = vec![0.0; pieces.len() * self.hidden];
         let mut rest = &order[..];
@@ -121,6 +123,9 @@ impl OnDevice {
 
     /// The last rows of all pieces of a text, `[pieces, hidden]`.
     pub(super) fn rows(&self, pieces: &Pieces) -> Result<Vec<f32>, EmbedError> {
+        if pieces.ids.is_empty() {
+            return Ok(Vec::new());
+        }
         Ok(self.encoder.token_rows(&[&pieces.ids])?)
     }
 }

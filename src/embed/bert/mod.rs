@@ -1,4 +1,4 @@
-//! Sentence encoders of the BERT family, on the CPU: MiniLM, BGE, E5, GTE, Contriever and their like.
+//! Sentence encoders of the BERT family: MiniLM, BGE, E5, GTE, Contriever and their like.
 //!
 //! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python package
 //! sentence-transformers. A model is a local directory in the layout of Hugging Face: what its files may
@@ -10,7 +10,8 @@
 //! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents; its release
 //!   6.2 passes over these two.
 //! - A text without a piece of its own (an empty one, for instance) gets the zero vector.
-//! - Tokens are never padded, so a vector does not depend on its batch, bit for bit.
+//! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. On a CUDA device, which
+//!   is used where there is one, it does by rounding; `CUDA_VISIBLE_DEVICES=` keeps to the CPU.
 //!
 //! # Cost
 //! Opening reads the configuration files and the header of the weights. The tokenizer and the weights are
@@ -24,6 +25,7 @@
 //! | [`pieces`] | here is a text: which word pieces? |
 //! | `weights` | here is a file of weights: are they all there? convert and pack them |
 //! | `forward` | here are word pieces: which row for each? |
+//! | `device` | the same on a CUDA device, if there is one |
 //! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
 
 pub mod config;
@@ -178,6 +180,11 @@ impl BertEncoder {
 
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
+        let Ready { cutter, engine } = self.ready()?;
+        if let Engine::Device(device) = engine {
+            let cut = |texts: &[&str]| cutter.cut_all(prompt, texts);
+            return Matrix::new(texts.len(), dim, device.embed_pooled(texts, cut)?);
+        }
         let pooled = |_: &Pieces, rows: &[f32]| {
             let mut vector = vec![0.0; dim];
             let n_rows = match self.settings.pooling {
@@ -201,13 +208,19 @@ impl BertEncoder {
         texts: &[&str],
         of_text: impl Fn(&Pieces, &[f32]) -> Result<T, EmbedError> + Sync,
     ) -> Result<Vec<T>, EmbedError> {
-        let ready = self.ready()?;
+        let Ready { cutter, engine } = self.ready()?;
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
-            let pieces: Vec<Pieces> = group
-                .par_iter()
-                .map(|text| ready.cutter.cut(prompt, text))
-                .collect::<Result<_, _>>()?;
+            let pieces = cutter.cut_all(prompt, group)?;
+            let weights = match engine {
+                Engine::Cpu(weights) => weights,
+                Engine::Device(device) => {
+                    for pieces in &pieces {
+                        results.push(of_text(pieces, &device.rows(pieces)?)?);
+                    }
+                    continue;
+                }
+            };
             // Long texts first, so that no thread is left with one at the end.
             let mut order: Vec<usize> = (0..pieces.len()).collect();
             order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
@@ -218,9 +231,8 @@ impl BertEncoder {
                     let batch: Vec<&Pieces> = batch.iter().map(|text| &pieces[*text]).collect();
                     let words = (&self.words, &self.weights.map[..]);
                     let shape = &self.settings.shape;
-                    let rows =
-                        forward::encode(self.isa, shape, &ready.weights, words, &batch, scratch)
-                            .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
+                    let rows = forward::encode(self.isa, shape, weights, words, &batch, scratch)
+                        .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
                     let mut start = 0;
                     let of_text = |pieces: &&Pieces| {
                         let end = start + pieces.ids.len() * self.dim();
@@ -254,8 +266,13 @@ impl BertEncoder {
         }
         let Mapped { map, path } = &self.weights;
         let cutter = Cutter::new(&self.tokenizer.map, &self.tokenizer.path, &self.settings)?;
-        let weights = Tensors::new(map, path, &self.settings.shape)?.load()?;
-        Ok(self.ready.get_or_init(|| Ready { cutter, weights }))
+        let Settings { shape, pooling, .. } = &self.settings;
+        let tensors = Tensors::new(map, path, shape)?;
+        let engine = match OnDevice::load(&tensors, shape, *pooling)? {
+            Some(device) => Engine::Device(device),
+            None => Engine::Cpu(tensors.load()?),
+        };
+        Ok(self.ready.get_or_init(|| Ready { cutter, engine }))
     }
 }
 
@@ -314,7 +331,10 @@ impl Embedder for BertEncoder {
             shape.hidden,
             shape.layers,
             shape.vocabulary,
-            self.isa.name()
+            match self.ready.get().map(|ready| &ready.engine) {
+                Some(Engine::Device(device)) => device.name(),
+                _ => self.isa.name(),
+            }
         )
     }
 

@@ -11,6 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use tokenizers::{
     PostProcessor, PreTokenizerWrapper, Tokenizer, TruncationParams, TruncationStrategy,
 };
@@ -116,6 +117,14 @@ impl Cutter {
             }
             n_bytes = if self.cuts_at_spaces { n_bytes.saturating_mul(4) } else { usize::MAX };
         }
+    }
+
+    /// The pieces of many texts, in their order.
+    ///
+    /// # Errors
+    /// As [`cut`](Cutter::cut).
+    pub(super) fn cut_all(&self, prompt: &str, texts: &[&str]) -> Result<Vec<Pieces>, EmbedError> {
+        texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
     /// A piece as the vocabulary writes it.

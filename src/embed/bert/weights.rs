@@ -19,6 +19,7 @@ use crate::embed::{
         kernels::Packed,
     },
 };
+use crate::gpu::encoder;
 
 /// Largest file of weights, bytes.
 pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;
@@ -170,6 +171,43 @@ impl<'a> Tensors<'a> {
         })
     }
 
+    /// Converts all weights for a device, which has its own order of numbers. O(numbers).
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub(super) fn for_device(&self) -> Result<encoder::Weights, EmbedError> {
+        let norm = |name: &str| {
+            let Norm { weight, bias } = self.norm(name)?;
+            Ok::<_, EmbedError>(encoder::Norm { scale: weight, shift: bias })
+        };
+        let linear = |names: &[&str]| {
+            let (weight, bias) = self.side_by_side(names)?;
+            Ok::<_, EmbedError>(encoder::Linear { weight, bias })
+        };
+        let layer = |layer: usize| {
+            let name = |name: &str| format!("encoder.layer.{layer}.{name}");
+            let attention =
+                ["query", "key", "value"].map(|part| name(&format!("attention.self.{part}")));
+            Ok(encoder::Layer {
+                attention: linear(&attention.each_ref().map(String::as_str))?,
+                attention_out: linear(&[&name("attention.output.dense")])?,
+                attention_norm: norm(&name("attention.output.LayerNorm"))?,
+                inner: linear(&[&name("intermediate.dense")])?,
+                out: linear(&[&name("output.dense")])?,
+                norm: norm(&name("output.LayerNorm"))?,
+            })
+        };
+        let mut segment = self.numbers("embeddings.token_type_embeddings.weight")?;
+        segment.truncate(self.shape.hidden);
+        Ok(encoder::Weights {
+            words: self.numbers(WORDS)?,
+            positions: self.numbers("embeddings.position_embeddings.weight")?,
+            segment,
+            norm: norm("embeddings.LayerNorm")?,
+            layers: (0..self.shape.layers).map(layer).collect::<Result<_, EmbedError>>()?,
+        })
+    }
+
     fn layer(&self, layer: usize) -> Result<Layer, EmbedError> {
         let Shape { hidden, inner, .. } = *self.shape;
         let name = |name: &str| format!("encoder.layer.{layer}.{name}");
@@ -187,14 +225,21 @@ impl<'a> Tensors<'a> {
 
     /// The linear layers `names` side by side.
     fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (rows, bias) = self.side_by_side(&names)?;
+        let mut weight = Packed::default();
+        weight.transposed(&rows, inputs, bias.len(), inputs);
+        Ok(Linear { weight, bias })
+    }
+
+    /// The rows of several linear layers, and their biases, behind one another.
+    fn side_by_side(&self, names: &[&str]) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let (mut rows, mut bias) = (Vec::new(), Vec::new());
         for name in names {
             rows.extend(self.numbers(&format!("{name}.weight"))?);
             bias.extend(self.numbers(&format!("{name}.bias"))?);
         }
-        let mut weight = Packed::default();
-        weight.transposed(&rows, inputs, bias.len(), inputs);
-        Ok(Linear { weight, bias })
+        Ok((rows, bias))
     }
 
     fn norm(&self, name: &str) -> Result<Norm, EmbedError> {
