@@ -29,7 +29,7 @@ for _ in $(seq "$pairs"); do
     for peer in onnxruntime sentence-transformers; do
         RAYON_NUM_THREADS=1 AGENT_MINILM_DIR=$model cargo bench -q --bench embed -- 1 "$work"/64 "$work"/256 "$work"/4-256 |
             tee -a "$work/$peer.jsonl" >&2
-        "$python" "$here/peers/embed.py" "$model" "$peer" 1 "$work"/64 "$work"/256 "$work"/4-256 2>/dev/null |
+        "$python" "$here/peers/encoder.py" "$model" "$peer" 1 "$work"/64 "$work"/256 "$work"/4-256 2>/dev/null |
             tee -a "$work/$peer.jsonl" >&2
     done
 done

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Compares `agent` with other software that does the same work; prints a Markdown table.
 #
-#   scripts/bench-peers.sh [--base DIR] [--pairs N] [--works LIST]
+#   scripts/bench-peers.sh [--base DIR] [--model DIR] [--pairs N] [--works LIST]
 #
 # --base DIR    a directory in neutral format; without it a prime sample of full size is generated
+# --model DIR   a sentence encoder, such as all-MiniLM-L6-v2; without it none is measured
 # --pairs N     run peer and agent so many times in turn (5)
 # --works LIST  only these, separated by commas (all)
 #
@@ -11,10 +12,11 @@
 # AGENT=FILE). Everything is kept in target/bench-peers (or WORK=DIR): 4 GB with a full sample.
 set -eu
 cd "$(dirname "$0")/.."
-base= pairs=5 works=all
+base= model= pairs=5 works=all
 while [ $# -gt 0 ]; do
     case $1 in
         --base) base=$(cd "$2" && pwd) ;;
+        --model) model=$(cd "$2" && pwd) ;;
         --pairs) pairs=$2 ;;
         --works) works=$2 ;;
         *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
@@ -26,7 +28,7 @@ work=${WORK:-target/bench-peers}
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 python=${PYTHON:-$work/venv/bin/python}
-export AGENT_HOME="$work/home"
+export AGENT_HOME="$work/home" PYTHONDONTWRITEBYTECODE=1
 
 if [ ! -x "$python" ]; then
     python3 -m venv "$work/venv"
@@ -40,6 +42,10 @@ fi
 if [ "$(cat "$work/base" 2>/dev/null)" != "$base" ]; then
     "$python" scripts/peers/prepare.py "$base" "$work"
     "$agent" --quiet data import --name bench-peers --from "$base"
+    rm -rf "$work/bm25s"
     echo "$base" > "$work/base"
 fi
-exec "$python" scripts/peers/compare.py "$agent" "$base" "$work" "$pairs" "$works"
+case ,$works, in
+    *,all,* | *,bm25,*) "$agent" --quiet index bench-peers ;;
+esac
+exec "$python" scripts/peers/compare.py "$agent" "$base" "$work" "$model" "$pairs" "$works"

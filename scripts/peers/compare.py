@@ -12,14 +12,14 @@ import sys
 
 from common import arguments
 
-agent, base, work, pairs, chosen = arguments('AGENT BASE WORK PAIRS WORKS')
+agent, base, work, model, pairs, chosen = arguments('AGENT BASE WORK MODEL PAIRS WORKS')
 here = os.path.dirname(os.path.abspath(__file__))
 name = 'bench-peers'
 
 # work, peer, script, our command, goal in microseconds of the processor
 ROWS = [
     ('import', 'Python json + pandas', ['load.py', 'import', base, work],
-     ['data', 'import', '--name', name, '--from', base], 1_200_000),
+     ['data', 'import', '--name', f'{name}-import', '--from', base], 1_200_000),
     ('open', 'Python pickle + numpy', ['load.py', 'open', base, work],
      ['bench', 'load', name], 50_000),
     ('neighbors_typed', 'numpy, slice', ['graph.py', 'neighbors_typed', work],
@@ -32,13 +32,29 @@ ROWS = [
      ['bench', 'hop2', name, '--work', f'{work}/hop2.tsv'], 6),
     ('metrics', 'pytrec_eval', ['metrics.py', work],
      ['bench', 'metrics', name, '--work', f'{work}/metrics.tsv'], 2.5),
+    ('bm25', 'bm25s + numba', ['bm25.py', work],
+     ['bench', 'bm25', name, '--work', f'{work}/queries.txt'], 100),
+    ('dense', 'faiss flat, 384', ['dense.py', work, '384'],
+     ['bench', 'dense', name, '--work', f'{work}/dense-384.safetensors'], 2_000),
+    ('dense_batch', 'faiss flat, 384', ['dense.py', work, '384'],
+     ['bench', 'dense', name, '--work', f'{work}/dense-384.safetensors'], 150_000 / 256),
+    ('dense', 'faiss flat, 1536', ['dense.py', work, '1536'],
+     ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 7_500),
+    ('dense_batch', 'faiss flat, 1536', ['dense.py', work, '1536'],
+     ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 500_000 / 256),
+    ('embed', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
+     ['bench', 'embed', f'candle:{model}', '--work', f'{work}/texts.txt'], 64e6 / 6_000),
+    ('embed_query', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
+     ['bench', 'embed', f'candle:{model}', '--work', f'{work}/texts.txt'], 64e6 / 6_000),
 ]
 
 
 def run(command):
     """The figures that a command prints, and the processor seconds of its whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # One thread each: waiting threads of some libraries count as work.
+    single = dict(os.environ, OMP_NUM_THREADS='1', RAYON_NUM_THREADS='1')
+    done = subprocess.run(command, capture_output=True, text=True, env=single)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         sys.exit(f'{" ".join(command)} failed:\n{done.stderr}')
@@ -70,6 +86,8 @@ print('| work | peer | peer | ours | ratio | same results | goal | reached |')
 print('| --- | --- | ---: | ---: | ---: | --- | ---: | --- |')
 for work_name, peer, script, command, goal in ROWS:
     if chosen != 'all' and work_name not in chosen.split(','):
+        continue
+    if work_name.startswith('embed') and not model:
         continue
     theirs, ours, ratios, equal = [], [], [], None
     for _ in range(int(pairs)):

@@ -22,6 +22,8 @@ const DENSITY_LIMIT: f64 = 0.025;
 const HUB_LIMIT: f64 = 0.25;
 /// Draws per wanted edge at most: popular targets are drawn again and again.
 const DRAWS_PER_EDGE: usize = 4;
+/// Rounds in which edges are added at scale 1 until there are as many as in the benchmark.
+const TOP_UPS: u64 = 20;
 /// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay
 /// usable.
 const EDGE_FLOOR: f64 = 160.0;
@@ -229,5 +231,39 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     }
     pairs.sort_unstable();
     pairs.dedup();
+    if world.scale == 1.0 && plan.degree != Degree::One {
+        top_up(world, plan, &mut pairs);
+    }
     pairs
+}
+
+/// Adds edges to nodes that draw already, until there are as many as in the benchmark: dense
+/// relations lose some because popular nodes, and pairs without orientation, are drawn twice.
+fn top_up(world: &World, plan: &EdgePlan, pairs: &mut Vec<(u32, u32)>) {
+    let turned = plan.degree == Degree::Target;
+    let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));
+    let (drawing, drawn) = if turned { (target, source) } else { (source, target) };
+    let purpose = format!("more edges {}|{}|{}", plan.source, plan.relation, plan.target);
+    for round in 0..TOP_UPS {
+        let n_known = pairs.len();
+        let missing = (plan.full as usize).saturating_sub(n_known);
+        if missing == 0 || n_known == 0 {
+            break;
+        }
+        let mut stream = Stream::new(world.seed, &purpose, round);
+        for _ in 0..missing {
+            let (from, to) = pairs[stream.below(n_known)];
+            let node = if turned { to } else { from };
+            let other = world.draw(drawn, world.theme(drawing, node), &mut stream);
+            let symmetric = plan.degree == Degree::Symmetric;
+            match (turned, symmetric) {
+                _ if drawing == drawn && other == node => {}
+                (true, _) => pairs.push((other, node)),
+                (false, true) => pairs.push((node.min(other), node.max(other))),
+                (false, false) => pairs.push((node, other)),
+            }
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+    }
 }

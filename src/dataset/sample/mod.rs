@@ -101,7 +101,7 @@ pub struct SampleOptions {
     ///
     /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every
     /// question template answerable. Mean degrees stay as in the benchmark but for dense relations
-    /// in small bases.
+    /// in smaller bases. Every edge is stored once; published counts have each edge both ways.
     pub scale: Option<f64>,
 }
 
