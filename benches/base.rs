@@ -65,7 +65,7 @@ fn using(criterion: &mut Criterion) {
     criterion
         .bench_function("link a query", |b| b.iter(|| base.names.link(&base.kb, next(), &[], 2)));
     criterion.bench_function("search by words, 100 nodes", |b| {
-        b.iter(|| base.text.search(next(), TextPart::Document, &[], 100).unwrap())
+        b.iter(|| base.text.search(next(), TextPart::Document, &[], 100))
     });
     let vector = base.embed_query(next()).unwrap();
     criterion.bench_function("search by vector, 100 nodes", |b| {

@@ -235,9 +235,9 @@ impl BundleRetriever {
     /// The categories that answer a query with their probabilities, most probable first.
     ///
     /// # Errors
-    /// Those of the indexes.
+    /// That the query cannot be read.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
-        let features = features(self.runtime.base(), checked(query)?)?;
+        let features = features(self.runtime.base(), checked(query)?);
         Ok(chosen_categories(&self.router.probabilities(&features), self.fusion))
     }
 

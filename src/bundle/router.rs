@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    index::{IndexError, IndexedBase, TextPart},
+    index::{IndexedBase, TextPart},
     kb::TypeId,
     words::{is_question_word, is_stop_word, name_words},
 };
@@ -39,10 +39,7 @@ pub struct Router {
 }
 
 /// What a query says and names, as features; sorted by name, each once.
-///
-/// # Errors
-/// Those of the text index.
-pub fn features(base: &IndexedBase, query: &str) -> Result<Features, IndexError> {
+pub fn features(base: &IndexedBase, query: &str) -> Features {
     let mut features: BTreeMap<String, f32> = BTreeMap::new();
     features.insert("always".to_owned(), 1.0);
     let linked = base.names.link(&base.kb, query, &[], 2);
@@ -67,14 +64,14 @@ pub fn features(base: &IndexedBase, query: &str) -> Result<Features, IndexError>
     let types = 0..base.kb.types().len();
     let mut found: Vec<(TypeId, f32)> = Vec::new();
     for kind in types.map(|kind| TypeId(kind as u16)) {
-        let best = base.text.search(query, TextPart::Document, &[kind], 1)?;
+        let best = base.text.search(query, TextPart::Document, &[kind], 1);
         found.extend(best.first().map(|&(_, score)| (kind, score)));
     }
     let top = found.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
     for (kind, score) in found {
         features.insert(format!("describes {}", base.kb.type_name(kind)), score / top);
     }
-    let found = base.text.search(query, TextPart::DocumentWithNames, &[], FOUND)?;
+    let found = base.text.search(query, TextPart::DocumentWithNames, &[], FOUND);
     for &(node, _) in &found {
         let name = format!("finds {}", base.kb.type_name(base.kb.node_type(node)));
         *features.entry(name).or_default() += 1.0 / found.len() as f32;
@@ -95,7 +92,7 @@ pub fn features(base: &IndexedBase, query: &str) -> Result<Features, IndexError>
     for stem in stems {
         features.insert(format!("says {stem}"), 0.5);
     }
-    Ok(features.into_iter().collect())
+    features.into_iter().collect()
 }
 
 impl Router {

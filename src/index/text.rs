@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use safetensors::Dtype;
@@ -41,6 +41,12 @@ pub enum TextPart {
 }
 
 impl TextPart {
+    /// The parts of a base with so many fields, by place.
+    fn all(n_fields: u16) -> impl Iterator<Item = Self> {
+        let fields = (0..n_fields).map(|field| Self::Field(FieldId(field)));
+        [Self::Document, Self::DocumentWithNames].into_iter().chain(fields)
+    }
+
     /// Its place among the parts.
     fn place(self) -> usize {
         match self {
@@ -61,9 +67,8 @@ impl TextPart {
 
 /// Search over the text of all nodes.
 pub struct TextIndex {
-    dir: PathBuf,
     types: Array<u16>,
-    parts: Vec<OnceLock<Postings>>,
+    parts: Vec<Postings>,
     masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
@@ -77,10 +82,9 @@ pub struct TextIndexBuilder {
 impl TextIndexBuilder {
     /// Starts an index in an existing, empty directory.
     pub fn create(dir: &Path, n_fields: usize) -> Self {
-        let fields = (0..n_fields).map(|field| TextPart::Field(FieldId(field as u16)));
-        let parts = [TextPart::Document, TextPart::DocumentWithNames].into_iter().chain(fields);
-        let parts =
-            parts.map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Stems)).collect();
+        let parts = TextPart::all(n_fields as u16)
+            .map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Stems))
+            .collect();
         Self { dir: dir.to_owned(), types: Vec::new(), parts }
     }
 
@@ -126,50 +130,31 @@ impl TextIndexBuilder {
 }
 
 impl TextIndex {
-    /// Opens an index; its files are mapped, not read, those of fields when they are searched first.
+    /// Opens an index; its files are mapped, not read.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(NODES))?;
         let fields: Array<u32> = arrays.get("fields")?;
-        let n_fields = fields.as_slice().first().map_or(0, |&n| n.min(u16::MAX.into()));
-        let index = Self {
-            dir: dir.to_owned(),
-            types: arrays.get("types")?,
-            parts: std::iter::repeat_with(OnceLock::new).take(n_fields as usize + 2).collect(),
-            masks: Mutex::default(),
-        };
-        index.part(TextPart::Document)?;
-        index.part(TextPart::DocumentWithNames)?;
-        Ok(index)
-    }
-
-    /// The postings of a part; `None` for a field that the base does not have.
-    fn part(&self, part: TextPart) -> Result<Option<&Postings>, IndexError> {
-        let Some(cell) = self.parts.get(part.place()) else { return Ok(None) };
-        if cell.get().is_none() {
-            let opened = Postings::open(&part.file(&self.dir))?;
-            cell.get_or_init(|| opened);
-        }
-        Ok(cell.get())
+        let n_fields = fields.as_slice().first().map_or(0, |&n| n.min(u16::MAX.into())) as u16;
+        let parts = TextPart::all(n_fields).map(|part| Postings::open(&part.file(dir)));
+        let parts = parts.collect::<Result<_, _>>()?;
+        Ok(Self { types: arrays.get("types")?, parts, masks: Mutex::default() })
     }
 
     /// The `k` best nodes by BM25, best first; ties by ascending id. Only nodes of the given types,
-    /// all when empty. As [`Postings::search`].
-    ///
-    /// # Errors
-    /// [`IndexError::Damaged`] when a file of the index cannot be read.
+    /// all when empty. As [`Postings::search`]; none for a field that the base does not have.
     pub fn search(
         &self,
         text: &str,
         part: TextPart,
         types: &[TypeId],
         k: usize,
-    ) -> Result<Vec<(NodeId, f32)>, IndexError> {
-        let Some(postings) = self.part(part)? else { return Ok(Vec::new()) };
+    ) -> Vec<(NodeId, f32)> {
+        let Some(postings) = self.parts.get(part.place()) else { return Vec::new() };
         let allowed = (!types.is_empty()).then(|| self.mask(types));
-        Ok(postings.search(text, Bm25::default(), allowed.as_deref(), k))
+        postings.search(text, Bm25::default(), allowed.as_deref(), k)
     }
 
     /// A bit for each node of these types, 64 a number, lowest first.

@@ -11,7 +11,6 @@ use crate::{
         router::{Features, Router, features},
     },
     eval::statistics::bootstrap_interval,
-    index::IndexError,
     infer::{chosen_categories, fuse},
     optimize::{
         Member, OptimizeError, Run, route,
@@ -35,12 +34,12 @@ pub(super) struct PoolFeatures {
 
 impl PoolFeatures {
     /// The features of all queries of both pools.
-    pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
+    pub(super) fn new(run: &Run<'_>) -> Self {
         let base = &run.base;
-        let of_pool = |pool: &Pool| -> Result<Vec<Features>, IndexError> {
+        let of_pool = |pool: &Pool| {
             pool.queries.par_iter().map(|query| features(base, &query.text)).collect()
         };
-        Ok(Self { train: of_pool(&run.train)?, validation: of_pool(&run.validation)? })
+        Self { train: of_pool(&run.train), validation: of_pool(&run.validation) }
     }
 }
 

@@ -93,10 +93,7 @@ pub struct Anchor {
 }
 
 /// What the query names or describes, strongest first within each source and type.
-///
-/// # Errors
-/// Those of the text index.
-pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexError> {
+pub fn anchors(base: &IndexedBase, query: &str) -> Vec<Anchor> {
     let linked = base.names.link(&base.kb, query, &[], LINKED_ANCHORS);
     let named = linked
         .as_slice()
@@ -106,7 +103,7 @@ pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexErro
     let mut anchors: Vec<Anchor> = named.collect();
     for kind in 0..base.kb.types().len() {
         let types = [TypeId(kind as u16)];
-        let found = base.text.search(query, TextPart::Document, &types, SEARCHED_ANCHORS)?;
+        let found = base.text.search(query, TextPart::Document, &types, SEARCHED_ANCHORS);
         let best = found.first().map_or(1.0, |pair| pair.1);
         anchors.extend(found.into_iter().map(|(node, score)| Anchor {
             source: AnchorSource::Described,
@@ -114,7 +111,7 @@ pub fn anchors(base: &IndexedBase, query: &str) -> Result<Vec<Anchor>, IndexErro
             strength: score / best,
         }));
     }
-    Ok(anchors)
+    anchors
 }
 
 /// The steps that can be taken: every relation in both directions, and without regard to direction
@@ -158,12 +155,8 @@ fn reversed(step: Step) -> Step {
 }
 
 /// Patterns that reach answers of one query, with the weighted share of answers reached.
-fn mine_query(
-    base: &IndexedBase,
-    steps: &[Step],
-    query: &LabelledQuery,
-) -> Result<BTreeMap<Pattern, f32>, IndexError> {
-    let anchors = anchors(base, &query.text)?;
+fn mine_query(base: &IndexedBase, steps: &[Step], query: &LabelledQuery) -> BTreeMap<Pattern, f32> {
+    let anchors = anchors(base, &query.text);
     let answers = &query.answers[..query.answers.len().min(MAX_ANSWERS)];
     let outward: Vec<Vec<(Step, NodeId)>> =
         anchors.iter().map(|anchor| steps_from(base, steps, anchor.node)).collect();
@@ -203,7 +196,7 @@ fn mine_query(
             *shares.entry(pattern).or_default() += strength / answers.len() as f32;
         }
     }
-    Ok(shares)
+    shares
 }
 
 /// How many nodes of the target type a pattern reaches from the query's anchors.
@@ -228,7 +221,7 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
 /// by pattern. Independent of the number of threads.
 ///
 /// # Errors
-/// Those of the text index; [`IndexError::Stopped`] soon after `stop` is set.
+/// [`IndexError::Stopped`] soon after `stop` is set.
 pub fn mine(
     base: &IndexedBase,
     queries: &[LabelledQuery],
@@ -240,7 +233,7 @@ pub fn mine(
         .par_iter()
         .map(|query| match stop.load(Ordering::Relaxed) {
             true => Err(IndexError::Stopped),
-            false => mine_query(base, &steps, query),
+            false => Ok(mine_query(base, &steps, query)),
         })
         .collect();
     let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
@@ -250,9 +243,7 @@ pub fn mine(
         }
     }
     coverage.retain(|_, queries| queries.len() >= min_support);
-    let all_anchors: Result<Vec<_>, _> =
-        queries.par_iter().map(|query| anchors(base, &query.text)).collect();
-    let all_anchors = all_anchors?;
+    let all_anchors: Vec<_> = queries.par_iter().map(|query| anchors(base, &query.text)).collect();
     let mut mined: Vec<Mined> = coverage
         .into_par_iter()
         .map(|(pattern, coverage)| {

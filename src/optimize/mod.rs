@@ -228,7 +228,7 @@ pub fn run(
     };
     run.check_same_run(dir)?;
     let (mut members, walks) = run.discover()?;
-    let features = freeze::PoolFeatures::new(&run)?;
+    let features = freeze::PoolFeatures::new(&run);
     let stopped = run.improve(&mut members, &walks, &features)?;
     let bundle = freeze::freeze(&mut run, &members, &features)?;
     bundle.write(&dir.join(BUNDLE_FILE))?;

@@ -106,8 +106,8 @@ fn rank(
 ) -> Result<Ranking, RetrieveError> {
     let types = candidate_types(base);
     Ok(match system {
-        System::Bm25 => base.text.search(query, TextPart::Document, types, k)?,
-        System::Bm25Names => base.text.search(query, TextPart::DocumentWithNames, types, k)?,
+        System::Bm25 => base.text.search(query, TextPart::Document, types, k),
+        System::Bm25Names => base.text.search(query, TextPart::DocumentWithNames, types, k),
         System::Dense => base.search_vectors(query, types, k)?,
         System::Hybrid | System::Weighted(_) => {
             let [lexical, dense] = fusible(base, system, query, k)?;

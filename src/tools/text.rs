@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    index::{IndexError, TextPart},
+    index::TextPart,
     kb::{NodeId, Scores},
     tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
     words::name_words,
@@ -241,8 +241,7 @@ fn search(
     let (text, k) = (args.text(0)?, found_count(args, types_at + 1)?);
     let types = lookup::node_types(ctx.base, &args.texts(types_at)?)?;
     charge_words(ctx, text)?;
-    let found: Result<_, IndexError> = ctx.base.text.search(text, part, &types, k);
-    found.map(|ranking| Value::scores(Scores::new(ranking))).map_err(internal)
+    Ok(Value::scores(Scores::new(ctx.base.text.search(text, part, &types, k))))
 }
 
 fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {

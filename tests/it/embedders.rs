@@ -167,8 +167,6 @@ fn what_an_embedder_lacks_is_named_and_the_old_vectors_stay() {
     fs::create_dir(world.path("empty")).unwrap();
     world.run(index("candle:empty")).fails(1, &["empty"]);
     world.run(index("import:empty")).fails(1, &["candidate_emb_dict.pt", "hint:"]);
-    let with = world.run(["index", "tiny", "--with", "ann"]);
-    with.fails(1, &["ann is not built into this version"]);
     world.run(["search", "tiny", "dart", "--system", "dense"]).done();
 }
 

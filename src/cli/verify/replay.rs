@@ -120,7 +120,7 @@ fn answer(
     query: &LabelledQuery,
     failures: &Mutex<Failures>,
 ) -> anyhow::Result<Answered> {
-    let features = features(runtime.base(), &query.text)?;
+    let features = features(runtime.base(), &query.text);
     let probabilities = bundle.router.probabilities(&features);
     let chosen = chosen_categories(&probabilities, bundle.fusion);
     let mut rankings: Vec<(f32, Ranking)> = Vec::new();

@@ -1,3 +1,5 @@
+//! Postings against scores that bm25s wrote, against scoring every node, and against damage.
+
 use std::{collections::BTreeMap, fs};
 
 use proptest::prelude::*;
