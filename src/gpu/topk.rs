@@ -90,15 +90,19 @@ impl TopK {
         Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
     }
 
-    /// How far a score may be from that of the row and query as given.
+    /// How far a score may be from that of the row and query as given, itself a sum in 32 bits;
+    /// infinite where a number is beyond the range of a 16-bit float.
     ///
     /// Rounding to 11 significant bits moves a number by at most 2^-11 of itself, so a product of
     /// two such numbers by 2^-10 and a little, and by Cauchy-Schwarz their sum by as much of the
-    /// product of the norms; numbers below 2^-14 are off by 2^-25 at most; the 32-bit sum adds
-    /// `dim` times 2^-24.
+    /// product of the norms; numbers below 2^-14 are off by 2^-25 at most; each of the two 32-bit
+    /// sums adds `dim` times 2^-24.
     pub fn error_bound(&self, query: &[f32]) -> f32 {
         let norm = query.iter().map(|number| number * number).sum::<f32>().sqrt();
-        let relative = 1.001 * 2f32.powi(-10) + self.dim as f32 * 2f32.powi(-24);
+        if norm.max(self.norm) > f16::MAX.to_f32() {
+            return f32::INFINITY;
+        }
+        let relative = 1.001 * 2f32.powi(-10) + self.dim as f32 * 2f32.powi(-23);
         let tiny = (self.dim as f32).sqrt() * 2f32.powi(-25) * (norm + self.norm);
         relative * norm * self.norm + tiny
     }

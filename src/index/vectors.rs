@@ -27,6 +27,7 @@
 //! [`VectorIndex::verify`] reads it all.
 
 mod codes;
+mod device;
 mod kernels;
 mod search;
 mod write;
@@ -43,10 +44,12 @@ use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use self::codes::{Block, Space, block_bytes};
+use self::device::OnDevice;
 use self::kernels::BLOCK;
 pub use self::write::VectorWriter;
 use crate::{
     embed::matrix::{Matrix, dot, dot_le},
+    gpu::GpuError,
     kb::NodeId,
 };
 
@@ -149,6 +152,9 @@ pub enum VectorError {
         /// The id that is not larger.
         next: NodeId,
     },
+    /// The CUDA device failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// A parameter of the writer, or the number of rows, is out of range.
     #[error("{name} is {got}, possible are {least} to {most}")]
     OutOfRange {
@@ -176,6 +182,7 @@ pub struct VectorIndex {
     embedder: String,
     checksum: String,
     codes_checksum: String,
+    device: OnDevice,
 }
 
 impl VectorIndex {
@@ -237,6 +244,7 @@ impl VectorIndex {
             embedder: text("embedder")?,
             checksum: text("checksum")?,
             codes_checksum: text("codes")?,
+            device: OnDevice::default(),
             map,
         })
     }

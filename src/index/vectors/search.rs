@@ -271,13 +271,22 @@ impl VectorIndex {
             }
             self.check_node(nodes.last().copied())?;
         }
+        let on_device = match filter {
+            None => self.search_on_device(queries, k)?,
+            Some(_) => vec![None; queries.len()],
+        };
+        let left = queries.iter().zip(&on_device).filter(|(_, found)| found.is_none());
+        let left: Vec<&[f32]> = left.map(|(query, _)| *query).collect();
         let scope = Scope::new(self.n, filter);
         // Codes tell little when much of all is wanted.
         let all = scope.len() < FEW_ROWS || k > scope.len() / 4;
         let kernel = (!all).then(Kernel::best);
-        let hits =
-            queries.chunks(MAX_QUERIES).flat_map(|queries| self.best(queries, k, scope, kernel));
-        Ok(hits.map(|hits| hits.into_iter().map(|hit| (hit.node, hit.score)).collect()).collect())
+        let mut here = left
+            .chunks(MAX_QUERIES)
+            .flat_map(|queries| self.best(queries, k, scope, kernel))
+            .map(|hits| hits.into_iter().map(|hit| (hit.node, hit.score)).collect());
+        let found = |found: Option<_>| found.or_else(|| here.next()).unwrap_or_default();
+        Ok(on_device.into_iter().map(found).collect())
     }
 
     /// The best `k` for each query, by scoring every row when there is no kernel.

@@ -1,0 +1,105 @@
+//! The same search on a CUDA device, if there is one and enough is asked to be worth copying the rows
+//! to it. The answer is the same, bit for bit.
+//!
+//! The device keeps rows as 16-bit floats, so it only proposes: twice as many rows as are wanted. They are
+//! scored here as all rows are. No row that it left out has a score above the last proposed one's by more
+//! than the bound of [`TopK::error_bound`]; where the `k`-th best score is above that, nothing can be
+//! missing. Where it is not, the rows are searched on the processor. Must not know kernels.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::{Hit, VectorError, VectorIndex, decode};
+use crate::{
+    gpu::{
+        Device,
+        topk::{MAX_K, TopK},
+    },
+    kb::NodeId,
+};
+
+/// Queries after which the rows are copied to the device.
+const WORTH_QUERIES: u64 = 256;
+
+/// The rows on a device, once they are there.
+#[derive(Default)]
+pub(super) struct OnDevice {
+    asked: AtomicU64,
+    rows: OnceLock<Option<TopK>>,
+}
+
+impl OnDevice {
+    fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, VectorError> {
+        if self.rows.get().is_none() {
+            let all = || decode(index.bytes(0..index.n), index.precision);
+            let copied = match Device::first()? {
+                Some(device) => Some(TopK::new(device, &all(), index.dim)?),
+                None => None,
+            };
+            let _ = self.rows.set(copied);
+        }
+        Ok(self.rows.get().and_then(Option::as_ref))
+    }
+}
+
+impl VectorIndex {
+    /// The best `k` rows of all for each query, `None` for a query that must be searched here.
+    pub(super) fn search_on_device(
+        &self,
+        queries: &[&[f32]],
+        k: usize,
+    ) -> Result<Vec<Option<Vec<(NodeId, f32)>>>, VectorError> {
+        let nothing = || Ok(vec![None; queries.len()]);
+        let asked = self.device.asked.fetch_add(queries.len() as u64, Ordering::Relaxed);
+        if asked < WORTH_QUERIES || k == 0 || 2 * k > MAX_K {
+            return nothing();
+        }
+        let Some(rows) = self.device.rows(self)? else { return nothing() };
+        let proposed = rows.search(&queries.concat(), 2 * k)?;
+        let mut buffer = self.buffer();
+        let settled = queries.iter().zip(proposed).map(|(query, proposed)| {
+            let rest = (proposed.len() < self.n).then(|| {
+                let last = proposed.last().map_or(f32::INFINITY, |&(_, score)| score);
+                last + rows.error_bound(query)
+            });
+            let score = |&(node, _): &(NodeId, f32)| Hit {
+                score: self.score_row(query, node as usize, &mut buffer),
+                node,
+            };
+            settle(proposed.iter().map(score).collect(), k, rest)
+        });
+        Ok(settled.collect())
+    }
+}
+
+/// The best `k` of the hits, if no row outside can be among them; `rest` is a score that no row outside
+/// exceeds, none if there is no row outside.
+fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Vec<(NodeId, f32)>> {
+    hits.sort_unstable();
+    hits.truncate(k);
+    let last = hits.last().map_or(f32::NEG_INFINITY, |hit| hit.score);
+    // A bound that is not a number proves nothing.
+    let proven = rest.is_none_or(|rest| hits.len() == k && last > rest);
+    proven.then(|| hits.into_iter().map(|hit| (hit.node, hit.score)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proven_answer_is_given() {
+        let hits =
+            || [(7, 0.5), (2, 0.9), (4, 0.5)].map(|(node, score)| Hit { score, node }).to_vec();
+        let best = Some(vec![(2, 0.9), (4, 0.5)]);
+        assert_eq!(settle(hits(), 2, Some(0.49)), best);
+        assert_eq!(settle(hits(), 2, None), best);
+        for rest in [0.5, 0.7, f32::INFINITY, f32::NAN] {
+            assert_eq!(settle(hits(), 2, Some(rest)), None, "{rest}");
+        }
+        assert_eq!(settle(hits(), 4, Some(0.1)), None);
+        assert_eq!(settle(hits(), 4, None).map(|all| all.len()), Some(3));
+    }
+}
