@@ -124,7 +124,7 @@ fn link(
     let graph = Index::new(&options).map_err(|error| failed(&error))?;
     graph.reserve_capacity_and_threads(shard.len(), 1).map_err(|error| failed(&error))?;
     for place in shard.clone() {
-        if (place - shard.start) % REPORT_EVERY == 0 {
+        if (place - shard.start).is_multiple_of(REPORT_EVERY) {
             watch.at(STAGE, (place - shard.start) as u64, shard.len() as u64)?;
         }
         graph.add(place as u64, &vectors.row(nodes[place])?).map_err(|error| failed(&error))?;

@@ -189,7 +189,7 @@ impl LateIndex {
             dim,
             arrays,
         };
-        if dim == 0 || opened.centroids.as_slice().len() % dim != 0 {
+        if dim == 0 || !opened.centroids.as_slice().len().is_multiple_of(dim) {
             return Err(IndexError::damaged(&path, format!("its vectors have {dim} dimensions")));
         }
         Ok(opened)

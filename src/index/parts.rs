@@ -41,8 +41,8 @@ pub(super) fn build(
 /// An opened part.
 pub(super) enum Opened {
     Ann(AnnIndex),
-    Multi(ChunkIndex),
-    Late(LateIndex),
+    Multi(Box<ChunkIndex>),
+    Late(Box<LateIndex>),
 }
 
 impl Opened {
@@ -50,8 +50,8 @@ impl Opened {
     pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
         Ok(match part {
             Part::Ann => Self::Ann(AnnIndex::open(dir)?),
-            Part::Multi => Self::Multi(ChunkIndex::open(dir)?),
-            Part::Late => Self::Late(LateIndex::open(dir)?),
+            Part::Multi => Self::Multi(Box::new(ChunkIndex::open(dir)?)),
+            Part::Late => Self::Late(Box::new(LateIndex::open(dir)?)),
         })
     }
 

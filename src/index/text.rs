@@ -83,7 +83,7 @@ impl TextIndexBuilder {
     /// Starts an index in an existing, empty directory.
     pub fn create(dir: &Path, n_fields: usize) -> Self {
         let parts = TextPart::all(n_fields as u16)
-            .map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Stems))
+            .map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Words))
             .collect();
         Self { dir: dir.to_owned(), types: Vec::new(), parts }
     }

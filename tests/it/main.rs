@@ -10,6 +10,7 @@ mod embedders;
 mod eval;
 mod faults;
 mod generated;
+mod gpu;
 mod help;
 mod optimize;
 mod programs;

@@ -14,6 +14,7 @@ use crate::{
         ranks::{AnswerRanks, Candidates, ScoreRule},
     },
     kb::Kb,
+    retrieve::Ranking,
 };
 
 const NAMES: [&str; 8] =
@@ -26,14 +27,14 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
         Some(path) => work::read_rankings(path)?,
         None => work::draw_rankings(kb.candidates()),
     };
-    let scored: Vec<(Vec<(NodeId, f32)>, Vec<NodeId>)> = rankings
+    let scored: Vec<(Ranking, Vec<NodeId>)> = rankings
         .into_iter()
         .map(|(ranked, answers)| {
             let scores = (1..).map(|rank| 1.0 / rank as f32);
             (ranked.into_iter().zip(scores).collect(), answers)
         })
         .collect();
-    let eight = |(ranking, answers): &(Vec<(NodeId, f32)>, Vec<NodeId>)| {
+    let eight = |(ranking, answers): &(Ranking, Vec<NodeId>)| {
         let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
         [
             ranks.reciprocal_rank(),

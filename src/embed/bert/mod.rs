@@ -91,7 +91,7 @@ struct Ready {
 /// What the layers run on.
 enum Engine {
     Cpu(Weights),
-    Device(OnDevice),
+    Device(Box<OnDevice>),
 }
 
 /// A file mapped into memory.
@@ -269,7 +269,7 @@ impl BertEncoder {
         let Settings { shape, pooling, .. } = &self.settings;
         let tensors = Tensors::new(map, path, shape)?;
         let engine = match OnDevice::load(&tensors, shape, *pooling)? {
-            Some(device) => Engine::Device(device),
+            Some(device) => Engine::Device(Box::new(device)),
             None => Engine::Cpu(tensors.load()?),
         };
         Ok(self.ready.get_or_init(|| Ready { cutter, engine }))

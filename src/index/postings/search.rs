@@ -26,7 +26,7 @@ static BITS: [[f32; BLOCK]; 256] = {
     let mut bits = [[0.0; BLOCK]; 256];
     let mut at = 0;
     while at < 256 * BLOCK {
-        bits[at / BLOCK][at % BLOCK] = (at / BLOCK >> (at % BLOCK) & 1) as f32;
+        bits[at / BLOCK][at % BLOCK] = ((at / BLOCK) >> (at % BLOCK) & 1) as f32;
         at += 1;
     }
     bits

@@ -23,6 +23,9 @@ use crate::{
 /// Queries after which the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;
 
+/// Rows with their scores, best first.
+pub(super) type Found = Vec<(NodeId, f32)>;
+
 /// The rows on a device, once they are there.
 #[derive(Default)]
 pub(super) struct OnDevice {
@@ -50,7 +53,7 @@ impl VectorIndex {
         &self,
         queries: &[&[f32]],
         k: usize,
-    ) -> Result<Vec<Option<Vec<(NodeId, f32)>>>, VectorError> {
+    ) -> Result<Vec<Option<Found>>, VectorError> {
         let nothing = || Ok(vec![None; queries.len()]);
         let asked = self.device.asked.fetch_add(queries.len() as u64, Ordering::Relaxed);
         if asked < WORTH_QUERIES || k == 0 || 2 * k > MAX_K {
@@ -76,7 +79,7 @@ impl VectorIndex {
 
 /// The best `k` of the hits, if no row outside can be among them; `rest` is a score that no row outside
 /// exceeds, none if there is no row outside.
-fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Vec<(NodeId, f32)>> {
+fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Found> {
     hits.sort_unstable();
     hits.truncate(k);
     let last = hits.last().map_or(f32::NEG_INFINITY, |hit| hit.score);
