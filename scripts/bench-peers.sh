@@ -46,6 +46,6 @@ if [ "$(cat "$work/base" 2>/dev/null)" != "$base" ]; then
     echo "$base" > "$work/base"
 fi
 case ,$works, in
-    *,all,* | *,bm25,*) "$agent" --quiet index bench-peers ;;
+    *,all,* | *,bm25,* | *,program_*) "$agent" --quiet index bench-peers ;;
 esac
 exec "$python" scripts/peers/compare.py "$agent" "$base" "$work" "$model" "$pairs" "$works"

@@ -16,7 +16,7 @@ agent, base, work, model, pairs, chosen = arguments('AGENT BASE WORK MODEL PAIRS
 here = os.path.dirname(os.path.abspath(__file__))
 name = 'bench-peers'
 
-# work, peer, script, our command, goal in microseconds of the processor
+# work, peer, script, our command, goal in microseconds of the processor or none
 ROWS = [
     ('import', 'Python json + pandas', ['load.py', 'import', base, work],
      ['data', 'import', '--name', f'{name}-import', '--from', base], 1_200_000),
@@ -42,6 +42,10 @@ ROWS = [
      ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 7_500),
     ('dense_batch', 'faiss flat, 1536', ['dense.py', work, '1536'],
      ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 500_000 / 256),
+    *((f'program_{kind}', 'CPython', ['programs.py', work],
+       ['bench', 'program', name, '--work', f'{work}/questions.tsv'], goal)
+      for kind, goal in [('compile', 50), ('empty', None), ('relations', 2_000), ('text', 2_500),
+                         ('mixed', 4_000)]),
     ('embed', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
      ['bench', 'embed', f'candle:{model}', '--work', f'{work}/texts.txt'], 64e6 / 6_000),
     ('embed_query', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
@@ -102,5 +106,5 @@ for work_name, peer, script, command, goal in ROWS:
         equal = same(their, our) if equal is not False else False
     middle = statistics.median(ours)
     print(f'| {work_name} | {peer} | {amount(statistics.median(theirs))} | {amount(middle)} '
-          f'| {statistics.median(ratios):.1f} | {yes(equal)} | {amount(goal)} '
-          f'| {yes(middle <= goal)} |', flush=True)
+          f'| {statistics.median(ratios):.1f} | {yes(equal)} '
+          f'| {amount(goal) if goal else "-"} | {yes(middle <= goal if goal else None)} |', flush=True)

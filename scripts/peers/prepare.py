@@ -5,6 +5,7 @@ BASE is a directory in neutral format. Writes into WORK:
   neighbors.tsv hop2.tsv     nodes with relations to follow
   metrics.tsv                ranked nodes and answers
   queries.txt                two to ten words of documents
+  questions.tsv              a name, four relations and five words, and 50 candidates
 """
 import os
 import re
@@ -65,3 +66,16 @@ while len(queries) < 500:
     if len(words) > 20:
         queries.append((' '.join(random.choice(words, random.integers(2, 11))),))
 write('queries.txt', queries)
+
+# Candidates are drawn as the rows of neighbors.
+questions = []
+while len(questions) < 100:
+    rows = np.concatenate([random.choice(filled, 25),
+                           row_of_edge(random.integers(0, len(targets), 25))])
+    candidates = list(dict.fromkeys((random.permutation(rows) // n_relations).tolist()))
+    words = re.findall(r'\w\w+', str(nodes[candidates[0]]['details']))
+    if len(words) > 20:
+        named = [relations[row % n_relations] for row in rows[-4:]]
+        text = ' '.join([nodes[candidates[0]]['name'], *named, *random.choice(words, 5)])
+        questions.append((' '.join(text.split()), ' '.join(map(str, candidates))))
+write('questions.tsv', questions)

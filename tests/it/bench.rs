@@ -17,14 +17,17 @@ fn figures_tell_what_was_found() {
 
     // The lists [4] and [].
     let lists: Vec<u8> = [1u32, 4, 0].into_iter().flat_map(u32::to_le_bytes).collect();
-    let digest: String = Sha256::digest(&lists).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = |bytes: &[u8]| -> String {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let of_lists = digest(&lists);
     let lines = with("neighbors", "0\thas_brand\n4\thas_brand\n").json_lines();
     let works: Vec<&str> = lines.iter().map(|line| line["work"].as_str().unwrap()).collect();
     assert_eq!(works, ["neighbors_typed", "neighbors_list", "neighbors_any"]);
     for line in &lines {
         assert_eq!(
             (&line["digest"], &line["mean_ids"], &line["n"]),
-            (&digest.clone().into(), &0.5.into(), &2.into())
+            (&of_lists.clone().into(), &0.5.into(), &2.into())
         );
     }
 
@@ -34,9 +37,25 @@ fn figures_tell_what_was_found() {
         (&0.5.into(), &0.0.into(), &1.0.into())
     );
 
-    for (kind, text) in
-        [("neighbors", "0\n"), ("hop2", "0\thas_brand\tunknown\n"), ("metrics", "1 x\t2\n")]
-    {
+    let lines = with("program", "steel has_brand\t4\n").json_lines();
+    let found: Vec<_> = lines.iter().map(|line| (&line["work"], &line["digest"])).collect();
+    let (none, one) = (digest(&[0; 4]).into(), digest(&lists[..8]).into());
+    let expected = [
+        ("compile", &serde_json::Value::Null),
+        ("empty", &none),
+        ("relations", &one),
+        ("text", &one),
+        ("mixed", &one),
+    ];
+    let expected = expected.map(|(kind, digest)| (format!("program_{kind}").into(), digest));
+    assert_eq!(found, expected.each_ref().map(|(work, digest)| (work, *digest)));
+
+    for (kind, text) in [
+        ("neighbors", "0\n"),
+        ("hop2", "0\thas_brand\tunknown\n"),
+        ("metrics", "1 x\t2\n"),
+        ("program", "steel\n"),
+    ] {
         with(kind, text).fails(1, &["work.tsv:1: unknown relation, wrong id or wrong columns"]);
     }
 }

@@ -35,7 +35,7 @@ fn help_names_every_flag_of_every_command() {
         ("query", "--bundle --dataset -k --explain --force --json"),
         ("verify", "FILE --dataset --json"),
         ("doctor", "--json"),
-        ("bench", "load neighbors hop2 bm25 dense embed metrics"),
+        ("bench", "load neighbors hop2 bm25 dense embed metrics program"),
         ("bench load", "--json"),
         ("bench neighbors", "--work --json"),
         ("bench hop2", "--work --json"),
@@ -43,6 +43,7 @@ fn help_names_every_flag_of_every_command() {
         ("bench dense", "--work --json"),
         ("bench embed", "EMBEDDER --work --json"),
         ("bench metrics", "--work --json"),
+        ("bench program", "--work --json"),
     ] {
         let text = world.run(command.split_whitespace().chain(["--help"])).done();
         for flag in flags.split(' ') {

@@ -10,6 +10,7 @@ mod embed;
 mod load;
 mod metrics;
 mod neighbors;
+mod program;
 mod search;
 mod work;
 
@@ -49,6 +50,8 @@ pub(super) enum Command {
     Embed(embed::Args),
     /// Compute eight metrics of rankings of 100 nodes
     Metrics(WorkArgs),
+    /// Compile programs and run them over 50 candidates
+    Program(WorkArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,7 +72,7 @@ pub(super) struct WorkArgs {
     ///
     /// One piece a line, columns separated by tabs. neighbors: node, relation. hop2: node, first
     /// relation, second relation. bm25: words. metrics: ranked nodes, answers, each separated by
-    /// spaces. dense: a safetensors file with F32 tensors rows and queries, searched instead of
+    /// spaces. program: query, candidates separated by spaces. dense: a safetensors file with F32 tensors rows and queries, searched instead of
     /// the dataset's own vectors.
     #[arg(long, value_name = "FILE")]
     work: Option<PathBuf>,
@@ -84,6 +87,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Dense(args) => dense::run(&args, ctx)?,
         Command::Embed(args) => embed::run(&args, ctx)?,
         Command::Metrics(args) => metrics::run(&args, ctx)?,
+        Command::Program(args) => program::run(&args, ctx)?,
     }
     Ok(Exit::Done)
 }

@@ -18,6 +18,10 @@ const DRAWN: usize = 20_000;
 const DRAWS_PER_PIECE: usize = 100;
 /// Largest file of work in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Candidates of a question; fewer where one is drawn twice.
+const CANDIDATES: usize = 50;
+/// Relations that a question names.
+const NAMED_RELATIONS: usize = 4;
 const SEED: u64 = 11;
 
 /// A node, and the relations to follow from it one after the other.
@@ -37,8 +41,15 @@ pub(super) fn read_walks<const N: usize>(path: &Path, kb: &Kb) -> Result<Vec<Wal
 pub(super) fn read_rankings(path: &Path) -> Result<Vec<(Vec<NodeId>, Vec<NodeId>)>> {
     read(path, |line| {
         let (ranked, answers) = line.split_once('\t')?;
-        let ids = |text: &str| text.split(' ').map(id).collect::<Option<Vec<_>>>();
         Some((ids(ranked)?, ids(answers)?))
+    })
+}
+
+/// Queries and candidates from a file, `text TAB ids` a line.
+pub(super) fn read_questions(path: &Path) -> Result<Vec<(String, Vec<NodeId>)>> {
+    read(path, |line| {
+        let (query, candidates) = line.split_once('\t')?;
+        Some((query.to_owned(), ids(candidates)?))
     })
 }
 
@@ -59,6 +70,10 @@ fn read<T>(path: &Path, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>> {
 
 fn id(text: &str) -> Option<NodeId> {
     text.parse().ok()
+}
+
+fn ids(text: &str) -> Option<Vec<NodeId>> {
+    text.split(' ').map(id).collect()
 }
 
 /// Draws walks that lead somewhere: half from any node, half from one met as a neighbor, so that
@@ -109,6 +124,21 @@ pub(super) fn draw_queries(kb: &Kb) -> Vec<String> {
         words.get(random.random_range(0..words.len().max(1))).copied().unwrap_or_default()
     };
     (0..DRAWN / 40).map(|_| [word(), word(), word(), word(), word()].join(" ")).collect()
+}
+
+/// Draws questions: the name of a node, relations and words, with candidates that walks start from.
+pub(super) fn draw_questions(kb: &Kb) -> Vec<(String, Vec<NodeId>)> {
+    let walks = draw_walks::<1>(kb);
+    let question = |(walks, words): (&[Walk<1>], String)| {
+        let name = walks.iter().take(1).map(|walk| kb.name(walk.0));
+        let relations = walks.iter().take(NAMED_RELATIONS).map(|walk| kb.relation_name(walk.1[0]));
+        let text: Vec<&str> = name.chain(relations).chain([words.as_str()]).collect();
+        let mut candidates: Vec<NodeId> = walks.iter().map(|walk| walk.0).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        (text.join(" "), candidates)
+    };
+    walks.chunks(CANDIDATES).zip(draw_queries(kb)).map(question).collect()
 }
 
 /// Draws rankings of 100 distinct candidates with up to 20 answers, half of them ranked.
