@@ -42,7 +42,7 @@ ROWS = [
      ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 7_500),
     ('dense_batch', 'faiss flat, 1536', ['dense.py', work, '1536'],
      ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 500_000 / 256),
-    *((f'program_{kind}', 'CPython', ['programs.py', work],
+    *((f'program_{kind}', 'CPython', ['programs.py', kind, work],
        ['bench', 'program', name, '--work', f'{work}/questions.tsv'], goal)
       for kind, goal in [('compile', 50), ('empty', None), ('relations', 2_000), ('text', 2_500),
                          ('mixed', 4_000)]),

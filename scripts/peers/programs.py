@@ -18,7 +18,7 @@ from bm25s.stopwords import STOPWORDS_EN
 
 from common import arguments, digest, load_graph, load_nodes, measure, read_work
 
-work, = arguments('WORK')
+kind, work = arguments('compile|empty|relations|text|mixed WORK')
 nodes = load_nodes(work)
 relations, starts, targets = load_graph(work)
 number = {name: at for at, name in enumerate(relations)}
@@ -46,7 +46,7 @@ def inline(value):
 
 
 @lru_cache(None)
-def get_text_info(node):
+def document(node):
     lines = [f'- name: {names[node]}', f"- type: {nodes[node]['type']}"]
     for field, value in nodes[node]['details'].items():
         items = list(filter(None, map(inline, value))) if isinstance(value, list) else []
@@ -54,8 +54,15 @@ def get_text_info(node):
             lines.append('\n  - '.join([f'- {field}:', *items]))
         elif (text := inline(value)) and text != names[node]:
             lines.append(f'- {field}: {text}')
-    text = '\n'.join(lines) + '\n'
+    return '\n'.join(lines) + '\n'
+
+
+def cut(text):
     return text if len(text) <= 20_000 else text[:20_000] + ' [cut]'
+
+
+def get_text_info(node):
+    return cut(document(node))
 
 
 def fold(text):
@@ -78,8 +85,8 @@ def stems(text):
 
 
 known_stems = lru_cache(8)(stems)
-stems_of = lru_cache(None)(lambda node: stems(get_text_info(node)))
-folded = lru_cache(None)(lambda node: fold(get_text_info(node)))
+stems_of = lru_cache(None)(lambda node: stems(document(node)))
+folded = lru_cache(None)(lambda node: fold(document(node)))
 
 
 def get_related_nodes(node, relation):
@@ -98,8 +105,7 @@ def get_relation_info(node):
             more = ', [cut]' if len(related) > 200 else ''
             named = ', '.join([names[other] for other in related[:200]])
             lines.append(f'  {relation}: {named}{more}\n')
-    text = ''.join(['- relations:\n', *lines]) if lines else ''
-    return text if len(text) <= 20_000 else text[:20_000] + ' [cut]'
+    return cut(''.join(['- relations:\n', *lines]) if lines else '')
 
 
 def compute_recall_score(text, ids):
@@ -195,17 +201,16 @@ def ranking(scores):
 
 questions = [(query, list(map(int, candidates.split())))
              for query, candidates in read_work(work, 'questions.tsv')]
-programs = [program_relations, program_text, program_mixed]
-texts = [inspect.getsource(program) for program in programs]
+if kind == 'compile':
+    programs = [program_relations, program_text, program_mixed]
+    texts = [inspect.getsource(program) for program in programs] * 100
 
-
-def compile_all():
-    for text in texts * 100:
-        exec(compile(text, 'program', 'exec'), {})
-
-
-measure('program_compile', len(texts) * 100, compile_all)
-for program in [program_empty, *programs]:
+    def one_pass():
+        for text in texts:
+            exec(compile(text, 'program', 'exec'), {})
+    measure('program_compile', len(texts), one_pass)
+else:
+    program = globals()[f'program_{kind}']
     results = digest(ranking(program(*question)) for question in questions)
 
     def one_pass():
