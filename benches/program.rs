@@ -84,7 +84,7 @@ fn programs(criterion: &mut Criterion) {
         criterion.bench_function(name, |b| b.iter(|| program.retrieve(next(), 20).unwrap()));
     }
     criterion.bench_function("features of a query for the router", |b| {
-        b.iter(|| features(&base, next()).unwrap())
+        b.iter(|| features(&base, next()))
     });
     if let Ok(file) = env::var("AGENT_BENCH_BUNDLE") {
         let bundle = Bundle::read(Path::new(&file)).unwrap();
