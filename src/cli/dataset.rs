@@ -72,8 +72,7 @@ fn sample_kind(base: &Base) -> Option<SampleKind> {
 
 fn tell_of_sample(name: &str, kind: SampleKind, ctx: &Context) {
     ctx.printer.notice(&format!(
-        "\"{name}\" is a generated sample; for the full data run \
-         `agent data import --name {kind} --from DIR --format stark`"
+        "\"{name}\" is a generated sample; `agent data pull {kind}` fetches the full data"
     ));
 }
 

@@ -32,14 +32,20 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// Who may open the test split: its home, who measures, and who is asked to measure.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/eval/", "src/cli/"];
 /// Pages whose links are followed.
-const PAGES: [&str; 7] = [
-    "README.md",
+const PAGES: &[&str] = &[
     "CHANGELOG.md",
-    "src/README.md",
+    "README.md",
     "docs/architecture.md",
+    "docs/benchmarks/README.md",
+    "docs/benchmarks/gpu.md",
+    "docs/benchmarks/growth.md",
+    "docs/benchmarks/peers.md",
     "docs/embedders.md",
+    "docs/results.md",
+    "docs/stark.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",
+    "src/README.md",
 ];
 
 struct Source {
