@@ -11,7 +11,7 @@ fn a_sample_is_generated_once_and_names_the_full_data() {
     // The index of a sample is built unasked.
     let search = ["search", "mag", "papers on networks", "--json"];
     let first = world.run(search);
-    assert!(first.stderr.contains("agent data import --name mag"), "{}", first.stderr);
+    assert!(first.stderr.contains("agent data pull mag"), "{}", first.stderr);
     assert!(first.stderr.contains("building the index"));
     let again = world.run(search);
     assert!(!again.stderr.contains("building the index"));
