@@ -5,7 +5,7 @@
 //! arrays. Searching is done here, over the exact vectors: scores are exact, nothing is stored twice,
 //! opening reads a header, and no bytes in the file can lead outside of it. Entry points spread over
 //! the graph take the place of the upper levels. The nodes are cut into shards of at most
-//! [`SHARD_NODES`]; one thread builds a shard, so the graph does not depend on their number.
+//! `SHARD_NODES`; one thread builds a shard, so the graph does not depend on their number.
 //!
 //! Must not know: texts, queries, who asks.
 
