@@ -340,7 +340,7 @@ impl Asker {
 }
 
 /// A random number in `0..1`, from the keys that the system gives hash maps.
-fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,6 +1,6 @@
 //! Fetches files of a dataset repository from a hub that speaks Hugging Face's protocol: lists a
 //! folder with sizes and digests, downloads a file so that an interrupted one goes on later.
-//! Must not know what the files hold. The network's library is known here only.
+//! Must not know what the files hold.
 //!
 //! The two endpoints, as the hub documents them, are `/api/datasets/REPO/tree/main/FOLDER` and
 //! `/datasets/REPO/resolve/main/FILE`. The token goes to the endpoint's own host and nowhere a
@@ -10,7 +10,6 @@
 use std::{
     fs::{self, File},
     future::Future,
-    hash::{BuildHasher, Hasher, RandomState},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     pin::pin,
@@ -26,6 +25,8 @@ use reqwest::{
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
+
+use crate::remote::chance;
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -476,7 +477,7 @@ impl Hub {
         }
         // Between half and the whole of a doubling time, so that clients do not come together.
         let backoff = FIRST_WAIT * 2u32.pow(*attempts - 1);
-        let backoff = backoff.mul_f64(0.5 + 0.5 * jitter());
+        let backoff = backoff.mul_f64(0.5 + 0.5 * chance());
         let began = Instant::now();
         while began.elapsed() < wait.unwrap_or(backoff) {
             if stop.load(Ordering::Relaxed) {
@@ -486,11 +487,6 @@ impl Hub {
         }
         Ok(())
     }
-}
-
-/// A number from 0 to 1 that differs from process to process.
-fn jitter() -> f64 {
-    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Where the bytes of a file go.

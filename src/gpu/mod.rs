@@ -16,7 +16,7 @@
 pub mod encoder;
 pub mod topk;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::{
     cublas::{CudaBlas, result::CublasError as BlasError},
@@ -113,11 +113,20 @@ pub struct Device {
 impl Device {
     /// The first device; none if there is no driver, no device, or a library of CUDA is missing.
     ///
-    /// Compiles the kernels, about a second.
+    /// Opened once, which compiles the kernels, and then shared by all who ask.
     ///
     /// # Errors
     /// [`GpuError::Device`], [`GpuError::Compile`]: there is a device and it cannot be used.
     pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
+        static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
+        let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &*first {
+            return Ok(opened.clone());
+        }
+        Ok(first.insert(Device::open()?).clone())
+    }
+
+    fn open() -> Result<Option<Arc<Device>>, GpuError> {
         // SAFETY: these load shared libraries by their usual names; the initialisers of CUDA's
         // libraries have no conditions.
         let present = unsafe {
@@ -192,7 +201,7 @@ mod tests {
 
     #[test]
     fn kernels_compile_for_the_devices_of_today() {
-        // SAFETY: as in `Device::first`.
+        // SAFETY: as in `Device::open`.
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
             eprintln!("skipped: no NVRTC library; `pip install nvidia-cuda-nvrtc` has one");
             return;
