@@ -23,7 +23,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `words gpu remote` · `kb embed` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `words gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
@@ -35,6 +35,7 @@ pub mod gpu;
 pub mod index;
 pub mod infer;
 pub mod kb;
+pub mod llm;
 pub mod optimize;
 pub mod program;
 pub mod remote;

@@ -1,0 +1,178 @@
+//! Asks a model through everything that stands before it: kept replies, and the ledger.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use serde_json::{Map, Value};
+
+use crate::llm::{
+    Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema, ledger::Ledger,
+};
+
+/// Requests of one list that are asked at a time; the model bounds what is sent at a time.
+const AT_A_TIME: usize = 8;
+
+/// How one role asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Voice {
+    /// The model.
+    pub model: String,
+    /// Sampling temperature; none leaves it to the service.
+    pub temperature: Option<f64>,
+    /// Tokens of a reply at most.
+    pub max_tokens: u32,
+    /// Further parameters that are sent as they are.
+    pub parameters: Map<String, Value>,
+}
+
+/// A language model with everything that stands before it. Shared by all who ask.
+pub struct Llm {
+    model: Box<dyn Model>,
+    voices: HashMap<Role, Voice>,
+    /// Asked in this order; the first is the run's own.
+    stores: Vec<Arc<dyn ReplyStore>>,
+    ledger: Ledger,
+    /// One lock for each key that is being asked, so that nobody pays for it at the same time.
+    asked: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Llm {
+    /// A model with a voice for every role. Replies are looked for in the stores in their order
+    /// and kept in all of them; only the first one's count as paid by this run.
+    pub fn new(
+        model: Box<dyn Model>,
+        voices: HashMap<Role, Voice>,
+        stores: Vec<Arc<dyn ReplyStore>>,
+        ledger: Ledger,
+        stop: Arc<AtomicBool>,
+    ) -> Llm {
+        Llm { model, voices, stores, ledger, asked: Mutex::default(), stop }
+    }
+
+    /// The request of a role.
+    ///
+    /// # Panics
+    /// Never: a role without a voice has an empty model name, which services refuse.
+    pub fn request(
+        &self,
+        role: Role,
+        messages: Vec<Message>,
+        json: Option<Schema>,
+        sample: u32,
+    ) -> Request {
+        let voice = self.voices.get(&role);
+        Request {
+            role,
+            model: voice.map(|voice| voice.model.clone()).unwrap_or_default(),
+            messages,
+            temperature: voice.and_then(|voice| voice.temperature),
+            max_tokens: voice.map_or(0, |voice| voice.max_tokens),
+            parameters: voice.map(|voice| voice.parameters.clone()).unwrap_or_default(),
+            json,
+            sample,
+        }
+    }
+
+    /// How a role asks.
+    pub fn voice(&self, role: Role) -> Option<&Voice> {
+        self.voices.get(&role)
+    }
+
+    /// What was spent, and the ceilings.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The reply to a request: kept earlier, or asked for now and kept.
+    ///
+    /// # Errors
+    /// [`LlmError`].
+    pub fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
+        let key = request.key();
+        let turn = self.lock_asked().entry(key.clone()).or_default().clone();
+        let reply = {
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.ask_in_turn(&key, request)
+        };
+        let mut asked = self.lock_asked();
+        // This thread's and the map's are the only ones left.
+        if Arc::strong_count(&turn) == 2 {
+            asked.remove(&key);
+        }
+        reply
+    }
+
+    /// Replies to requests in their order, some asked at a time. After an error that stops a run
+    /// (a ceiling, a stop, a store that fails), no further request is begun.
+    pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
+        let next = AtomicUsize::new(0);
+        let replies: Vec<Mutex<Option<Result<Reply, LlmError>>>> =
+            requests.iter().map(|_| Mutex::default()).collect();
+        let fatal: Mutex<Option<LlmError>> = Mutex::default();
+        thread::scope(|scope| {
+            for _ in 0..AT_A_TIME.min(requests.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(request) = requests.get(at) else { return };
+                        let known = fatal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let reply = match known {
+                            Some(error) => Err(error),
+                            None => self.ask(request),
+                        };
+                        if let Err(error) = &reply
+                            && error.ends_run()
+                        {
+                            *fatal.lock().unwrap_or_else(PoisonError::into_inner) =
+                                Some(error.clone());
+                        }
+                        *replies[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+                    }
+                });
+            }
+        });
+        replies
+            .into_iter()
+            .map(|reply| {
+                reply
+                    .into_inner()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .unwrap_or(Err(LlmError::Stopped))
+            })
+            .collect()
+    }
+
+    fn ask_in_turn(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
+        for (at, store) in self.stores.iter().enumerate() {
+            if let Some(exchange) = store.get(key)? {
+                let kept = Exchange { paid: exchange.paid && at == 0, ..exchange };
+                for earlier in &self.stores[..at] {
+                    earlier.put(key, &kept)?;
+                }
+                return Ok(kept.reply);
+            }
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LlmError::Stopped);
+        }
+        let reservation = self.ledger.reserve(request)?;
+        let reply = self.model.ask(request)?;
+        reservation.settle(&reply);
+        let exchange = Exchange { request: request.clone(), reply: reply.clone(), paid: true };
+        for store in &self.stores {
+            store.put(key, &exchange)?;
+        }
+        Ok(reply)
+    }
+
+    fn lock_asked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Mutex<()>>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
