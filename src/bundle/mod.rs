@@ -146,6 +146,21 @@ pub struct Provenance {
     pub n_train: usize,
     /// Validation queries.
     pub n_validation: usize,
+    /// Which language models took part; none if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llm: Option<LlmProvenance>,
+}
+
+/// Which language models took part in making a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlmProvenance {
+    /// The model of each role that was asked.
+    pub models: BTreeMap<String, String>,
+    /// Fingerprint of the prompts.
+    pub prompts: String,
+    /// Whether its programs may call tools that ask a model, so that answering may need one.
+    pub tools: bool,
 }
 
 /// Why a bundle could not be read, written or used.

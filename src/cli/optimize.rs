@@ -19,7 +19,8 @@ use crate::{
         Context, Exit, dataset,
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
-        printer::{Level, Printer, table},
+        llm::{self, LlmArgs},
+        printer::{Level, Printer, count, table},
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
@@ -28,9 +29,17 @@ use crate::{
     eval::{Metric, compare},
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
-    optimize::{self, BUNDLE_FILE, Event, Options, Outcome, journal::Journal},
+    kb::Kb,
+    llm::{
+        Role,
+        ledger::{Ceilings, Spent},
+    },
+    optimize::{
+        self, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop, journal::Journal,
+    },
     retrieve::{Baseline, Retriever, System},
     sandbox::Workers,
+    tools::Assistant,
 };
 
 /// Seed when none is given.
@@ -42,30 +51,34 @@ const MAX_RUNS: usize = 9_999;
 
 /// Find, prove and freeze retrieval programs for a dataset
 ///
-/// Mines walks from training answers, composes programs from them, improves them and keeps what
-/// the validation split proves. Ends with one table per pool and the place of the frozen bundle.
-/// The run can be interrupted at any time and continued with --resume.
+/// The search actor mines walks from training answers, composes programs from them and improves
+/// them; the llm actor asks a language model for categories, programs and better programs. What
+/// the validation split proves is kept. Ends with one table per pool and the place of the frozen
+/// bundle. The run can be interrupted at any time and continued with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
     #[arg(long, value_name = "N")]
     dataset: String,
-    /// Who proposes programs
-    #[arg(long, value_enum, default_value_t = Actor::Search)]
-    actor: Actor,
-    /// Language model of the llm actor
-    #[arg(long, value_name = "M")]
-    model: Option<String>,
+    /// Who proposes programs; `search,llm` lets both [default: search]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ACTORS")]
+    actor: Vec<Actor>,
+    /// Let programs call tools that ask a model; answering with the bundle may then need one too
+    #[arg(long)]
+    llm_tools: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
     /// Seed of every random choice [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Steps of mutation after the categories are found [default: 24]
+    /// Steps of improvement after the categories are found; with both actors they take turns
+    /// [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
-    /// Spend at most this much on language models; the search actor spends nothing
+    /// Spend at most this much on language models, in USD; the best so far is frozen
     #[arg(long, value_name = "X")]
     budget_usd: Option<f64>,
-    /// Use at most this many tokens of language models; the search actor uses none
+    /// Use at most this many tokens of language models; the best so far is frozen
     #[arg(long, value_name = "T")]
     budget_tokens: Option<u64>,
     /// Begin no further step after this many minutes; the best so far is frozen
@@ -106,50 +119,106 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
+    // A model that is not there must not cost an index or a run.
+    if args.actor.contains(&Actor::Llm) {
+        llm::check(&args.llm, ctx)?;
+    }
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, ctx)?;
     let options = options(args, &dataset.base, &journal);
+    let opened = match options.actors.llm {
+        true => Some(open_llm(args, &journal, ctx)?),
+        false => None,
+    };
     let threads = args.threads.map_or_else(default_threads, NonZeroUsize::get);
     let printer = &ctx.printer;
     printer.notice(&format!(
-        "optimizing \"{}\" with the search actor (no language model), seed {}: {} training and {} \
-         validation queries; the run is kept in {}",
+        "optimizing \"{}\" with {}, seed {}: {} training and {} validation queries; the run is \
+         kept in {}",
         dataset.base.name,
+        told(&options, opened.as_ref()),
         options.seed,
         train.len(),
         validation.len(),
         dir.display()
     ));
     let began = Instant::now();
-    let done = watched(&base, train, validation, &options, &dir, &mut journal, threads, ctx)
-        .map_err(CommandError::from)
-        .and_then(|outcome| {
-            let seconds = began.elapsed().as_secs_f64();
-            let (hits, misses) = outcome.cache;
-            printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-            let report = Report { args, dir: &dir, outcome: &outcome, seconds };
-            report.print(&base, &dataset.base, threads, ctx)
-        });
+    let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
+    let done = watched(
+        &base, assistant, train, validation, &options, &dir, &mut journal, threads, ctx,
+    )
+    .map_err(CommandError::from)
+    .and_then(|outcome| {
+        let seconds = began.elapsed().as_secs_f64();
+        let (hits, misses) = outcome.cache;
+        printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+        if let Some(opened) = &opened {
+            opened.finish(ctx)?;
+        }
+        let spent = opened.as_ref().map(|opened| opened.assistant.llm.ledger().total());
+        let spent = spent.unwrap_or_default();
+        let report = Report { args, dir: &dir, outcome: &outcome, seconds, spent };
+        report.print(&base, &dataset.base, threads, ctx)?;
+        Ok(outcome.stopped)
+    });
+    let resume = format!(
+        "continue with `agent optimize --dataset {} --run {} --resume`",
+        args.dataset,
+        dir.display()
+    );
     match done {
-        Ok(()) => Ok(Exit::Done),
-        Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!(
-            "everything done so far is kept; continue with `agent optimize --dataset {} --run {} \
-             --resume`",
-            args.dataset,
-            dir.display()
-        )
-        .into()),
+        Ok(Stop::Done | Stop::Minutes) => Ok(Exit::Done),
+        Ok(Stop::Budget(why)) => {
+            printer.warning(&format!("{why}; the best so far is frozen"));
+            Ok(Exit::Done)
+        }
+        Ok(Stop::Paused(why)) => {
+            Err(anyhow!("paused: {why}; the best so far is frozen")).hint(resume)
+        }
+        Err(_) if ctx.stop.load(Ordering::Relaxed) => {
+            Err(anyhow!("everything done so far is kept; {resume}").into())
+        }
         Err(error) => Err(error),
     }
 }
 
-fn check(args: &Args) -> Result<()> {
-    if args.actor == Actor::Llm || args.model.is_some() {
-        return Err(anyhow!("no LLM configured: the llm actor is not built into this version"))
-            .hint("leave out --actor and --model; the search actor needs no language model");
+/// Who proposes programs, in words.
+fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
+    let model = opened.and_then(|opened| opened.assistant.llm.voice(Role::Actor));
+    let model = model.map_or("", |voice| voice.model.as_str());
+    match options.actors {
+        Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
+        Actors { search: false, .. } => format!("the llm actor (model {model})"),
+        _ => format!("the search actor and the llm actor (model {model})"),
     }
+}
+
+/// The model, with the run's journal before it; what the run paid before counts again.
+fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened> {
+    let replies = journal.replies()?;
+    let ceilings = Ceilings { usd: args.budget_usd, tokens: args.budget_tokens };
+    let opened = llm::open(&args.llm, Some(replies.clone()), ceilings, ctx)?;
+    for (_, exchange) in replies.exchanges()? {
+        if exchange.paid {
+            let (request, usage) = (exchange.request, exchange.reply.usage);
+            opened.assistant.llm.ledger().paid(request.role, &request.model, usage);
+        }
+    }
+    Ok(opened)
+}
+
+fn check(args: &Args) -> Result<()> {
     if args.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
         return Err(CommandError::usage(anyhow!("--budget-minutes must be above 0")));
+    }
+    if args.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
+        return Err(CommandError::usage(anyhow!("--budget-usd must be above 0")));
+    }
+    let asks = args.actor.contains(&Actor::Llm) || args.resume;
+    if !asks && (args.llm_tools || args.llm.model.is_some()) {
+        return Err(CommandError::usage(anyhow!(
+            "--model and --llm-tools are for the llm actor; add --actor llm or --actor search,llm"
+        )));
     }
     Ok(())
 }
@@ -158,15 +227,14 @@ fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// What a run would do.
+/// What a run would do. Without a language model nothing is asked and nothing costs.
 #[derive(Serialize)]
 struct DryRun<'a> {
     dataset: &'a str,
     n_train: usize,
     n_validation: usize,
     steps: usize,
-    llm_calls: u64,
-    usd: f64,
+    llm: Estimate,
 }
 
 /// A dataset that is not installed is read into a home that vanishes.
@@ -188,22 +256,51 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     optimize::check_queries(&train, &validation)?;
     let steps = args.steps.unwrap_or(STEPS);
     let (n_train, n_validation) = (train.len(), validation.len());
+    let estimate = match actors(&args.actor) {
+        Some(actors @ Actors { llm: true, .. }) => {
+            let opened = llm::open(&args.llm, None, Ceilings::default(), ctx)?;
+            let kb = Kb::open(&dataset.base.kb_dir())?;
+            let options = Options {
+                dataset: dataset.base.name.clone(),
+                seed: args.seed.unwrap_or(SEED),
+                steps,
+                actors,
+                llm_tools: args.llm_tools,
+                budget: None,
+            };
+            optimize::estimate(&kb, &opened.assistant, &train, &validation, &options)
+        }
+        _ => Estimate::nothing(),
+    };
     if args.json {
         let dataset = args.dataset.as_str();
-        ctx.printer.json(&DryRun {
-            dataset,
-            n_train,
-            n_validation,
-            steps,
-            llm_calls: 0,
-            usd: 0.0,
-        })?;
-    } else {
-        ctx.printer.data(&format!(
-            "would mine {n_train} training queries, try up to 61 plans, take {steps} steps of \
-             mutation and select on {n_validation} validation queries; 0 LLM calls, 0 USD"
-        ))?;
+        ctx.printer.json(&DryRun { dataset, n_train, n_validation, steps, llm: estimate })?;
+        return Ok(Exit::Done);
     }
+    let mut plan = format!(
+        "would learn from {n_train} training queries, take {steps} steps and select on \
+         {n_validation} validation queries\n"
+    );
+    if estimate.calls[1] == 0 {
+        plan += "0 LLM calls, 0 USD";
+    } else {
+        let [least, most] = estimate.minutes;
+        plan += &format!(
+            "LLM calls {} to {}, tokens sent {} to {}, received {} to {}, {}, {least:.0} to {most:.0} \
+             minutes of replies",
+            estimate.calls[0],
+            estimate.calls[1],
+            count(estimate.tokens_in[0]),
+            count(estimate.tokens_in[1]),
+            count(estimate.tokens_out[0]),
+            count(estimate.tokens_out[1]),
+            match estimate.usd {
+                Some([least, most]) => format!("{least:.2} to {most:.2} USD"),
+                None => "price not known".to_owned(),
+            },
+        );
+    }
+    ctx.printer.data(&plan)?;
     Ok(Exit::Done)
 }
 
@@ -234,9 +331,20 @@ fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal
         "dataset": base.name,
         "seed": args.seed.unwrap_or(SEED),
         "steps": args.steps.unwrap_or(STEPS),
+        "actors": actors(&args.actor).unwrap_or(SEARCH_ONLY),
+        "llm_tools": args.llm_tools,
     });
     let journal = Journal::create(&dir, &config)?;
     Ok((dir, journal))
+}
+
+/// Who proposes when nobody is named.
+const SEARCH_ONLY: Actors = Actors { search: true, llm: false };
+
+/// The actors that were named; none if none were.
+fn actors(named: &[Actor]) -> Option<Actors> {
+    let has = |actor| named.contains(&actor);
+    (!named.is_empty()).then(|| Actors { search: has(Actor::Search), llm: has(Actor::Llm) })
 }
 
 /// Options as given, or as the run was begun with.
@@ -247,6 +355,11 @@ fn options(args: &Args, base: &Base, journal: &Journal) -> Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
+        actors: actors(&args.actor)
+            .or_else(|| serde_json::from_value(journal.config().get("actors")?.clone()).ok())
+            .unwrap_or(SEARCH_ONLY),
+        llm_tools: args.llm_tools
+            || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }
@@ -255,6 +368,7 @@ fn options(args: &Args, base: &Base, journal: &Journal) -> Options {
 #[expect(clippy::too_many_arguments, reason = "hands everything on to the loop")]
 fn watched(
     base: &Arc<IndexedBase>,
+    assistant: Option<Arc<Assistant>>,
     train: Vec<LabelledQuery>,
     validation: Vec<LabelledQuery>,
     options: &Options,
@@ -271,6 +385,7 @@ fn watched(
             printer
                 .notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
         }
+        Event::Told(what) => printer.notice(&what),
         Event::Tested { name, change, difference, p, accepted } => {
             let verdict = if accepted { "accepted" } else { "not proven" };
             // Rounded first, so that next to nothing is not shown as -0.
@@ -282,7 +397,7 @@ fn watched(
     };
     let base = base.clone();
     let outcome = optimize::run(
-        base, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
+        base, assistant, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
     )?;
     Ok(outcome)
 }
@@ -293,6 +408,7 @@ struct Report<'a> {
     dir: &'a Path,
     outcome: &'a Outcome,
     seconds: f64,
+    spent: Spent,
 }
 
 /// One category in the JSON at the end.
@@ -337,6 +453,18 @@ impl Report<'_> {
             bundle.validation.n,
             path.display()
         ))?;
+        if self.spent.calls > 0 {
+            let Spent { calls, tokens_in, tokens_out, usd, unpriced } = self.spent;
+            let price = match unpriced {
+                0 => format!("{usd:.4} USD"),
+                n => format!("{usd:.4} USD and {n} calls without a known price"),
+            };
+            ctx.printer.notice(&format!(
+                "{calls} LLM calls, {} tokens sent, {} received, {price}",
+                count(tokens_in),
+                count(tokens_out)
+            ));
+        }
         ctx.printer.notice(&format!(
             "took {:.0} s; ask it: agent query --bundle {} --dataset {} \"...\" --explain",
             self.seconds,
@@ -370,8 +498,14 @@ impl Report<'_> {
             "seed": bundle.provenance.seed,
             "steps": bundle.provenance.steps,
             "categories": categories,
-            "cost": { "calls": 0, "tokens_in": 0, "tokens_out": 0, "usd": 0.0, "seconds": self.seconds },
-            "stopped": self.outcome.stopped,
+            "cost": {
+                "calls": self.spent.calls,
+                "tokens_in": self.spent.tokens_in,
+                "tokens_out": self.spent.tokens_out,
+                "usd": self.spent.usd,
+                "seconds": self.seconds,
+            },
+            "stopped": self.outcome.stopped.word(),
         }))
     }
 }

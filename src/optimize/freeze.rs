@@ -13,7 +13,10 @@ use crate::{
     eval::statistics::bootstrap_interval,
     infer::{chosen_categories, fuse},
     optimize::{
-        Member, OptimizeError, Run, route,
+        OptimizeError, Run,
+        actor::Actor,
+        members::Member,
+        route,
         trial::{Pool, mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
@@ -66,21 +69,27 @@ impl Routing {
     }
 }
 
-/// A router with the penalty that is best in cross-validation, ties to the larger.
+/// A router with the penalty and the aim that are best in cross-validation, ties to the larger
+/// penalty. The aim is what programs reach; where queries were put into categories by what they
+/// ask, also to go there.
 fn train_router(features: &[Features], members: &[Member]) -> Router {
     let worth: Vec<Vec<f32>> = (0..features.len())
         .map(|query| members.iter().map(|member| member.train[query]).collect())
         .collect();
-    let expected = |ridge: f64| -> f64 {
+    let mut aims = vec![worth.clone()];
+    if members.iter().any(|member| member.queries.is_some()) {
+        aims.push(assigned(&worth, members));
+    }
+    let expected = |aim: &[Vec<f32>], ridge: f64| -> f64 {
         let folds: Vec<f64> = (0..FOLDS)
             .into_par_iter()
             .map(|fold| {
-                let (mut kept, mut kept_worth) = (Vec::new(), Vec::new());
+                let (mut kept, mut kept_aim) = (Vec::new(), Vec::new());
                 for query in (0..features.len()).filter(|query| query % FOLDS != fold) {
                     kept.push(features[query].clone());
-                    kept_worth.push(worth[query].clone());
+                    kept_aim.push(aim[query].clone());
                 }
-                let router = route::train(&kept, &kept_worth, members.len(), ridge);
+                let router = route::train(&kept, &kept_aim, members.len(), ridge);
                 (fold..features.len())
                     .step_by(FOLDS)
                     .map(|query| {
@@ -93,12 +102,29 @@ fn train_router(features: &[Features], members: &[Member]) -> Router {
             .collect();
         folds.iter().sum()
     };
-    let ridge = RIDGES
-        .into_iter()
-        .map(|ridge| (ridge, expected(ridge)))
-        .fold((RIDGES[0], f64::MIN), |best, next| if next.1 >= best.1 { next } else { best })
-        .0;
-    route::train(features, &worth, members.len(), ridge)
+    let (mut best, mut most) = ((&aims[0], RIDGES[0]), f64::MIN);
+    for aim in &aims {
+        for ridge in RIDGES {
+            let reached = expected(aim, ridge);
+            // Within an aim, ties go to the larger penalty; between aims, to what programs reach.
+            if reached > most || (reached == most && std::ptr::eq(aim, best.0)) {
+                (best, most) = ((aim, ridge), reached);
+            }
+        }
+    }
+    route::train(features, best.0, members.len(), best.1)
+}
+
+/// What programs reach, but 1 for the category that a query was put into and 0 for all others.
+fn assigned(worth: &[Vec<f32>], members: &[Member]) -> Vec<Vec<f32>> {
+    let mut aim = worth.to_vec();
+    for (at, member) in members.iter().enumerate() {
+        for &query in member.queries.iter().flat_map(|queries| &queries.train) {
+            aim[query] = vec![0.0; members.len()];
+            aim[query][at] = 1.0;
+        }
+    }
+    aim
 }
 
 /// The ways of joining categories that are compared on validation; earlier ones win ties.
@@ -120,6 +146,7 @@ pub(super) fn freeze(
     run: &mut Run<'_>,
     members: &[Member],
     features: &PoolFeatures,
+    actor: Option<&Actor>,
 ) -> Result<Bundle, OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
     let routing = Routing::new(features, members);
@@ -155,7 +182,7 @@ pub(super) fn freeze(
         .zip(&routing.validation)
         .map(|(member, queries)| {
             Ok(Category {
-                name: member.program.category().unwrap_or_default().to_owned(),
+                name: member.name().to_owned(),
                 program: member.program.clone(),
                 params: member.params.clone(),
                 proposed_by: member.proposed_by.clone(),
@@ -184,6 +211,7 @@ pub(super) fn freeze(
         steps: run.options.steps,
         n_train: run.train.queries.len(),
         n_validation: ranks.len(),
+        llm: actor.map(|actor| actor.provenance(run.options)),
     };
     let (categories, router) = (categories?, routing.router);
     let (format, digest) = (FORMAT, String::new());

@@ -1,23 +1,29 @@
 //! The loop: finds programs for categories of queries, proves them on validation, freezes them.
 //!
 //! ```text
-//! mine walks -> shortlist plans -> trials on training queries -> categories
-//!    -> mutate and tune, accept by a paired test on validation -> router -> bundle
+//! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
+//! llm actor:    find categories -> put queries into them -> write programs -> mend, try
+//!    -> steps: mutate | contrast, advise, rewrite; accept by a paired test on validation
+//!    -> tune numbers -> router -> bundle
 //! ```
 //!
-//! This is the built-in search actor: it needs no language model. Everything is a function of the
-//! base, the two pools, the seed and the options; trials are kept in a journal, so that an
-//! interrupted run goes on where it was and ends in the same bundle.
+//! The search actor needs no language model. Everything is a function of the base, the two pools,
+//! the seed, the options and the model's replies; trials and replies are kept in a journal, so that
+//! an interrupted run goes on where it was and ends in the same bundle.
 //!
-//! Must not know: answers of the test split, how programs are run.
+//! Must not know: answers of the test split, how programs are run, how models are asked.
 
+mod accept;
+mod actor;
 pub mod discover;
 mod freeze;
 pub mod journal;
+mod members;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
 pub mod route;
+mod search;
 pub mod trial;
 pub mod tune;
 
@@ -27,38 +33,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+pub use crate::optimize::{
+    accept::Decision,
+    actor::{Attempt, Estimate, estimate},
+};
 use crate::{
     bundle::{Bundle, BundleError},
     dataset::LabelledQuery,
-    eval::statistics::{StatisticsError, randomization_p},
+    eval::statistics::StatisticsError,
     index::{IndexError, IndexedBase},
     infer::{ParamValues, Runtime},
+    llm::LlmError,
     optimize::{
+        actor::Actor,
         discover::Walk,
         journal::{Journal, JournalError},
+        members::{Member, assign, most_to_gain, needed},
         plan::Plan,
         trial::{Origin, Pool, Trials},
     },
     program::Program,
+    prompts::PromptError,
     retrieve::RetrieveError,
     sandbox::{Failure, Workers},
-    tools::ToolCache,
+    tools::{Assistant, ToolCache},
 };
 
-/// Name under which the search actor's proposals are kept.
-const SEARCH: &str = "search";
-/// Plans that are run after mining.
-const SHORTLISTED: usize = 60;
-/// Categories at most.
-const MAX_CATEGORIES: usize = 12;
-/// Share of the training queries that a category must add, as reciprocal rank.
-const MIN_CATEGORY_GAIN: f64 = 0.006;
-/// A change is accepted below this two-sided p of the paired test on validation.
-const ACCEPT_P: f64 = 0.2;
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 2 << 30;
 /// File of the frozen bundle in the run's directory.
@@ -71,10 +75,23 @@ pub struct Options {
     pub dataset: String,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Steps of mutation.
+    /// Steps of improvement.
     pub steps: usize,
+    /// Who proposes programs.
+    pub actors: Actors,
+    /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
+    pub llm_tools: bool,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
+}
+
+/// Who proposes programs; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actors {
+    /// Mines, mutates and tunes; needs no language model.
+    pub search: bool,
+    /// Asks a language model.
+    pub llm: bool,
 }
 
 /// Why a run ended without a bundle.
@@ -112,6 +129,24 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// A prompt cannot be rendered.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// A model gave no reply, and the run cannot go on without it.
+    #[error(transparent)]
+    Llm(LlmError),
+    /// The llm actor was asked for without a model.
+    #[error("no LLM configured, which the llm actor needs")]
+    NoLlm,
+}
+
+impl From<LlmError> for OptimizeError {
+    fn from(error: LlmError) -> Self {
+        match error {
+            LlmError::Stopped => Self::Stopped,
+            other => Self::Llm(other),
+        }
+    }
 }
 
 impl From<IndexError> for OptimizeError {
@@ -144,6 +179,8 @@ pub enum Event<'a> {
         /// Mean reciprocal rank on them.
         mrr: f64,
     },
+    /// The llm actor did something worth a line.
+    Told(String),
     /// A change was tested on validation.
     Tested {
         /// The category.
@@ -164,22 +201,36 @@ pub enum Event<'a> {
 pub struct Outcome {
     /// The frozen bundle.
     pub bundle: Bundle,
-    /// Why it ended: `done` or `minutes`.
-    pub stopped: &'static str,
+    /// Why it ended.
+    pub stopped: Stop,
     /// Tool calls answered from the cache, and not.
     pub cache: (u64, u64),
 }
 
-/// A category while it is being improved.
-struct Member {
-    plan: Plan,
-    program: Program,
-    params: ParamValues,
-    proposed_by: String,
-    /// Reciprocal rank on every training query.
-    train: Vec<f32>,
-    /// Reciprocal rank on every validation query.
-    validation: Vec<f32>,
+/// Why a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All steps were done.
+    Done,
+    /// The time was used up.
+    Minutes,
+    /// The next request could have passed a ceiling; the message names it.
+    Budget(String),
+    /// The model was not to be had, or gave nothing usable; what was found so far is frozen, and
+    /// the run can go on.
+    Paused(String),
+}
+
+impl Stop {
+    /// In one word, for scripts.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Minutes => "minutes",
+            Self::Budget(_) => "budget",
+            Self::Paused(_) => "paused",
+        }
+    }
 }
 
 /// Everything a run works on.
@@ -204,6 +255,7 @@ struct Run<'a> {
 #[expect(clippy::too_many_arguments, reason = "each is a separate thing that only the caller has")]
 pub fn run(
     base: Arc<IndexedBase>,
+    assistant: Option<Arc<Assistant>>,
     train: Vec<LabelledQuery>,
     validation: Vec<LabelledQuery>,
     options: &Options,
@@ -216,23 +268,32 @@ pub fn run(
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Arc::new(Runtime::new(base.clone(), workers, Some(cache.clone())));
+    let mut runtime = Runtime::new(base.clone(), workers, Some(cache.clone()));
+    if let Some(assistant) = assistant.as_ref().filter(|_| options.llm_tools) {
+        runtime = runtime.with_assistant(assistant.clone());
+    }
     let mut run = Run {
         base,
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
-        trials: Trials { runtime, journal, stop },
+        trials: Trials { runtime: Arc::new(runtime), journal, stop },
         watch,
         started: Instant::now(),
     };
-    run.check_same_run(dir)?;
-    let (mut members, walks) = run.discover()?;
+    let mut actor = match (options.actors.llm, assistant) {
+        (false, _) => None,
+        (true, None) => return Err(OptimizeError::NoLlm),
+        (true, Some(assistant)) => Some(Actor::new(assistant, &run)),
+    };
+    run.check_same_run(dir, actor.as_ref())?;
     let features = freeze::PoolFeatures::new(&run);
-    let stopped = run.improve(&mut members, &walks, &features)?;
-    let bundle = freeze::freeze(&mut run, &members, &features)?;
+    let (mut members, walks) = run.begin(actor.as_mut())?;
+    let stopped = run.improve(&mut members, &walks, &features, actor.as_mut())?;
+    let members = if actor.is_some() { needed(members, run.train.queries.len()) } else { members };
+    let bundle = freeze::freeze(&mut run, &members, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
-    run.trials.journal.commit("bundle", "frozen", &bundle.digest, &[])?;
+    run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
 }
 
@@ -253,14 +314,21 @@ pub fn check_queries(
 
 impl Run<'_> {
     /// A journal belongs to one base, one set of queries and one set of options.
-    fn check_same_run(&mut self, dir: &Path) -> Result<(), OptimizeError> {
-        let identity = serde_json::json!({
+    fn check_same_run(
+        &mut self,
+        dir: &Path,
+        actor: Option<&Actor>,
+    ) -> Result<(), OptimizeError> {
+        let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
             "train": self.train.digest(),
             "validation": self.validation.digest(),
             "seed": self.options.seed,
             "steps": self.options.steps,
         });
+        if let Some(actor) = actor {
+            identity["llm"] = actor.identity(self.options);
+        }
         match self.trials.journal.find::<serde_json::Value>("run", "identity")? {
             None => Ok(self.trials.journal.commit("run", "identity", &identity, &[])?),
             Some(begun) if begun == identity => Ok(()),
@@ -272,6 +340,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
+                    ("llm", "other actors, models, settings of models or prompts".to_owned()),
                 ]
                 .into_iter()
                 .filter(|(part, _)| begun.get(part) != identity.get(part))
@@ -298,7 +367,7 @@ impl Run<'_> {
     /// A program on all queries of both pools.
     fn member(
         &mut self,
-        plan: Plan,
+        plan: Option<Plan>,
         program: Program,
         params: ParamValues,
         origin: &Origin,
@@ -308,266 +377,69 @@ impl Run<'_> {
         let all: Vec<usize> = (0..self.validation.queries.len()).collect();
         let validation = self.trial(&program, &params, true, &all, origin)?;
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, train, validation })
+        Ok(Member { plan, program, params, proposed_by, queries: None, train, validation })
     }
-
-    /// Mines walks, runs the plans they suggest and keeps those that together answer best.
-    fn discover(&mut self) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
-        let n = self.train.queries.len();
-        let min_support = (n / 100).max(2);
-        (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
-        let walks = discover::walks(&mine::mine(
-            &self.base,
-            &self.train.queries,
-            min_support,
-            self.trials.stop,
-        )?);
-        let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
-        let everywhere = (0..n).map(|query| (query, 0.0)).collect();
-        plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
-        let origin = Origin {
-            proposed_by: SEARCH.to_owned(),
-            change: "composed from mined walks".to_owned(),
-            parent: None,
+    /// The categories to begin with, and the walks that mutation draws from.
+    fn begin(
+        &mut self,
+        actor: Option<&mut Actor>,
+    ) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
+        let (mut members, walks) = match self.options.actors.search {
+            true => self.discover()?,
+            false => (Vec::new(), Vec::new()),
         };
-        let mut worths: Vec<discover::Worth> = Vec::new();
-        for (at, (plan, supported)) in plans.iter().enumerate() {
-            (self.watch)(Event::Progress { phase: "trying plans", done: at, total: plans.len() });
-            let program = plan::render(&self.base, plan);
-            let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
-            let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
-            worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
-        }
-        let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
-        let mut chosen =
-            discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
-        if chosen.is_empty() {
-            chosen.push(plans.len() - 1);
-        }
-        let mut members = Vec::new();
-        for (done, &at) in chosen.iter().enumerate() {
-            (self.watch)(Event::Progress {
-                phase: "building categories",
-                done,
-                total: chosen.len(),
-            });
-            let plan = plans[at].0.clone();
-            let program = plan::render(&self.base, &plan);
-            members.push(self.member(plan, program, ParamValues::new(), &origin)?);
-        }
-        let members = needed(members, n);
-        for (queries, member) in assign(&members, n).iter().zip(&members) {
-            let ranks: Vec<f32> = queries.iter().map(|&at| member.train[at]).collect();
-            let name = member.program.category().unwrap_or_default();
-            (self.watch)(Event::Category { name, n: queries.len(), mrr: trial::mean(&ranks) });
+        if let Some(actor) = actor {
+            self.write_programs(actor, &mut members)?;
         }
         Ok((members, walks))
     }
 
-    /// Mutates and tunes programs of categories; a change stays when validation accepts it.
+    /// Improves programs of categories, then tunes their numbers; a change stays when validation
+    /// accepts it.
     fn improve(
         &mut self,
         members: &mut [Member],
         walks: &[Walk],
         features: &freeze::PoolFeatures,
-    ) -> Result<&'static str, OptimizeError> {
+        mut actor: Option<&mut Actor>,
+    ) -> Result<Stop, OptimizeError> {
         let total = self.options.steps + members.len();
         let routing = freeze::Routing::new(features, members);
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
-                return Ok("minutes");
+                return Ok(Stop::Minutes);
             }
             (self.watch)(Event::Progress { phase: "improving programs", done: step, total });
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;
-                self.tune(&mut members[at], &assigned[at], &routing.validation[at])?;
+                let routed = routed(&members[at], &routing.validation[at]);
+                self.tune(&mut members[at], &assigned[at], &routed)?;
                 continue;
+            }
+            match actor.as_deref().and_then(Actor::stop) {
+                Some(paused @ Stop::Paused(_)) => return Ok(paused.clone()),
+                Some(_) => continue,
+                None => {}
             }
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
             let at = most_to_gain(members, &assigned, &mut rng);
-            let (queries, routed) = (&assigned[at], &routing.validation[at]);
-            self.mutate(&mut members[at], walks, queries, routed, &mut rng)?;
-        }
-        Ok("done")
-    }
-
-    fn mutate(
-        &mut self,
-        member: &mut Member,
-        walks: &[Walk],
-        queries: &[usize],
-        routed: &[usize],
-        rng: &mut ChaCha8Rng,
-    ) -> Result<(), OptimizeError> {
-        let Some((plan, change)) = mutate::mutate(&member.plan, walks, queries, rng) else {
-            return Ok(());
-        };
-        let program = plan::render(&self.base, &plan);
-        let parent = Some(member.program.id().to_owned());
-        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent };
-        let ranks = self.trial(&program, &member.params, false, queries, &origin)?;
-        let before: Vec<f32> = queries.iter().map(|&at| member.train[at]).collect();
-        if trial::mean(&ranks) <= trial::mean(&before) {
-            return Ok(());
-        }
-        let changed = self.member(plan, program, member.params.clone(), &origin)?;
-        self.accept(member, changed, routed, &origin)
-    }
-
-    fn tune(
-        &mut self,
-        member: &mut Member,
-        queries: &[usize],
-        routed: &[usize],
-    ) -> Result<(), OptimizeError> {
-        self.trials.check_stop()?;
-        let key = format!("{} {} {queries:?}", member.program.id(), self.train.digest());
-        let key = blake3::hash(key.as_bytes()).to_hex().to_string();
-        let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
-            Some(params) => params,
-            None => {
-                let params = tune::tune(
-                    &self.trials,
-                    &member.program,
-                    &member.params,
-                    &self.train,
-                    queries,
-                )?;
-                self.trials.journal.commit("tune", &key, &params, &[])?;
-                params
+            let routed = routed(&members[at], &routing.validation[at]);
+            let (member, queries) = (&mut members[at], &assigned[at]);
+            match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
+                Some(actor) => self.rewrite(actor, step, member, queries, &routed, &mut rng)?,
+                None => self.mutate(member, walks, queries, &routed, &mut rng)?,
             }
-        };
-        if params == member.params {
-            return Ok(());
         }
-        let origin = Origin {
-            proposed_by: "tuner".to_owned(),
-            change: "tuned numbers".to_owned(),
-            parent: Some(member.program.id().to_owned()),
-        };
-        let mut tuned =
-            self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
-        tuned.proposed_by.clone_from(&member.proposed_by);
-        self.accept(member, tuned, routed, &origin)
-    }
-
-    /// Replaces a category's program if the paired test on its validation queries says so.
-    fn accept(
-        &mut self,
-        member: &mut Member,
-        changed: Member,
-        routed: &[usize],
-        origin: &Origin,
-    ) -> Result<(), OptimizeError> {
-        let differences: Vec<f64> = routed
-            .iter()
-            .map(|&at| f64::from(changed.validation[at]) - f64::from(member.validation[at]))
-            .collect();
-        let difference = (differences.iter().sum::<f64>() + 0.0) / differences.len().max(1) as f64;
-        let p = match differences.is_empty() {
-            true => 1.0,
-            false => randomization_p(&differences, self.options.seed)?,
-        };
-        let accepted = difference > 0.0 && p < ACCEPT_P;
-        let (name, change) = (member.program.category().unwrap_or_default(), &origin.change);
-        (self.watch)(Event::Tested { name, change, difference, p, accepted });
-        let decision = Decision {
-            category: name.to_owned(),
-            from: member.program.id().to_owned(),
-            to: changed.program.id().to_owned(),
-            params: changed.params.clone(),
-            change: change.clone(),
-            n: routed.len(),
-            difference,
-            p,
-            accepted,
-        };
-        let key = serde_json::to_string(&decision).unwrap_or_default();
-        let key = blake3::hash(key.as_bytes()).to_hex().to_string();
-        self.trials.journal.commit("decision", &key, &decision, &[])?;
-        if accepted {
-            *member = changed;
-        }
-        Ok(())
+        Ok(actor.and_then(|actor| actor.stop().cloned()).unwrap_or(Stop::Done))
     }
 }
 
-/// A test on validation, as the journal keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
-    /// The category.
-    pub category: String,
-    /// The program it had.
-    pub from: String,
-    /// The program that was tested; the same when only numbers changed.
-    pub to: String,
-    /// Numbers of the tested program that differ from the declared ones.
-    pub params: ParamValues,
-    /// What was changed.
-    pub change: String,
-    /// Validation queries of the category.
-    pub n: usize,
-    /// Difference of the mean reciprocal ranks.
-    pub difference: f64,
-    /// Two-sided p of the paired randomisation test.
-    pub p: f64,
-    /// Whether the change was kept.
-    pub accepted: bool,
-}
-
-/// The members that still add to the others when each is judged on all training queries; plans
-/// were chosen on those that their walks support.
-fn needed(members: Vec<Member>, n: usize) -> Vec<Member> {
-    let worths: Vec<discover::Worth> = members
-        .iter()
-        .map(|member| member.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
-        .collect();
-    let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
-    let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
-    if kept.is_empty() {
-        kept.push(0);
+/// The validation queries on which a category's changes are tested.
+fn routed(member: &Member, routed: &[usize]) -> Vec<usize> {
+    match &member.queries {
+        Some(own) => own.validation.clone(),
+        None => routed.to_vec(),
     }
-    let mut members: Vec<Option<Member>> = members.into_iter().map(Some).collect();
-    kept.into_iter().filter_map(|at| members[at].take()).collect()
-}
-
-/// Training queries by the category whose program answers them best; ties go to the earlier
-/// category, queries that no program answers to none.
-fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
-    let mut assigned = vec![Vec::new(); members.len()];
-    for query in 0..n {
-        let best =
-            members.iter().enumerate().fold(None, |best: Option<(usize, f32)>, (at, member)| {
-                match best {
-                    Some((_, most)) if member.train[query] <= most => best,
-                    _ if member.train[query] > 0.0 => Some((at, member.train[query])),
-                    _ => best,
-                }
-            });
-        if let Some((at, _)) = best {
-            assigned[at].push(query);
-        }
-    }
-    assigned
-}
-
-/// A category drawn by what its queries still lack.
-fn most_to_gain(members: &[Member], assigned: &[Vec<usize>], rng: &mut ChaCha8Rng) -> usize {
-    let lacking: Vec<f64> = members
-        .iter()
-        .zip(assigned)
-        .map(|(member, queries)| {
-            queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum::<f64>() + 0.5
-        })
-        .collect();
-    let mut left = rng.random::<f64>() * lacking.iter().sum::<f64>();
-    for (at, lack) in lacking.iter().enumerate() {
-        left -= lack;
-        if left <= 0.0 {
-            return at;
-        }
-    }
-    members.len() - 1
 }

@@ -1,0 +1,509 @@
+//! Programs written by a model: a first one for each category, then better ones, each tried on
+//! training queries before validation decides.
+//!
+//! A program is believed to be one when it compiles, declares its numbers and answers queries
+//! without failing. Until then the model is told what went wrong, twice at most. After
+//! [`PATIENCE`] steps of a category without progress the next program is begun anew, from other
+//! example queries and without memory; the best one stays.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::{
+    infer::ParamValues,
+    llm::{Role, program_of},
+    optimize::{
+        Event, OptimizeError, Run,
+        actor::{Actor, Attempt, LLM, Memory, Notes, categories::Found, evidence},
+        members::{Member, Queries},
+        plan::{self, Plan},
+        search::SEARCH,
+        trial::{Origin, mean},
+    },
+    program::Program,
+};
+
+/// Times a program is mended.
+const MENDS: u32 = 2;
+/// Training queries that a program is tried on before it is measured.
+const TRIED: usize = 12;
+/// Example queries in a prompt.
+const EXAMPLES: usize = 20;
+/// Queries of each kind that are contrasted.
+const CONTRASTED: usize = 6;
+/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
+const GOOD: f32 = 0.2;
+/// Earlier programs that are remembered for a category, best first.
+const REMEMBERED: usize = 3;
+/// Steps of a category without progress before it is begun anew.
+const PATIENCE: usize = 3;
+/// Failures that a model is told.
+const TOLD_FAILURES: usize = 3;
+/// Stream of random numbers for the example queries of categories.
+const EXAMPLE_STREAM: u64 = 2 << 40;
+
+/// What became of a reply: a program that runs, or why there is none.
+type Written = Result<Program, String>;
+
+impl Run<'_> {
+    /// Adds a member for every category the model finds: with its program, or with the best one
+    /// at hand where that answers the category's queries better.
+    pub(in crate::optimize) fn write_programs(
+        &mut self,
+        actor: &mut Actor,
+        members: &mut Vec<Member>,
+    ) -> Result<(), OptimizeError> {
+        (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
+        let found = self.find_categories(actor)?;
+        let fallback = self.fallback(members)?;
+        let total = found.len();
+        for (done, Found { name, description, queries }) in found.into_iter().enumerate() {
+            (self.watch)(Event::Progress { phase: "writing programs", done, total });
+            actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
+            let best = fallback
+                .iter()
+                .map(|member| (mean(&member.train_on(&queries.train)), member))
+                .reduce(|best, next| if next.0 > best.0 { next } else { best });
+            let Some((before, best)) = best else { continue };
+            let written = self.begin_category(actor, &name, &queries, before, 0)?;
+            let mut member = match written {
+                Some(member) if mean(&member.train_on(&queries.train)) > before => member,
+                _ => self.taken_over(best, &name)?,
+            };
+            let mrr = mean(&member.train_on(&queries.train));
+            (self.watch)(Event::Category { name: &name, n: queries.train.len(), mrr });
+            member.queries = Some(queries);
+            members.push(member);
+        }
+        Ok(())
+    }
+
+    /// Programs that a category has when the model writes none that is better: those of the search
+    /// actor, or search by words.
+    fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
+        if !members.is_empty() {
+            return Ok(members.to_vec());
+        }
+        let plan = Plan { target: None, branches: Vec::new() };
+        let program = plan::render(&self.base, &plan);
+        let change = "search by words".to_owned();
+        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
+        Ok(vec![self.member(Some(plan), program, ParamValues::new(), &origin)?])
+    }
+
+    /// A member's program under another category's name.
+    fn taken_over(&mut self, member: &Member, name: &str) -> Result<Member, OptimizeError> {
+        let program = Program::new(&headed(member.program.source(), name));
+        let origin = Origin {
+            proposed_by: member.proposed_by.clone(),
+            change: "taken over for the category".to_owned(),
+            parent: Some(member.program.id().to_owned()),
+        };
+        self.member(member.plan.clone(), program, member.params.clone(), &origin)
+    }
+
+    /// A first program for a category, measured; none when nothing usable came. Committed as a
+    /// step.
+    fn begin_category(
+        &mut self,
+        actor: &mut Actor,
+        name: &str,
+        queries: &Queries,
+        before: f64,
+        sample: u32,
+    ) -> Result<Option<Member>, OptimizeError> {
+        if actor.stop().is_some() {
+            return Ok(None);
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
+        let mut examples = queries.train.clone();
+        examples.shuffle(&mut rng);
+        examples.truncate(EXAMPLES);
+        let mut inputs = self.briefed(actor, name);
+        inputs["queries"] = self.texts(&examples);
+        let written = self.written(actor, name, "actor/initial", inputs, &examples, sample)?;
+        let mut attempt = Attempt {
+            category: name.to_owned(),
+            what: "initial".to_owned(),
+            advice: None,
+            program: None,
+            failure: None,
+            before,
+            after: None,
+            accepted: false,
+            replies: Vec::new(),
+        };
+        let member = match written {
+            Ok(program) => {
+                let change = "written for the category".to_owned();
+                let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
+                attempt.program = Some(program.id().to_owned());
+                let member = self.member(None, program, ParamValues::new(), &origin)?;
+                let after = mean(&member.train_on(&queries.train));
+                attempt.after = Some(after);
+                attempt.accepted = after > before;
+                actor.remember(name, &member, after, queries.train.len(), "");
+                Some(member)
+            }
+            Err(why) => {
+                self.tell(format!("no program for {name}: {why}"));
+                attempt.failure = Some(why);
+                None
+            }
+        };
+        self.commit_attempt(actor, &format!("initial {name} {sample}"), attempt)?;
+        Ok(member)
+    }
+
+    /// One step: contrast, advice, a better program, and its tests.
+    pub(in crate::optimize) fn rewrite(
+        &mut self,
+        actor: &mut Actor,
+        step: usize,
+        member: &mut Member,
+        queries: &[usize],
+        routed: &[usize],
+        rng: &mut ChaCha8Rng,
+    ) -> Result<(), OptimizeError> {
+        let name = member.name().to_owned();
+        let before = mean(&member.train_on(queries));
+        let sample = step as u32 + 1;
+        let restart = {
+            let notes = actor.notes.entry(name.clone()).or_default();
+            let restart = notes.gap > PATIENCE;
+            if restart {
+                notes.gap = 0;
+                notes.restarts += 1;
+                notes.memory.clear();
+            }
+            restart
+        };
+        if restart {
+            let own = Queries { train: queries.to_vec(), validation: routed.to_vec() };
+            self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
+            if let Some(changed) = self.begin_category(actor, &name, &own, before, sample)?
+                && mean(&changed.train_on(queries)) > before
+            {
+                let change = "begun anew".to_owned();
+                let parent = Some(member.program.id().to_owned());
+                let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+                self.accept(member, changed, routed, &origin)?;
+            }
+            return Ok(());
+        }
+        let Some((good, bad)) = self.contrast(member, queries, rng)? else { return Ok(()) };
+        let advice = self.advice(actor, member, &good, &bad, sample)?;
+        let mut attempt = Attempt {
+            category: name.clone(),
+            what: "improve".to_owned(),
+            advice: advice.as_ref().ok().cloned(),
+            program: None,
+            failure: advice.as_ref().err().cloned(),
+            before,
+            after: None,
+            accepted: false,
+            replies: Vec::new(),
+        };
+        if let Ok(advice) = &advice {
+            let program = self.improved(actor, member, before, queries, advice, &bad, sample)?;
+            match program {
+                Ok(program) => {
+                    attempt.program = Some(program.id().to_owned());
+                    let after =
+                        self.try_improved(actor, member, program, queries, routed, before, advice)?;
+                    (attempt.after, attempt.accepted) = (Some(after.0), after.1);
+                }
+                Err(why) => {
+                    self.tell(format!("no better program for {name}: {why}"));
+                    attempt.failure = Some(why);
+                }
+            }
+        }
+        let notes = actor.notes.entry(name).or_default();
+        notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
+        self.commit_attempt(actor, &format!("step {step}"), attempt)
+    }
+
+    /// Measures an improved program; its score on training queries, and whether it was accepted.
+    #[expect(clippy::too_many_arguments, reason = "all of a step's state")]
+    fn try_improved(
+        &mut self,
+        actor: &mut Actor,
+        member: &mut Member,
+        program: Program,
+        queries: &[usize],
+        routed: &[usize],
+        before: f64,
+        advice: &str,
+    ) -> Result<(f64, bool), OptimizeError> {
+        let name = member.name().to_owned();
+        let change = "rewritten after advice".to_owned();
+        let parent = Some(member.program.id().to_owned());
+        let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+        let ranks = self.trial(&program, &ParamValues::new(), false, queries, &origin)?;
+        let after = mean(&ranks);
+        if after <= before {
+            actor.remember_source(&name, program.source(), after, queries.len(), advice);
+            return Ok((after, false));
+        }
+        let changed = self.member(None, program, ParamValues::new(), &origin)?;
+        actor.remember(&name, &changed, after, queries.len(), advice);
+        Ok((after, self.accept(member, changed, routed, &origin)?))
+    }
+
+    /// Evidence of queries that a program answers well and badly; none when it answers all well.
+    fn contrast(
+        &mut self,
+        member: &Member,
+        queries: &[usize],
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Option<(Vec<Value>, Vec<Value>)>, OptimizeError> {
+        let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
+            queries.iter().partition(|&&query| member.train[query] >= GOOD);
+        if bad.is_empty() {
+            return Ok(None);
+        }
+        let compiled = self.trials.compile(&member.program)?;
+        let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
+            chosen.shuffle(rng);
+            chosen.truncate(CONTRASTED);
+            chosen.sort_unstable();
+            let (runtime, pool) = (&self.trials.runtime, &self.train.queries);
+            chosen
+                .iter()
+                .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
+                .collect()
+        };
+        Ok(Some((shown(&mut good)?, shown(&mut bad)?)))
+    }
+
+    /// The comparator's advice.
+    fn advice(
+        &mut self,
+        actor: &mut Actor,
+        member: &Member,
+        good: &[Value],
+        bad: &[Value],
+        sample: u32,
+    ) -> Result<Result<String, String>, OptimizeError> {
+        let inputs = json!({
+            "category": actor.category(member.name()),
+            "program": member.program.source(),
+            "good": good,
+            "bad": bad,
+        });
+        let reply = actor.ask(Role::Comparator, "comparator/contrast", inputs, sample)?;
+        actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
+        Ok(reply.map(|reply| reply.text.trim().to_owned()))
+    }
+
+    /// A program that follows the advice.
+    #[expect(clippy::too_many_arguments, reason = "all of a step's state")]
+    fn improved(
+        &mut self,
+        actor: &mut Actor,
+        member: &Member,
+        before: f64,
+        queries: &[usize],
+        advice: &str,
+        bad: &[Value],
+        sample: u32,
+    ) -> Result<Written, OptimizeError> {
+        let name = member.name().to_owned();
+        let mut inputs = self.briefed(actor, &name);
+        let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
+        inputs["queries"] = self.texts(&examples);
+        inputs["current"] = json!({ "source": member.program.source(), "score": before });
+        inputs["advice"] = advice.into();
+        inputs["failures"] = json!([]);
+        inputs["traces"] = bad.iter().map(trace).collect();
+        inputs["previous"] = actor
+            .notes
+            .get(&name)
+            .into_iter()
+            .flat_map(|notes| &notes.memory)
+            .filter(|memory| memory.source != member.program.source())
+            .map(|memory| {
+                json!({
+                    "source": memory.source,
+                    "score": memory.score,
+                    "n": memory.n,
+                    "advice": memory.advice,
+                })
+            })
+            .collect();
+        let mut tried = queries.to_vec();
+        tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
+        let written = self.written(actor, &name, "actor/improve", inputs, &tried, sample)?;
+        Ok(written.and_then(|program| match program.id() == member.program.id() {
+            true => Err("the model gave the program back as it was".to_owned()),
+            false => Ok(program),
+        }))
+    }
+
+    /// Asks for a program until one runs, with what went wrong, [`MENDS`] times at most.
+    fn written(
+        &mut self,
+        actor: &mut Actor,
+        name: &str,
+        prompt: &str,
+        inputs: Value,
+        queries: &[usize],
+        sample: u32,
+    ) -> Result<Written, OptimizeError> {
+        let tried: Vec<usize> = queries.iter().copied().take(TRIED).collect();
+        let mut reply = actor.ask(Role::Actor, prompt, inputs, sample)?;
+        let mut mended = 0;
+        loop {
+            let (source, failures) = match &reply {
+                Err(why) => {
+                    actor.used(Err(why));
+                    return Ok(Err(why.clone()));
+                }
+                Ok(reply) => match program_of(&reply.text, reply.finish) {
+                    Ok(source) => {
+                        let program = Program::new(&headed(&source, name));
+                        match self.failures(&program, &tried)? {
+                            failures if failures.is_empty() => {
+                                actor.used(Ok(()));
+                                return Ok(Ok(program));
+                            }
+                            failures => (program.source().to_owned(), failures),
+                        }
+                    }
+                    Err(why) => (reply.text.clone(), vec![failure("", &why.to_string())]),
+                },
+            };
+            let why = failures[0]["message"].as_str().unwrap_or_default().to_owned();
+            if mended == MENDS {
+                actor.used(Err(&why));
+                return Ok(Err(format!("it does not run after {MENDS} repairs: {why}")));
+            }
+            mended += 1;
+            self.trials.check_stop()?;
+            let mut inputs = self.briefed(actor, name);
+            inputs["current"] = json!({ "source": source, "score": Value::Null });
+            inputs["failures"] = failures.into();
+            reply = actor.ask(Role::Actor, "actor/mend", inputs, sample)?;
+        }
+    }
+
+    /// Why a program cannot be measured: it does not compile, its numbers are not declared well,
+    /// it fails on queries, or it finds nothing. Empty when it can.
+    fn failures(&self, program: &Program, queries: &[usize]) -> Result<Vec<Value>, OptimizeError> {
+        let runtime = &self.trials.runtime;
+        let compiled = match runtime.compile(program) {
+            Ok(compiled) => compiled,
+            Err(failed) => return Ok(vec![failure("", &failed.to_string())]),
+        };
+        if let Err(failed) = runtime.declared_params(&compiled) {
+            return Ok(vec![failure("", &format!("params(): {failed}"))]);
+        }
+        let rankings =
+            self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;
+        let text = |at: usize| self.train.queries[queries[at]].text.as_str();
+        let failed: Vec<Value> = rankings
+            .iter()
+            .enumerate()
+            .filter_map(|(at, (_, failed))| Some(failure(text(at), failed.as_ref()?)))
+            .take(TOLD_FAILURES)
+            .collect();
+        let empty = rankings.iter().position(|(ranking, _)| ranking.is_empty());
+        Ok(match empty {
+            _ if !failed.is_empty() => failed,
+            Some(at) if rankings.iter().all(|(ranking, _)| ranking.is_empty()) => {
+                vec![failure(text(at), "the program returned no node for any query it was tried on")]
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    /// What every prompt for a program tells.
+    fn briefed(&self, actor: &Actor, category: &str) -> Value {
+        json!({
+            "schema": actor.briefing.schema,
+            "toolkit": actor.briefing.toolkit,
+            "language": actor.briefing.language,
+            "limits": actor.briefing.limits,
+            "category": actor.category(category),
+        })
+    }
+
+    fn texts(&self, queries: &[usize]) -> Value {
+        queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
+    }
+
+    /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
+    /// is done when the run goes on.
+    fn commit_attempt(
+        &mut self,
+        actor: &mut Actor,
+        key: &str,
+        attempt: Attempt,
+    ) -> Result<(), OptimizeError> {
+        let replies = std::mem::take(&mut actor.replies);
+        if actor.stop().is_some() {
+            return Ok(());
+        }
+        let attempt = Attempt { replies, ..attempt };
+        Ok(self.trials.journal.commit("attempt", key, &attempt, &[])?)
+    }
+}
+
+impl Actor {
+    fn category(&self, name: &str) -> Value {
+        let description = self.notes.get(name).map_or("", |notes| &notes.description);
+        json!({ "name": name, "description": description })
+    }
+
+    fn remember(&mut self, name: &str, member: &Member, score: f64, n: usize, advice: &str) {
+        self.remember_source(name, member.program.source(), score, n, advice);
+    }
+
+    fn remember_source(&mut self, name: &str, source: &str, score: f64, n: usize, advice: &str) {
+        let memory = &mut self.notes.entry(name.to_owned()).or_default().memory;
+        if memory.iter().any(|known| known.source == source) {
+            return;
+        }
+        let (source, advice) = (source.to_owned(), advice.to_owned());
+        memory.push(Memory { source, score, n, advice });
+        memory.sort_by(|a, b| b.score.total_cmp(&a.score));
+        memory.truncate(REMEMBERED);
+    }
+}
+
+/// What went wrong, for a prompt.
+fn failure(query: &str, message: &str) -> Value {
+    json!({ "query": query, "message": message, "place": "" })
+}
+
+/// The calls on a query as one text.
+fn trace(evidence: &Value) -> Value {
+    let text = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
+    let calls = evidence["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let calls: Vec<&str> = calls.collect();
+    format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
+}
+
+/// A source whose first line names the category, whatever the author wrote there.
+fn headed(source: &str, name: &str) -> String {
+    let is_category = |line: &&str| line.trim_start().starts_with("//! category:");
+    let rest: Vec<&str> = source.trim().lines().filter(|line| !is_category(line)).collect();
+    format!("//! category: {name}\n{}\n", rest.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::headed;
+
+    #[test]
+    fn the_category_is_named_by_the_host() {
+        let source = "//! Finds.\n//! category: mine\nfn retrieve(query, candidates, params) {}";
+        let expected =
+            "//! category: ours\n//! Finds.\nfn retrieve(query, candidates, params) {}\n";
+        assert_eq!(headed(source, "ours"), expected);
+        assert_eq!(headed(expected, "ours"), expected);
+    }
+}

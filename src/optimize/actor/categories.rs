@@ -1,0 +1,275 @@
+//! Categories of queries by what they ask: found by a model on a sample of training queries, then
+//! every query is put into one.
+//!
+//! A reply is checked number by number: a query that is put nowhere, twice, or into a category that
+//! does not exist is asked for once more, and then belongs to none. Queries of no category are
+//! looked at again for categories of their own, once; what is small joins the others.
+//!
+//! Must not know: answers, programs.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::{
+    llm::Role,
+    optimize::{
+        OptimizeError, Run,
+        actor::Actor,
+        members::{MAX_CATEGORIES, Queries},
+        trial::Pool,
+    },
+};
+
+/// Training queries that categories are found on.
+const SAMPLE: usize = 200;
+/// Queries of one request for assignment.
+pub(super) const BATCH: usize = 40;
+/// Training queries that a category must have: a share of all, and a number.
+const MIN_SHARE: usize = 25;
+const MIN_QUERIES: usize = 3;
+/// Share of the training queries in no category, above which these are looked at again.
+const MAX_LEFT_SHARE: usize = 10;
+/// Characters of a category's name.
+const NAME_CHARS: usize = 80;
+/// Characters of its description.
+const DESCRIPTION_CHARS: usize = 400;
+/// Name of the category of all queries that are in no other.
+pub(super) const OTHERS: &str = "other questions";
+/// Stream of random numbers for the sample.
+const SAMPLE_STREAM: u64 = 1 << 40;
+
+/// A category before it has a program.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) queries: Queries,
+}
+
+impl Run<'_> {
+    /// Finds categories and puts all queries of both pools into them; the last one is
+    /// [`OTHERS`], if it has training queries. At least one.
+    pub(super) fn find_categories(
+        &mut self,
+        actor: &mut Actor,
+    ) -> Result<Vec<Found>, OptimizeError> {
+        let n = self.train.queries.len();
+        let mut sample: Vec<usize> = (0..n).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(SAMPLE_STREAM);
+        sample.shuffle(&mut rng);
+        sample.truncate(SAMPLE);
+        let mut named = self.discover_categories(actor, &sample, MAX_CATEGORIES - 1)?;
+        let mut train = self.assign_queries(actor, &named, true, &(0..n).collect::<Vec<_>>())?;
+        let left: Vec<usize> = (0..n).filter(|&query| train[query].is_none()).collect();
+        if left.len() * MAX_LEFT_SHARE > n && left.len() >= MIN_QUERIES && actor.stop().is_none() {
+            let room = (MAX_CATEGORIES - 1).saturating_sub(named.len());
+            let more: Vec<usize> = left.iter().copied().take(SAMPLE).collect();
+            let found = self.discover_categories(actor, &more, room)?;
+            if !found.is_empty() {
+                named.extend(found);
+                let again = self.assign_queries(actor, &named, true, &left)?;
+                left.iter().zip(again).for_each(|(&query, category)| train[query] = category);
+            }
+        }
+        let all: Vec<usize> = (0..self.validation.queries.len()).collect();
+        let validation = self.assign_queries(actor, &named, false, &all)?;
+        Ok(sorted(named, &train, &validation))
+    }
+
+    /// Names and descriptions of at most `most` categories, as a model sees them in some training
+    /// queries.
+    fn discover_categories(
+        &mut self,
+        actor: &mut Actor,
+        sample: &[usize],
+        most: usize,
+    ) -> Result<Vec<(String, String)>, OptimizeError> {
+        if most == 0 || actor.stop().is_some() {
+            return Ok(Vec::new());
+        }
+        let inputs = json!({
+            "schema": actor.briefing.schema,
+            "queries": numbered(&self.train, sample),
+        });
+        match actor.ask_json(Role::Categories, "categories/discover", inputs, 0)? {
+            Ok(reply) => Ok(names(&reply, most)),
+            Err(why) => {
+                self.tell(format!("no categories were found: {why}"));
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The category of each of some queries, in their order.
+    fn assign_queries(
+        &mut self,
+        actor: &mut Actor,
+        named: &[(String, String)],
+        in_train: bool,
+        queries: &[usize],
+    ) -> Result<Vec<Option<usize>>, OptimizeError> {
+        let mut assigned: Vec<Option<Option<usize>>> = vec![None; queries.len()];
+        if named.is_empty() {
+            return Ok(vec![None; queries.len()]);
+        }
+        // The second pass asks for what the first one left out.
+        for pass in 0..2 {
+            let open: Vec<usize> =
+                (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();
+            for batch in open.chunks(BATCH) {
+                self.trials.check_stop()?;
+                if actor.stop().is_some() {
+                    break;
+                }
+                let pool = if in_train { &self.train } else { &self.validation };
+                let ids: Vec<usize> = batch.iter().map(|&at| queries[at]).collect();
+                let inputs = json!({
+                    "categories": named
+                        .iter()
+                        .enumerate()
+                        .map(|(at, (name, description))| {
+                            json!({ "n": at + 1, "name": name, "description": description })
+                        })
+                        .collect::<Vec<_>>(),
+                    "queries": numbered(pool, &ids),
+                });
+                let reply = actor.ask_json(Role::Categories, "categories/assign", inputs, pass)?;
+                let Ok(reply) = reply else { continue };
+                for (place, category) in assignments(&reply, batch.len(), named.len()) {
+                    assigned[batch[place]] = Some(category);
+                }
+            }
+        }
+        Ok(assigned.into_iter().map(Option::flatten).collect())
+    }
+}
+
+/// Queries with numbers from 1, for a prompt.
+fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
+    queries
+        .iter()
+        .enumerate()
+        .map(|(n, &at)| json!({ "n": n + 1, "text": pool.queries[at].text }))
+        .collect()
+}
+
+/// Names and descriptions from a reply: cut, each name once.
+fn names(reply: &Value, most: usize) -> Vec<(String, String)> {
+    let text = |value: &Value, limit| -> String {
+        let text = value.as_str().unwrap_or_default();
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.chars().take(limit).collect()
+    };
+    let mut found: Vec<(String, String)> = Vec::new();
+    for category in reply["categories"].as_array().into_iter().flatten() {
+        let name = text(&category["name"], NAME_CHARS);
+        let taken = name == OTHERS || found.iter().any(|(other, _)| *other == name);
+        if !name.is_empty() && !taken && found.len() < most {
+            found.push((name, text(&category["description"], DESCRIPTION_CHARS)));
+        }
+    }
+    found
+}
+
+/// Places in the batch with their categories; what is not one of both, or is said twice in two
+/// ways, is left out.
+fn assignments(reply: &Value, n_queries: usize, n_categories: usize) -> Vec<(usize, Option<usize>)> {
+    let mut said: Vec<Vec<Option<usize>>> = vec![Vec::new(); n_queries];
+    for one in reply["assignments"].as_array().into_iter().flatten() {
+        let number = |name: &str| one[name].as_u64().and_then(|n| usize::try_from(n).ok());
+        let query = number("query").filter(|n| (1..=n_queries).contains(n));
+        let category = match one["category"].is_null() {
+            true => Some(None),
+            false => number("category").filter(|n| (1..=n_categories).contains(n)).map(Some),
+        };
+        if let (Some(query), Some(category)) = (query, category) {
+            said[query - 1].push(category.map(|n| n - 1));
+        }
+    }
+    let agreed = |said: &[Option<usize>]| match said {
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => Some(*first),
+        _ => None,
+    };
+    (0..n_queries).filter_map(|at| agreed(&said[at]).map(|category| (at, category))).collect()
+}
+
+/// The categories with their queries; small ones join the others, which come last.
+fn sorted(
+    named: Vec<(String, String)>,
+    train: &[Option<usize>],
+    validation: &[Option<usize>],
+) -> Vec<Found> {
+    let of = |pool: &[Option<usize>], wanted: Option<usize>| -> Vec<usize> {
+        (0..pool.len()).filter(|&query| pool[query] == wanted).collect()
+    };
+    let least = (train.len() / MIN_SHARE).max(MIN_QUERIES);
+    let mut found = Vec::new();
+    let mut others = Queries { train: of(train, None), validation: of(validation, None) };
+    for (at, (name, description)) in named.into_iter().enumerate() {
+        let queries = Queries { train: of(train, Some(at)), validation: of(validation, Some(at)) };
+        if queries.train.len() >= least {
+            found.push(Found { name, description, queries });
+        } else {
+            others.train.extend(queries.train);
+            others.validation.extend(queries.validation);
+        }
+    }
+    others.train.sort_unstable();
+    others.validation.sort_unstable();
+    if !others.train.is_empty() || found.is_empty() {
+        let description = "Questions of any kind that are in no other category.".to_owned();
+        found.push(Found { name: OTHERS.to_owned(), description, queries: others });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_counts_only_when_it_is_one() {
+        let reply = json!({ "assignments": [
+            { "query": 1, "category": 2 },
+            { "query": 2, "category": null },
+            { "query": 3, "category": 3 },
+            { "query": 4, "category": 1 },
+            { "query": 4, "category": 2 },
+            { "query": 5, "category": 1 },
+            { "query": 5, "category": 1 },
+            { "query": 9, "category": 1 },
+            { "query": 0, "category": 1 },
+            { "query": "6", "category": 1 },
+        ] });
+        let expected = [(0, Some(1)), (1, None), (4, Some(0))];
+        assert_eq!(assignments(&reply, 6, 2), expected);
+        assert_eq!(assignments(&Value::Null, 6, 2), []);
+    }
+
+    #[test]
+    fn names_are_cut_and_come_once() {
+        let category = |name: &str| json!({ "name": name, "description": "a\n b" });
+        let reply = json!({ "categories": [
+            category("by brand"), category("by brand"), category(""), category(OTHERS),
+            category(&"x".repeat(100)), category("one too many"),
+        ] });
+        let found = names(&reply, 2);
+        assert_eq!(found[0], ("by brand".to_owned(), "a b".to_owned()));
+        assert_eq!((found.len(), found[1].0.len()), (2, NAME_CHARS));
+    }
+
+    #[test]
+    fn every_query_is_in_one_category_and_small_ones_join_the_others() {
+        let named = ["large", "small"].map(|name| (name.to_owned(), String::new())).to_vec();
+        let train = [Some(0), Some(0), Some(1), None, Some(0), Some(0)];
+        let found = sorted(named, &train, &[Some(1), Some(0), None]);
+        let shown: Vec<(&str, &[usize], &[usize])> = found
+            .iter()
+            .map(|one| (one.name.as_str(), &*one.queries.train, &*one.queries.validation))
+            .collect();
+        assert_eq!(shown, [("large", &[0, 1, 4, 5][..], &[1][..]), (OTHERS, &[2, 3], &[0, 2])]);
+        assert_eq!(sorted(Vec::new(), &[None], &[None])[0].name, OTHERS);
+    }
+}

@@ -1,0 +1,139 @@
+//! What a run with the llm actor will ask, before anything is asked: calls, tokens, dollars and
+//! minutes, each from a least to a most.
+//!
+//! The least counts every reply as usable at once and short, the most counts every repair and
+//! every token that a reply may have; both are of the plan and the base's own texts, so that a run
+//! that is not stopped ends between them. Tools of programs that ask a model are not counted, as
+//! nobody knows what programs will do.
+//!
+//! Must not know: answers, how models are asked.
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    dataset::LabelledQuery,
+    kb::Kb,
+    llm::{Role, ledger::tokens},
+    optimize::{
+        Options,
+        actor::{briefing::Briefing, categories::BATCH},
+        members::MAX_CATEGORIES,
+    },
+    tools::Assistant,
+};
+
+/// A least and a most.
+pub type Range<T> = [T; 2];
+
+/// Bytes of a token at most, for the least; the most counts them as the ledger does.
+const MOST_BYTES_PER_TOKEN: u64 = 5;
+/// Tokens of a short reply.
+const SHORT_REPLY: u64 = 200;
+/// Seconds of a reply, quick and slow.
+const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
+/// Requests for one program at most: the first and its repairs.
+const PER_PROGRAM: u64 = 3;
+/// Tokens of a contrast with its evidence, at most.
+const EVIDENCE_TOKENS: u64 = 20_000;
+
+/// What a run will ask.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Requests.
+    pub calls: Range<u64>,
+    /// Tokens sent.
+    pub tokens_in: Range<u64>,
+    /// Tokens received.
+    pub tokens_out: Range<u64>,
+    /// Dollars; none when a price is not known.
+    pub usd: Option<Range<f64>>,
+    /// Minutes that replies take, one after another.
+    pub minutes: Range<f64>,
+}
+
+impl Estimate {
+    /// That of a run that asks nothing.
+    pub fn nothing() -> Estimate {
+        let nothing = [0; 2];
+        let (calls, tokens_in, tokens_out) = (nothing, nothing, nothing);
+        Estimate { calls, tokens_in, tokens_out, usd: Some([0.0; 2]), minutes: [0.0; 2] }
+    }
+}
+
+/// Requests of one kind.
+struct Kind {
+    role: Role,
+    calls: Range<u64>,
+    /// Tokens sent by one of them.
+    sent: Range<u64>,
+}
+
+/// What a run with these options will ask of the models.
+pub fn estimate(
+    kb: &Kb,
+    assistant: &Assistant,
+    train: &[LabelledQuery],
+    validation: &[LabelledQuery],
+    options: &Options,
+) -> Estimate {
+    let briefing = Briefing::new(kb, options.llm_tools);
+    let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
+    let sent = |bytes: &str, more: u64| {
+        let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;
+        [least, tokens(bytes) + more]
+    };
+    let queries = |pool: &[LabelledQuery]| -> String {
+        pool.iter().map(|query| query.text.as_str()).collect::<Vec<_>>().join("\n")
+    };
+    let batches = |n: usize| n.div_ceil(BATCH) as u64;
+    let assigned = batches(train.len()) + batches(validation.len());
+    let (steps, most) = (options.steps as u64, MAX_CATEGORIES as u64);
+    let steps = if options.actors.search { steps.div_ceil(2) } else { steps };
+    let all = queries(train) + &queries(validation);
+    let per_batch = all.len() as u64 / assigned.max(1);
+    let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());
+    let kinds = [
+        Kind {
+            role: Role::Categories,
+            calls: [1, 4],
+            sent: sent(&(briefing.schema.clone() + &queries(train)), 1_000),
+        },
+        // Two passes, again for what was in no category, each with a repair.
+        Kind { role: Role::Categories, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },
+        Kind {
+            role: Role::Actor,
+            calls: [1, most * PER_PROGRAM],
+            sent: sent(&brief, EVIDENCE_TOKENS),
+        },
+        Kind { role: Role::Comparator, calls: [0, steps], sent: sent(&brief, EVIDENCE_TOKENS) },
+        Kind {
+            role: Role::Actor,
+            calls: [0, steps * PER_PROGRAM],
+            sent: sent(&brief, EVIDENCE_TOKENS),
+        },
+    ];
+    let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);
+    let mut usd = Some([0.0; 2]);
+    for Kind { role, calls: n, sent } in kinds {
+        let voice = assistant.llm.voice(role);
+        let longest = voice.map_or(0, |voice| u64::from(voice.max_tokens));
+        let received = [SHORT_REPLY.min(longest), longest];
+        let price = voice.and_then(|voice| assistant.llm.ledger().price(&voice.model));
+        for end in 0..2 {
+            calls[end] += n[end];
+            tokens_in[end] += n[end] * sent[end];
+            tokens_out[end] += n[end] * received[end];
+            usd = match (usd, price) {
+                (Some(mut usd), Some(price)) => {
+                    let paid = sent[end] as f64 * price.input + received[end] as f64 * price.output;
+                    usd[end] += n[end] as f64 * paid / 1e6;
+                    Some(usd)
+                }
+                _ => None,
+            };
+        }
+    }
+    let minutes = [0, 1].map(|end| calls[end] as f64 * REPLY_SECONDS[end] / 60.0);
+    Estimate { calls, tokens_in, tokens_out, usd, minutes }
+}

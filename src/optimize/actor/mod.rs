@@ -1,0 +1,232 @@
+//! The llm actor: asks a language model for categories and programs, contrasts what programs
+//! answer well and badly, and asks for better ones (AvaTaR, Wu et al. 2024).
+//!
+//! ```text
+//! categories: discover on a sample -> assign all queries, twice -> small ones join the others
+//! program:    initial -> extracted, compiled, tried -> mended with the error, at most twice
+//! step:       good and bad queries with evidence -> comparator's advice -> improve -> tried
+//! ```
+//!
+//! What a model says is never believed: categories and numbers of queries are checked, programs
+//! are compiled and run in the sandbox, and only the validation queries decide what stays. The
+//! model is shown training queries with their answers; of validation queries it sees the words, to
+//! put them into categories, and no answer. A reply that cannot be used fails its step and no more.
+//!
+//! Must not know: how models are asked, what a reply costs.
+
+mod author;
+mod briefing;
+mod categories;
+mod estimate;
+mod evidence;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use crate::optimize::actor::estimate::{Estimate, estimate};
+use crate::{
+    bundle::LlmProvenance,
+    llm::{LlmError, Message, Reply, Request, Role, Schema, Speaker},
+    optimize::{Actors, Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
+    tools::Assistant,
+};
+
+/// Name under which the actor's proposals are kept.
+pub(super) const LLM: &str = "llm";
+/// Steps in a row whose replies cannot be used, after which no model is asked any more.
+const MAX_UNUSABLE: usize = 5;
+
+/// What the actor did in one step, as the journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The category.
+    pub category: String,
+    /// What was asked for: `initial` or `improve`.
+    pub what: String,
+    /// The comparator's advice.
+    pub advice: Option<String>,
+    /// The program that came of it, if one runs.
+    pub program: Option<String>,
+    /// Why nothing came of it.
+    pub failure: Option<String>,
+    /// Mean reciprocal rank on the category's training queries, before.
+    pub before: f64,
+    /// And of the program.
+    pub after: Option<f64>,
+    /// Whether validation accepted it.
+    pub accepted: bool,
+    /// Keys of the replies it was made from.
+    pub replies: Vec<String>,
+}
+
+/// An earlier program of a category.
+#[derive(Clone, Debug)]
+struct Memory {
+    source: String,
+    score: f64,
+    n: usize,
+    advice: String,
+}
+
+/// What is remembered of a category.
+#[derive(Default)]
+struct Notes {
+    description: String,
+    memory: Vec<Memory>,
+    /// Steps since something was accepted.
+    gap: usize,
+    /// Times it was begun anew.
+    restarts: usize,
+}
+
+/// The actor in one run.
+pub(super) struct Actor {
+    assistant: Arc<Assistant>,
+    briefing: Briefing,
+    notes: BTreeMap<String, Notes>,
+    /// Steps in a row whose replies could not be used.
+    unusable: usize,
+    stop: Option<Stop>,
+    /// Keys of the replies of the step at hand.
+    replies: Vec<String>,
+}
+
+impl Actor {
+    /// An actor for a run.
+    pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
+        let briefing = Briefing::new(&run.base.kb, run.options.llm_tools);
+        let (notes, replies) = (BTreeMap::new(), Vec::new());
+        Self { assistant, briefing, notes, unusable: 0, stop: None, replies }
+    }
+
+    /// What its replies depend on, beside base and queries.
+    pub(super) fn identity(&self, options: &Options) -> Value {
+        let voice = |role: Role| {
+            let voice = self.assistant.llm.voice(role)?;
+            let numbers = json!([voice.temperature, voice.max_tokens, voice.parameters]);
+            Some((role.name().to_owned(), json!([voice.model, numbers])))
+        };
+        let voices: serde_json::Map<String, Value> =
+            Role::ALL.into_iter().filter_map(voice).collect();
+        json!({
+            "actors": options.actors,
+            "llm_tools": options.llm_tools,
+            "prompts": self.assistant.prompts.fingerprint(),
+            "voices": voices,
+        })
+    }
+
+    /// The models that were asked, and the fingerprint of the prompts.
+    pub(super) fn provenance(&self, options: &Options) -> LlmProvenance {
+        let model = |role: Role| {
+            let voice = self.assistant.llm.voice(role)?;
+            Some((role.name().to_owned(), voice.model.clone()))
+        };
+        let asked = [Role::Actor, Role::Comparator, Role::Categories];
+        let tools = options.llm_tools.then_some(Role::Tools);
+        LlmProvenance {
+            models: asked.into_iter().chain(tools).filter_map(model).collect(),
+            prompts: self.assistant.prompts.fingerprint().to_owned(),
+            tools: options.llm_tools,
+        }
+    }
+
+    /// Whether the step is the actor's; with the search actor, every second one is.
+    pub(super) fn turn(&self, step: usize, actors: Actors) -> bool {
+        self.stop.is_none() && (step.is_multiple_of(2) || !actors.search)
+    }
+
+    /// Why no model is asked any more.
+    pub(super) fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+
+    /// Puts a rendered prompt to a role; none when nothing usable came or may be asked for, which
+    /// is then noted.
+    fn ask(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        inputs: Value,
+        sample: u32,
+    ) -> Result<Result<Reply, String>, OptimizeError> {
+        let request = self.request(role, prompt, inputs, sample)?;
+        self.replies.push(request.key());
+        let reply = self.assistant.llm.ask(&request);
+        self.heard(reply)
+    }
+
+    /// As [`Actor::ask`], for replies in JSON.
+    fn ask_json(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        inputs: Value,
+        sample: u32,
+    ) -> Result<Result<Value, String>, OptimizeError> {
+        let request = self.request(role, prompt, inputs, sample)?;
+        self.replies.push(request.key());
+        let reply = self.assistant.llm.ask_json(&request);
+        self.heard(reply)
+    }
+
+    fn request(
+        &self,
+        role: Role,
+        prompt: &str,
+        inputs: Value,
+        sample: u32,
+    ) -> Result<Request, OptimizeError> {
+        let rendered = self.assistant.prompts.render(prompt, inputs)?;
+        let messages = vec![
+            Message { speaker: Speaker::System, text: rendered.system },
+            Message::user(rendered.user),
+        ];
+        let json = rendered.schema.map(|(name, schema)| Schema { name, schema });
+        Ok(self.assistant.llm.request(role, messages, json, sample))
+    }
+
+    /// Sorts what came of a request: a value; a failure of this step, as words; or an error that
+    /// ends the run. A ceiling or an outage ends the actor's part.
+    fn heard<T>(
+        &mut self,
+        reply: Result<T, LlmError>,
+    ) -> Result<Result<T, String>, OptimizeError> {
+        match reply {
+            Ok(value) => Ok(Ok(value)),
+            Err(error @ LlmError::Reply { .. }) => Ok(Err(error.to_string())),
+            Err(error @ (LlmError::Budget { .. } | LlmError::NoPrice(_))) => {
+                self.stop = Some(Stop::Budget(error.to_string()));
+                Ok(Err(error.to_string()))
+            }
+            Err(error) if error.is_outage() => {
+                self.stop = Some(Stop::Paused(error.to_string()));
+                Ok(Err(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes whether a step's replies could be used.
+    fn used(&mut self, usable: Result<(), &str>) {
+        match usable {
+            Ok(()) => self.unusable = 0,
+            Err(why) => {
+                self.unusable += 1;
+                if self.unusable >= MAX_UNUSABLE && self.stop.is_none() {
+                    self.stop = Some(Stop::Paused(format!(
+                        "{MAX_UNUSABLE} steps in a row gave nothing usable, the last because {why}"
+                    )));
+                }
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    fn tell(&mut self, what: String) {
+        (self.watch)(Event::Told(what));
+    }
+}

@@ -1,0 +1,112 @@
+//! The categories of a run while it goes on, each with its program and how it does.
+//!
+//! Must not know: who proposes programs, how they run.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    infer::ParamValues,
+    optimize::{discover, plan::Plan},
+    program::Program,
+};
+
+/// Categories at most.
+pub(super) const MAX_CATEGORIES: usize = 12;
+/// Share of the training queries that a category must add, as reciprocal rank.
+pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
+
+/// Queries that were put into a category by what they ask, by position in their pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Queries {
+    pub(super) train: Vec<usize>,
+    pub(super) validation: Vec<usize>,
+}
+
+/// A category while it is being improved.
+#[derive(Clone)]
+pub(super) struct Member {
+    /// What the program was composed from, if it was.
+    pub(super) plan: Option<Plan>,
+    pub(super) program: Program,
+    pub(super) params: ParamValues,
+    pub(super) proposed_by: String,
+    /// Its queries, if they were put into it; otherwise those that its program answers best.
+    pub(super) queries: Option<Queries>,
+    /// Reciprocal rank on every training query.
+    pub(super) train: Vec<f32>,
+    /// Reciprocal rank on every validation query.
+    pub(super) validation: Vec<f32>,
+}
+
+impl Member {
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        self.program.category().unwrap_or_default()
+    }
+
+    /// Its reciprocal ranks on some training queries.
+    pub(super) fn train_on(&self, queries: &[usize]) -> Vec<f32> {
+        queries.iter().map(|&at| self.train[at]).collect()
+    }
+}
+
+/// The members that still add to the others when each is judged on all training queries; plans
+/// were chosen on those that their walks support.
+pub(super) fn needed(members: Vec<Member>, n: usize) -> Vec<Member> {
+    let worths: Vec<discover::Worth> = members
+        .iter()
+        .map(|member| member.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
+        .collect();
+    let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
+    let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+    if kept.is_empty() {
+        kept.push(0);
+    }
+    let mut members: Vec<Option<Member>> = members.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| members[at].take()).collect()
+}
+
+/// Training queries by category: those that were put into it, or else those that its program
+/// answers best; ties go to the earlier category, queries that no program answers to none.
+pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
+    let mut assigned = vec![Vec::new(); members.len()];
+    for query in 0..n {
+        let best =
+            members.iter().enumerate().fold(None, |best: Option<(usize, f32)>, (at, member)| {
+                match best {
+                    Some((_, most)) if member.train[query] <= most => best,
+                    _ if member.train[query] > 0.0 => Some((at, member.train[query])),
+                    _ => best,
+                }
+            });
+        if let Some((at, _)) = best {
+            assigned[at].push(query);
+        }
+    }
+    for (queries, member) in assigned.iter_mut().zip(members) {
+        if let Some(own) = &member.queries {
+            queries.clone_from(&own.train);
+        }
+    }
+    assigned
+}
+
+/// A category drawn by what its queries still lack.
+pub(super) fn most_to_gain(members: &[Member], assigned: &[Vec<usize>], rng: &mut ChaCha8Rng) -> usize {
+    let lacking: Vec<f64> = members
+        .iter()
+        .zip(assigned)
+        .map(|(member, queries)| {
+            queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum::<f64>() + 0.5
+        })
+        .collect();
+    let mut left = rng.random::<f64>() * lacking.iter().sum::<f64>();
+    for (at, lack) in lacking.iter().enumerate() {
+        left -= lack;
+        if left <= 0.0 {
+            return at;
+        }
+    }
+    members.len() - 1
+}

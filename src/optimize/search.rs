@@ -1,0 +1,139 @@
+//! The search actor: composes programs from mined walks, mutates them, tunes their numbers. Needs
+//! no language model.
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    infer::ParamValues,
+    optimize::{
+        Event, OptimizeError, Run,
+        discover::{self, Walk},
+        members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, assign, needed},
+        mine, mutate,
+        plan::{self, Plan},
+        trial::{self, Origin},
+        tune,
+    },
+};
+
+/// Name under which its proposals are kept.
+pub(super) const SEARCH: &str = "search";
+/// Plans that are run after mining.
+const SHORTLISTED: usize = 60;
+
+impl Run<'_> {
+    /// Mines walks, runs the plans they suggest and keeps those that together answer best.
+    pub(super) fn discover(&mut self) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
+        let n = self.train.queries.len();
+        let min_support = (n / 100).max(2);
+        (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
+        let walks = discover::walks(&mine::mine(
+            &self.base,
+            &self.train.queries,
+            min_support,
+            self.trials.stop,
+        )?);
+        let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
+        let everywhere = (0..n).map(|query| (query, 0.0)).collect();
+        plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
+        let origin = Origin {
+            proposed_by: SEARCH.to_owned(),
+            change: "composed from mined walks".to_owned(),
+            parent: None,
+        };
+        let mut worths: Vec<discover::Worth> = Vec::new();
+        for (at, (plan, supported)) in plans.iter().enumerate() {
+            (self.watch)(Event::Progress { phase: "trying plans", done: at, total: plans.len() });
+            let program = plan::render(&self.base, plan);
+            let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
+            let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
+            worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
+        }
+        let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
+        let mut chosen =
+            discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+        if chosen.is_empty() {
+            chosen.push(plans.len() - 1);
+        }
+        let mut members = Vec::new();
+        for (done, &at) in chosen.iter().enumerate() {
+            (self.watch)(Event::Progress {
+                phase: "building categories",
+                done,
+                total: chosen.len(),
+            });
+            let plan = plans[at].0.clone();
+            let program = plan::render(&self.base, &plan);
+            members.push(self.member(Some(plan), program, ParamValues::new(), &origin)?);
+        }
+        let members = needed(members, n);
+        for (queries, member) in assign(&members, n).iter().zip(&members) {
+            let (name, mrr) = (member.name(), trial::mean(&member.train_on(queries)));
+            (self.watch)(Event::Category { name, n: queries.len(), mrr });
+        }
+        Ok((members, walks))
+    }
+
+    /// Tries a random change of a program that was composed from a plan.
+    pub(super) fn mutate(
+        &mut self,
+        member: &mut Member,
+        walks: &[Walk],
+        queries: &[usize],
+        routed: &[usize],
+        rng: &mut ChaCha8Rng,
+    ) -> Result<(), OptimizeError> {
+        let Some((plan, change)) =
+            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, queries, rng))
+        else {
+            return Ok(());
+        };
+        let program = plan::render(&self.base, &plan);
+        let parent = Some(member.program.id().to_owned());
+        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent };
+        let ranks = self.trial(&program, &member.params, false, queries, &origin)?;
+        if trial::mean(&ranks) <= trial::mean(&member.train_on(queries)) {
+            return Ok(());
+        }
+        let changed = self.member(Some(plan), program, member.params.clone(), &origin)?;
+        self.accept(member, changed, routed, &origin).map(|_| ())
+    }
+
+    /// Tries other numbers for a program.
+    pub(super) fn tune(
+        &mut self,
+        member: &mut Member,
+        queries: &[usize],
+        routed: &[usize],
+    ) -> Result<(), OptimizeError> {
+        self.trials.check_stop()?;
+        let key = format!("{} {} {queries:?}", member.program.id(), self.train.digest());
+        let key = blake3::hash(key.as_bytes()).to_hex().to_string();
+        let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
+            Some(params) => params,
+            None => {
+                let params = tune::tune(
+                    &self.trials,
+                    &member.program,
+                    &member.params,
+                    &self.train,
+                    queries,
+                )?;
+                self.trials.journal.commit("tune", &key, &params, &[])?;
+                params
+            }
+        };
+        if params == member.params {
+            return Ok(());
+        }
+        let origin = Origin {
+            proposed_by: "tuner".to_owned(),
+            change: "tuned numbers".to_owned(),
+            parent: Some(member.program.id().to_owned()),
+        };
+        let mut tuned =
+            self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
+        tuned.proposed_by.clone_from(&member.proposed_by);
+        self.accept(member, tuned, routed, &origin)
+    }
+}

@@ -1,0 +1,264 @@
+//! A scripted stand-in for a language model: a server of OpenAI's form on the loopback whose
+//! replies are a function of the request alone.
+//!
+//! It is no model and knows nothing of any base but what the prompt says: it sorts queries by
+//! whether they name something, writes a poor program first (one that does not parse, for one kind
+//! of query), and when asked to improve it, one that follows the relations it was told of. So it
+//! shows that the path from reply to frozen bundle works, not how well a model would do.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError, atomic::{AtomicBool, AtomicUsize, Ordering}},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// How the server behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// It replies.
+    Works,
+    /// It replies with text that is neither JSON nor a program.
+    Babbles,
+    /// It replies with a page instead of the agreed form.
+    Garbage,
+    /// It does not accept the key.
+    Refuses,
+    /// It takes the request and says nothing.
+    Hangs,
+    /// It asks to come back later, for ever.
+    Limits,
+    /// It works until it has replied so often, then it takes no connection.
+    Dies(usize),
+}
+
+/// A running server; it ends with the value, or with the process.
+pub(crate) struct ModelServer {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Value>>>,
+    off: Arc<AtomicBool>,
+}
+
+impl ModelServer {
+    pub(crate) fn start(mood: Mood) -> ModelServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (heard, off) = (requests.clone(), Arc::new(AtomicBool::new(false)));
+        let (stopped, replied) = (off.clone(), Arc::new(AtomicUsize::new(0)));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (stream, heard) = (stream.unwrap(), heard.clone());
+                let (replied, stopped) = (replied.clone(), stopped.clone());
+                thread::spawn(move || serve(stream, mood, &heard, &replied, &stopped));
+            }
+        });
+        ModelServer { address, requests, off }
+    }
+
+    /// What OPENAI_BASE_URL is to be.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The bodies of all requests so far.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.off.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for a connection.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    mood: Mood,
+    heard: &Mutex<Vec<Value>>,
+    replied: &AtomicUsize,
+    off: &AtomicBool,
+) {
+    let Some(request) = read(&stream) else { return };
+    heard.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+    let n = replied.fetch_add(1, Ordering::Relaxed);
+    let (status, body) = match mood {
+        Mood::Works => (200, completion(&answer(&request))),
+        Mood::Dies(after) if n < after => (200, completion(&answer(&request))),
+        Mood::Dies(_) => return,
+        Mood::Babbles => (200, completion("I would rather talk about the weather.")),
+        Mood::Garbage => (200, "<html><body>It works!</body></html>".to_owned()),
+        Mood::Refuses => (401, r#"{"error":{"message":"wrong key","code":"invalid_api_key"}}"#.to_owned()),
+        Mood::Limits => (429, r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#.to_owned()),
+        Mood::Hangs => {
+            while !off.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+            return;
+        }
+    };
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    // Who asked may have gone.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+}
+
+/// The JSON body of a request.
+fn read(stream: &TcpStream) -> Option<Value> {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    serde_json::from_slice(&body).ok()
+}
+
+fn completion(text: &str) -> String {
+    json!({
+        "id": "scripted",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "scripted",
+        "choices": [{
+            "index": 0,
+            "message": { "role": "assistant", "content": text },
+            "finish_reason": "stop",
+        }],
+        "usage": { "prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100 },
+    })
+    .to_string()
+}
+
+/// The reply to a request, by what its first words ask for.
+fn answer(request: &Value) -> String {
+    let message = |role: &str| {
+        let messages = request["messages"].as_array().unwrap();
+        let last = messages.iter().rfind(|message| message["role"] == role).unwrap();
+        last["content"].as_str().unwrap().to_owned()
+    };
+    let (system, user) = (message("system"), message("user"));
+    let asked = |words: &str| system.starts_with(words);
+    if asked("You find kinds of queries") {
+        return categories(&user);
+    }
+    if asked("You sort queries into categories") {
+        let queries = queries(&user);
+        let assignments: Vec<Value> = queries
+            .iter()
+            .map(|(n, text)| json!({ "query": n, "category": if names(text) { 1 } else { 2 } }))
+            .collect();
+        return json!({ "assignments": assignments }).to_string();
+    }
+    if asked("You compare queries") {
+        return "The badly answered queries name a node next to the answer.\n\
+                1. Link what the query names and follow every relation to the type of the answer."
+            .to_owned();
+    }
+    if asked("You write retrieval programs") {
+        let broken = user.contains(DESCRIBED);
+        return fenced("Look at the shortlist first.", if broken { BROKEN } else { POOR });
+    }
+    if asked("You repair retrieval programs") {
+        return fenced("A bracket was missing.", POOR);
+    }
+    if asked("You improve retrieval programs") {
+        return fenced("Follow the relations.", &better(&user));
+    }
+    panic!("the scripted model does not know this prompt: {system}");
+}
+
+/// Names of the two kinds of queries.
+const NAMED: &str = "queries that name something";
+const DESCRIBED: &str = "queries that describe something";
+/// A program that gives the shortlist back.
+const POOR: &str = "fn retrieve(query, candidates, params) {\n    \
+                    uniform(candidates, 0.1) + search(query, [], 20)\n}";
+/// The same without its last bracket.
+const BROKEN: &str = "fn retrieve(query, candidates, params) {\n    search(query, [], 20)\n";
+
+fn fenced(outline: &str, source: &str) -> String {
+    format!("{outline}\n\n```rhai\n//! category: any\n{source}\n```\n")
+}
+
+/// Whether a query names something: it has a capital letter after its first word.
+fn names(query: &str) -> bool {
+    query.split_whitespace().skip(1).any(|word| word.starts_with(char::is_uppercase))
+}
+
+/// Numbers and texts of the queries of a prompt.
+fn queries(user: &str) -> Vec<(u64, String)> {
+    let (_, listed) = user.split_once("# Queries").unwrap();
+    listed
+        .lines()
+        .filter_map(|line| {
+            let (n, text) = line.split_once(". ")?;
+            Some((n.parse().ok()?, text.to_owned()))
+        })
+        .collect()
+}
+
+fn categories(user: &str) -> String {
+    let (mut named, mut described) = (Vec::new(), Vec::new());
+    for (n, text) in queries(user) {
+        if names(&text) { named.push(n) } else { described.push(n) }
+    }
+    let category = |name: &str, queries: Vec<u64>| {
+        json!({ "name": name, "description": "by their words", "queries": queries })
+    };
+    json!({ "categories": [category(NAMED, named), category(DESCRIBED, described)] }).to_string()
+}
+
+/// A program that links names of every type next to a type of answers and follows the relation.
+fn better(user: &str) -> String {
+    let is_answer = |kind: &str| {
+        user.lines().any(|line| line.starts_with(&format!("- {kind}:")) && line.contains("may be answers"))
+    };
+    let mut walks = Vec::new();
+    for line in user.lines() {
+        let Some((edge, _)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once(", ")) else {
+            continue;
+        };
+        let Some((source, rest)) = edge.split_once(" -") else { continue };
+        let Some((relation, target)) = rest.split_once("-> ") else { continue };
+        if is_answer(source) {
+            walks.push(format!("hop(link(query, {target:?}, 3), {relation:?}, \"in\", \"max\")"));
+        }
+        if is_answer(target) {
+            walks.push(format!("hop(link(query, {source:?}, 3), {relation:?}, \"out\", \"max\")"));
+        }
+    }
+    walks.truncate(8);
+    let mut source = String::from(
+        "fn params() {\n    #{ w_walk: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
+         fn retrieve(query, candidates, params) {\n    \
+         let pool = normalize(search_with_names(query, [], 200)) * 0.5;\n",
+    );
+    for walk in &walks {
+        source += &format!("    pool = pool + {walk} * params.w_walk;\n");
+    }
+    source += "    let pool = top(pool, 500);\n    top(pool + normalize(match_text(query, pool)), 100)\n}";
+    source
+}
