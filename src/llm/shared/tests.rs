@@ -74,10 +74,8 @@ fn an_exchange_is_kept_for_other_processes_and_cleared() {
         cache.put(bad, &exchange(0, "")).expect("never fails");
         assert_eq!(text(&cache, bad), None);
     }
-    assert_eq!(
-        files(&dir.join("..")).len(),
-        1 + cache.contents().expect("contents").all.entries as usize + 2
-    );
+    assert_eq!(cache.contents().expect("contents"), Contents::default());
+    assert_eq!(fs::read_dir(home.path()).expect("read").count(), 1, "a key named another place");
 }
 
 #[test]
@@ -121,7 +119,9 @@ fn the_oldest_entries_go_when_there_is_no_room() {
         cache.clear().expect("clear");
         size
     };
-    let cache = SharedCache::with_limit(dir.path(), size * 20);
+    // A question has one digit or two.
+    let limit = size * 20 + 100;
+    let cache = SharedCache::with_limit(dir.path(), limit);
     let keys: Vec<String> = (0..20)
         .map(|n| {
             let key = put(&cache, n, &"x".repeat(1_000));
@@ -134,7 +134,7 @@ fn the_oldest_entries_go_when_there_is_no_room() {
         .collect();
     let newest = put(&cache, 20, &"x".repeat(1_000));
     let left = cache.contents().expect("contents").all;
-    assert!(left.bytes <= size * 20 && left.entries >= 15, "{left:?}");
+    assert!(left.bytes <= limit && left.entries >= 15, "{left:?}");
     assert!(text(&cache, &newest).is_some());
     let kept: Vec<bool> = keys.iter().map(|key| text(&cache, key).is_some()).collect();
     assert!(kept[0] && !kept[19] && kept.windows(2).all(|pair| pair[0] >= pair[1]), "{kept:?}");
