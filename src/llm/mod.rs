@@ -13,7 +13,9 @@
 //! Must not know: the knowledge base, prompts, programs, who needs the reply.
 
 mod ask;
+pub mod cassette;
 pub mod ledger;
+pub mod shared;
 
 use std::fmt;
 

@@ -60,6 +60,16 @@ pub enum JournalError {
         /// The newest format that can be read.
         supported: i64,
     },
+    /// An earlier version wrote the run.
+    #[error("{} has journal format {found}, this version reads format {supported}: use the version that began the run, or begin again in another --run DIR", .path.display())]
+    OlderVersion {
+        /// The database.
+        path: PathBuf,
+        /// The format found.
+        found: i64,
+        /// The format that can be read.
+        supported: i64,
+    },
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
@@ -129,6 +139,22 @@ pub enum JournalError {
         limit: usize,
         /// Unit of the limit.
         unit: &'static str,
+    },
+    /// The key of a reply cannot stand in a list of keys.
+    #[error("the key of a reply must have 1 to {limit} bytes and no spaces")]
+    BadKey {
+        /// Most bytes.
+        limit: usize,
+    },
+    /// A step names a reply that is not kept.
+    #[error("step {kind} {key:?} names the reply {reply:?}, which is not kept: keep it first")]
+    UnknownReply {
+        /// Kind of step.
+        kind: String,
+        /// Key of the step within its kind.
+        key: String,
+        /// Key of the reply.
+        reply: String,
     },
     /// A result cannot be written as JSON.
     #[error("step {kind} {key:?} cannot be stored: {source}")]

@@ -2,18 +2,19 @@
 //! ends in the same result, and nothing that was paid for is paid twice.
 //!
 //! A run is a directory: `run.sqlite` (with `-wal` and `-shm` beside it while it is open), `lock`,
-//! `reserve` while there is a writer, and what others put there. A step is a kind, a key unique within its kind, a JSON body, and the
-//! programs it proposed; it is committed whole, in one transaction, before its result is used.
-//! [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
+//! `reserve` while there is a writer, and what others put there. A step is a kind, a key unique
+//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used; it is
+//! committed whole, in one transaction, before its result is used. Replies of language models are
+//! kept beside the steps, each in a transaction of its own: [`JournalReplies`]. [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
 //! committed, and both give the value as read back from its JSON, so that a resumed run sees the
 //! same numbers bit for bit.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
-//! | [`BODY_BYTES`] | bytes of JSON | 64 Mi |
+//! | [`BODY_BYTES`], also of a request or a reply | bytes of JSON | 64 Mi |
 //! | [`BODY_DEPTH`] | lists and maps within one another | 100 |
 //! | [`KIND_BYTES`], [`KEY_BYTES`] | bytes | 64, 4096 |
-//! | [`PROGRAMS_PER_STEP`] | programs | 10 000 |
+//! | [`PROGRAMS_PER_STEP`], [`REPLIES_PER_STEP`] | programs, replies | 10 000 |
 //! | [`PROGRAM_BYTES`] | bytes of one source | 1 Mi |
 //! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
 //!
@@ -24,7 +25,9 @@
 
 mod encode;
 mod error;
+mod files;
 mod lock;
+mod replies;
 mod reserve;
 mod store;
 
@@ -34,16 +37,19 @@ mod tests;
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use crate::optimize::journal::error::JournalError;
+pub use crate::optimize::journal::{error::JournalError, replies::JournalReplies};
 use crate::{
     optimize::journal::{
         encode::{decode, encode},
+        files::{Files, SharedFiles, State, Writer},
         lock::{LOCK_FILE, Lock, Place},
+        replies::check_key,
         reserve::Reserve,
         store::{Access, Store},
     },
@@ -66,6 +72,8 @@ pub const KIND_BYTES: usize = 64;
 pub const KEY_BYTES: usize = 4_096;
 /// Most programs that one step proposes.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
+/// Most replies that one step names.
+pub const REPLIES_PER_STEP: usize = 10_000;
 /// Longest source of a program, bytes.
 pub const PROGRAM_BYTES: usize = 1 << 20;
 /// Fewest digits that name a program.
@@ -82,32 +90,19 @@ pub struct StepRecord {
     pub key: String,
     /// Ids of the programs it proposed, new or not, in the order given.
     pub programs: Vec<String>,
+    /// Keys of the replies it used, in the order given.
+    pub replies: Vec<String>,
     /// Its result.
     pub body: Value,
 }
 
-/// The journal of one run, open. One writer at a time, any number of readers beside it.
+/// The journal of one run, open. One writer at a time, any number of readers beside it. The run
+/// is free for another writer once the journal and its replies are dropped.
 #[derive(Debug)]
 pub struct Journal {
-    // Closed before the lock is released: fields are dropped in this order.
-    store: Store,
+    files: SharedFiles,
     path: PathBuf,
     config: Value,
-    /// `None` when opened for reading.
-    writer: Option<Writer>,
-}
-
-/// What a writer holds.
-#[derive(Debug)]
-struct Writer {
-    /// The files that must stay where they are: lock, database, write-ahead log.
-    places: Vec<Place>,
-    /// Why nothing more is written.
-    stopped: Option<String>,
-    /// Room for the last result on a disk that fills up.
-    reserve: Reserve,
-    /// Held until dropped.
-    _lock: Lock,
 }
 
 impl Journal {
@@ -190,13 +185,13 @@ impl Journal {
         let writer = match lock {
             Some(lock) => Some(Writer {
                 places: vec![lock.place.clone(), Place::of(&path)?, Place::of(&store::log(&path))?],
-                stopped: None,
+                state: State::Open,
                 reserve: Reserve::take(dir)?,
                 _lock: lock,
             }),
             None => None,
         };
-        Ok(Self { store, path, config, writer })
+        Ok(Self { files: SharedFiles::new(Files { store, writer }), path, config })
     }
 
     /// The configuration that the run was begun with, as read back from its JSON.
@@ -214,7 +209,8 @@ impl Journal {
         kind: &str,
         key: &str,
     ) -> Result<Option<T>, JournalError> {
-        match self.store.step(kind, key)? {
+        let found = self.files.lock().store.step(kind, key)?;
+        match found {
             Some(step) => decode(kind, key, &step.body).map(Some),
             None => Ok(None),
         }
@@ -239,8 +235,35 @@ impl Journal {
         body: &T,
         programs: &[Program],
     ) -> Result<(), JournalError> {
+        self.commit_with(kind, key, body, programs, &[])
+    }
+
+    /// Commits a step as [`Journal::commit`] does, with the keys of the replies it used; they must
+    /// be kept.
+    ///
+    /// # Errors
+    /// Those of [`Journal::commit`], and [`JournalError::UnknownReply`], [`JournalError::BadKey`],
+    /// which leave the journal as it was.
+    pub fn commit_with<T: Serialize>(
+        &mut self,
+        kind: &str,
+        key: &str,
+        body: &T,
+        programs: &[Program],
+        replies: &[String],
+    ) -> Result<(), JournalError> {
         let body = encode(kind, key, body, BODY_BYTES)?;
-        self.append(kind, key, &body, programs)
+        self.append(kind, key, &body, programs, replies)
+    }
+
+    /// The replies of the run, to be shared by all who ask. Of a journal that was opened for
+    /// reading they can be read only.
+    ///
+    /// # Errors
+    /// [`JournalError::Moved`].
+    pub fn replies(&self) -> Result<Arc<JournalReplies>, JournalError> {
+        self.files.lock().check_places()?;
+        Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
 
     /// The result of a step: read if it was committed, otherwise computed and committed. Both ways
@@ -263,12 +286,12 @@ impl Journal {
             return Ok(value);
         }
         check_names(kind, key)?;
-        self.check_writable()?;
+        self.files.lock().check_writable()?;
         let (value, programs) = compute()?;
         let body = encode(kind, key, &value, BODY_BYTES)?;
         // Before the commit, so that nothing is stored that cannot be read.
         let value = decode(kind, key, &body)?;
-        self.append(kind, key, &body, &programs)?;
+        self.append(kind, key, &body, &programs, &[])?;
         Ok(value)
     }
 
@@ -278,14 +301,16 @@ impl Journal {
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn steps(&self) -> Result<Vec<StepRecord>, JournalError> {
         let mut steps = Vec::new();
-        self.store.each_step(|step| {
+        let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
+        self.files.lock().store.each_step(|step| {
             let body = decode(&step.kind, &step.key, &step.body)?;
-            let programs = step.programs.split_terminator(' ').map(str::to_owned).collect();
+            let (programs, replies) = (list(&step.programs), list(&step.replies));
             steps.push(StepRecord {
                 n: step.n.unsigned_abs(),
                 kind: step.kind,
                 key: step.key,
                 programs,
+                replies,
                 body,
             });
             Ok(())
@@ -307,10 +332,11 @@ impl Journal {
             let prefix = id_or_prefix.chars().take(blake3::OUT_LEN * 2 + 1).collect();
             return Err(JournalError::BadPrefix { prefix });
         }
-        let mut ids = self.store.ids(&prefix)?;
+        let files = self.files.lock();
+        let mut ids = files.store.ids(&prefix)?;
         match ids.len() {
             0 => Ok(None),
-            1 => self.store.program(&ids.remove(0)),
+            1 => files.store.program(&ids.remove(0)),
             _ => Err(JournalError::Ambiguous { prefix, ids }),
         }
     }
@@ -320,7 +346,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn programs(&self) -> Result<Vec<Program>, JournalError> {
-        self.store.programs()
+        self.files.lock().store.programs()
     }
 
     /// Stores a step, or stops the journal.
@@ -330,12 +356,17 @@ impl Journal {
         key: &str,
         body: &str,
         programs: &[Program],
+        replies: &[String],
     ) -> Result<(), JournalError> {
         check_names(kind, key)?;
         check_programs(kind, key, programs)?;
-        self.check_writable()?;
-        if let Some(stored) = self.store.step(kind, key)? {
+        check_replies(kind, key, replies)?;
+        let mut files = self.files.lock();
+        files.check_writable()?;
+        let names = replies.join(" ");
+        if let Some(stored) = files.store.step(kind, key)? {
             let same = stored.programs == store::ids(programs)
+                && stored.replies == names
                 && (stored.body == body || equal(&stored.body, body));
             let conflict = || JournalError::Conflict {
                 n: stored.n.unsigned_abs(),
@@ -344,40 +375,13 @@ impl Journal {
             };
             return if same { Ok(()) } else { Err(conflict()) };
         }
-        let mut appended = self.store.append(kind, key, body, programs);
-        let Some(writer) = &mut self.writer else { return appended };
-        if let Err(error @ JournalError::Full { .. }) = &appended
-            && writer.reserve.release()
-        {
-            // Writing failed, not syncing what was written, so that it may be tried again.
-            writer.stopped = Some(error.to_string());
-            appended = self.store.append(kind, key, body, programs);
+        for reply in replies {
+            if !files.store.has_reply(reply)? {
+                let (kind, key) = (kind.to_owned(), key.to_owned());
+                return Err(JournalError::UnknownReply { kind, key, reply: reply.clone() });
+            }
         }
-        // What was written to a file without a name is lost.
-        let appended = appended.and_then(|()| self.check_places());
-        if let (Err(error), Some(writer)) = (&appended, &mut self.writer) {
-            writer.stopped = Some(error.to_string());
-            // Closing must not copy a log whose last write failed.
-            self.store.leave_log(true)?;
-        }
-        appended
-    }
-
-    /// Fails if a commit would.
-    fn check_writable(&self) -> Result<(), JournalError> {
-        let Some(writer) = &self.writer else {
-            return Err(JournalError::ReadOnly { path: self.path.clone() });
-        };
-        if let Some(cause) = &writer.stopped {
-            let cause = cause.clone();
-            return Err(JournalError::Stopped { path: self.path.clone(), cause });
-        }
-        self.check_places()
-    }
-
-    /// Fails if a file of the run was removed or replaced.
-    fn check_places(&self) -> Result<(), JournalError> {
-        self.writer.iter().flat_map(|writer| &writer.places).try_for_each(Place::check)
+        files.write(|store| store.append(kind, key, body, programs, &names))
     }
 }
 
@@ -420,6 +424,18 @@ fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), Jou
         }
     }
     Ok(())
+}
+
+/// Fails if the replies that a step names are too many, or cannot stand in a list.
+fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), JournalError> {
+    if replies.len() > REPLIES_PER_STEP {
+        return Err(JournalError::TooLarge {
+            what: format!("the list of replies of step {kind} {key:?}"),
+            limit: REPLIES_PER_STEP,
+            unit: "replies",
+        });
+    }
+    replies.iter().try_for_each(|reply| check_key(reply))
 }
 
 /// Fails unless a new run may begin in a directory.

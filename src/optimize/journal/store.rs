@@ -3,16 +3,21 @@
 //! ```text
 //! application_id "agtJ", user_version = FORMAT
 //! run      id = 1 | config JSON | digest
-//! step     n = 1, 2, ... | kind | key | programs: ids, a space between | body JSON | digest
+//! step     n = 1, 2, ... | kind | key | programs: ids, a space between
+//!          | replies: keys, a space between | body JSON | digest
 //! program  n = 1, 2, ... | id | step that first proposed it | source
+//! reply    key | role | request JSON | reply JSON | whether the run paid for it | digest
 //! ```
 //! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration; that of a step
 //! covers the digest of the run, its number and all its texts with their lengths, so that swapped
-//! rows and rows of other runs do not pass. A program's id is the digest of its source.
+//! rows and rows of other runs do not pass; that of a reply likewise, without a number. A program's
+//! id is the digest of its source. A journal of an earlier format is refused.
 //!
 //! Writing is WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
 //! WAL needs a local file system. Sources: <https://www.sqlite.org/wal.html>,
 //! <https://www.sqlite.org/fileformat2.html>.
+
+mod replies;
 
 use std::{
     collections::HashMap,
@@ -27,10 +32,11 @@ use rusqlite::{
     config::DbConfig, ffi::code_to_str, params,
 };
 
+pub(super) use crate::optimize::journal::store::replies::StoredReply;
 use crate::{optimize::journal::JournalError, program::Program};
 
-/// Format that this version writes and the newest it reads.
-pub(super) const FORMAT: i64 = 1;
+/// Format that this version writes, and the only one that it reads.
+pub(super) const FORMAT: i64 = 2;
 /// Marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
 /// Longest wait for another connection to the database, milliseconds. Readers never block the
@@ -41,16 +47,20 @@ const LOG_BYTES: i64 = 64 << 20;
 /// Ids listed when a prefix is ambiguous.
 const LISTED: i64 = 10;
 /// The tables, by name. Compared byte by byte with what is stored.
-const TABLES: [&str; 3] = [
+const TABLES: [&str; 4] = [
     "CREATE TABLE program(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, \
      step INTEGER NOT NULL REFERENCES step(n), source TEXT NOT NULL) STRICT",
+    "CREATE TABLE reply(key TEXT PRIMARY KEY NOT NULL, role TEXT NOT NULL, \
+     request TEXT NOT NULL, reply TEXT NOT NULL, paid INTEGER NOT NULL, \
+     digest BLOB NOT NULL) STRICT",
     "CREATE TABLE run(id INTEGER PRIMARY KEY CHECK(id = 1), config TEXT NOT NULL, \
      digest BLOB NOT NULL) STRICT",
     "CREATE TABLE step(n INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, \
-     programs TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, UNIQUE(kind, key)) STRICT",
+     programs TEXT NOT NULL, replies TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, \
+     UNIQUE(kind, key)) STRICT",
 ];
 /// Columns of a step in the order that [`Stored::read`] expects.
-const STEP: &str = "SELECT n, kind, key, programs, body, digest FROM step";
+const STEP: &str = "SELECT n, kind, key, programs, replies, body, digest FROM step";
 
 /// A step as stored.
 #[derive(Debug)]
@@ -61,6 +71,8 @@ pub(super) struct Stored {
     pub(super) key: String,
     /// Ids with a space between.
     pub(super) programs: String,
+    /// Keys with a space between.
+    pub(super) replies: String,
     pub(super) body: String,
     digest: [u8; 32],
 }
@@ -181,11 +193,16 @@ impl Store {
         if found < 1 {
             return Err(self.damaged(&format!("journal format {found} does not exist")));
         }
+        if found < FORMAT {
+            let path = self.path.clone();
+            return Err(JournalError::OlderVersion { path, found, supported: FORMAT });
+        }
         let tables: Vec<String> =
             self.list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
         let others: i64 = self.value(
             "SELECT count(*) FROM sqlite_schema WHERE sql IS NULL AND name NOT IN \
-             ('sqlite_autoindex_program_1', 'sqlite_autoindex_step_1')",
+             ('sqlite_autoindex_program_1', 'sqlite_autoindex_reply_1', \
+             'sqlite_autoindex_step_1')",
         )?;
         if tables != TABLES || others != 0 {
             return Err(self.damaged("its tables are not those of a run journal"));
@@ -236,11 +253,12 @@ impl Store {
                 );
             }
         }
-        Ok(())
+        self.each_reply(|_| Ok(()))
     }
 
     /// Calls a function with every step in order of commit. Checks that none is missing between,
-    /// that each matches its digest, and that its programs are there, no later than the step.
+    /// that each matches its digest, and that its programs and replies are there, the programs no
+    /// later than the step.
     pub(super) fn each_step(
         &self,
         mut visit: impl FnMut(Stored) -> Result<(), JournalError>,
@@ -262,6 +280,11 @@ impl Store {
                     .map_err(|error| self.failed("read", &error))?;
                 if first.is_none_or(|first| first > step.n) {
                     return Err(self.damaged(&format!("program {id} of step {last} is missing")));
+                }
+            }
+            for key in step.replies.split_terminator(' ') {
+                if !self.has_reply(key)? {
+                    return Err(self.damaged(&format!("reply {key:?} of step {last} is missing")));
                 }
             }
             visit(step)?;
@@ -288,6 +311,7 @@ impl Store {
         key: &str,
         body: &str,
         programs: &[Program],
+        replies: &str,
     ) -> Result<(), JournalError> {
         let ids = ids(programs);
         let run = self.run;
@@ -297,10 +321,10 @@ impl Store {
             let n: i64 = transaction
                 .prepare_cached("SELECT coalesce(max(n), 0) + 1 FROM step")?
                 .query_row([], |row| row.get(0))?;
-            let digest = step_digest(&run, n, [kind, key, &ids, body]);
+            let digest = step_digest(&run, n, [kind, key, &ids, replies, body]);
             transaction
-                .prepare_cached("INSERT INTO step VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?
-                .execute(params![n, kind, key, ids, body, digest])?;
+                .prepare_cached("INSERT INTO step VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                .execute(params![n, kind, key, ids, replies, body, digest])?;
             for program in programs {
                 transaction
                     .prepare_cached(
@@ -345,6 +369,11 @@ impl Store {
         }
     }
 
+    /// The database file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether closing leaves the write-ahead log alone; otherwise closing copies it into the
     /// database.
     pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
@@ -357,7 +386,7 @@ impl Store {
     /// A row of [`STEP`], checked.
     fn checked_step(&self, row: &Row<'_>) -> Result<Stored, JournalError> {
         let step = Stored::read(row).map_err(|error| self.failed("read", &error))?;
-        let texts = [&*step.kind, &step.key, &step.programs, &step.body];
+        let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
         if step_digest(&self.run, step.n, texts) != step.digest {
             return Err(self.damaged(&format!("step {} does not match its digest", step.n)));
         }
@@ -414,8 +443,9 @@ impl Stored {
             kind: row.get(1)?,
             key: row.get(2)?,
             programs: row.get(3)?,
-            body: row.get(4)?,
-            digest: row.get(5)?,
+            replies: row.get(4)?,
+            body: row.get(5)?,
+            digest: row.get(6)?,
         })
     }
 }
@@ -473,9 +503,9 @@ fn config_digest(config: &str) -> [u8; 32] {
 }
 
 /// The digest of a step.
-fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 4]) -> [u8; 32] {
+fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     let mut hasher = Hasher::new();
-    hasher.update(b"agent step 1\n");
+    hasher.update(b"agent step 2\n");
     hasher.update(run);
     hasher.update(&n.to_le_bytes());
     for text in texts {

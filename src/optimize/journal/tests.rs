@@ -1,5 +1,7 @@
 //! Tests of the journal through its public face; faults are put into its files.
 
+mod replies;
+
 use std::{collections::BTreeMap, fs, path::Path, process};
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -8,12 +10,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    llm::{Exchange, Finish, Message, Reply, Request, Role, Usage},
     optimize::journal::{BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError},
     program::Program,
 };
 
-/// What a reader sees of a journal.
-type Seen = (Value, Vec<Value>, Vec<Program>);
+/// What a reader sees of a journal: configuration, steps, programs, replies.
+type Seen = (Value, Vec<Value>, Vec<Program>, Vec<(String, Exchange)>);
 
 fn program(number: usize) -> Program {
     Program::new(&format!("//! category: {number}\nfn retrieve(q, c, p) {{ {number} }}"))
@@ -30,16 +33,44 @@ fn filled(dir: &Path, n_steps: usize) -> Journal {
 
 fn add(journal: &mut Journal, n: usize) -> Result<(), JournalError> {
     let body = json!({"n": n, "text": "x".repeat(n * 37 % 300), "score": 1.0 / (n as f64 + 3.0)});
-    journal.commit("score", &format!("query {n}"), &body, &[program(n), program(n / 2)])
+    let programs = [program(n), program(n / 2)];
+    let replies = if n % 3 == 1 { vec![keep(journal, n)?] } else { Vec::new() };
+    journal.commit_with("score", &format!("query {n}"), &body, &programs, &replies)
+}
+
+/// An exchange of which a run has several.
+fn exchange(n: usize) -> Exchange {
+    let request = Request {
+        role: Role::ALL[n % 2],
+        model: "model".to_owned(),
+        messages: vec![Message::user(format!("question {n}"))],
+        temperature: Some(0.1 + n as f64 / 3.0),
+        max_tokens: 100,
+        parameters: serde_json::Map::new(),
+        json: None,
+        sample: 0,
+    };
+    let usage = Usage { tokens_in: 10 + n as u64, tokens_out: 5, estimated: false };
+    let reply = Reply { text: format!("answer {n}"), finish: Finish::Stop, usage };
+    Exchange { request, reply, paid: n % 2 == 1 }
+}
+
+/// Keeps an exchange; its key.
+fn keep(journal: &Journal, n: usize) -> Result<String, JournalError> {
+    let exchange = exchange(n);
+    let key = exchange.request.key();
+    journal.replies()?.keep(&key, &exchange)?;
+    Ok(key)
 }
 
 fn seen(journal: &Journal) -> Result<Seen, JournalError> {
     let steps = journal.steps()?;
     let steps = steps
         .into_iter()
-        .map(|step| json!([step.n, step.kind, step.key, step.programs, step.body]))
+        .map(|step| json!([step.n, step.kind, step.key, step.programs, step.replies, step.body]))
         .collect();
-    Ok((journal.config().clone(), steps, journal.programs()?))
+    let replies = journal.replies()?.exchanges()?;
+    Ok((journal.config().clone(), steps, journal.programs()?, replies))
 }
 
 /// What each way of opening shows, or why not.
@@ -197,15 +228,15 @@ fn a_crash_keeps_what_was_committed_and_nothing_else() {
     let mut journal = filled(dir.path(), 20);
     let before = seen(&journal).expect("seen");
     // Rows in the log that no commit follows: the page cache is too small for the transaction.
-    journal.store.connection.pragma_update(None, "cache_size", 1).expect("pragma");
-    journal.store.connection.execute_batch("BEGIN").expect("begin");
+    let run = |sql: &str| journal.files.lock().store.connection.execute_batch(sql);
+    run("PRAGMA cache_size = 1; BEGIN").expect("begin");
     let big = "x".repeat(1 << 20);
-    let insert = "INSERT INTO step VALUES(21, 'a', 'b', '', ?1, zeroblob(32))";
-    journal.store.connection.execute(insert, [&big]).expect("insert");
+    let insert = "INSERT INTO step VALUES(21, 'a', 'b', '', '', ?1, zeroblob(32))";
+    journal.files.lock().store.connection.execute(insert, [&big]).expect("insert");
     let crashed = image(dir.path());
     let log = fs::metadata(crashed.path().join("run.sqlite-wal")).expect("log").len();
     assert!(log > 1 << 20, "the rows are in the log: {log} bytes");
-    journal.store.connection.execute_batch("ROLLBACK").expect("rollback");
+    run("ROLLBACK").expect("rollback");
     for found in reopened(crashed.path()) {
         assert_eq!(found.expect("reopened"), before);
     }
@@ -287,7 +318,12 @@ fn rows_changed_by_other_hands_are_noticed() {
         ("DROP TABLE program", "tables"),
         ("PRAGMA application_id = 1", "not a run journal"),
         ("PRAGMA user_version = 0", "format 0"),
-        ("PRAGMA user_version = 2", "newer version"),
+        ("PRAGMA user_version = 1", "begin again"),
+        ("UPDATE reply SET reply = '{}' WHERE rowid = 1", "digest"),
+        ("UPDATE reply SET paid = NOT paid WHERE rowid = 1", "digest"),
+        ("UPDATE reply SET key = 'x' WHERE rowid = 1", "missing"),
+        ("DELETE FROM reply WHERE rowid = 1", "missing"),
+        ("PRAGMA user_version = 3", "newer version"),
     ] {
         let copy = image(dir.path());
         let path = copy.path().join(DATABASE_FILE);
@@ -297,8 +333,12 @@ fn rows_changed_by_other_hands_are_noticed() {
         drop(connection);
         let error = Journal::resume(copy.path()).expect_err(sql);
         assert!(error.to_string().contains(word), "{sql}: {error}");
-        let newer = matches!(error, JournalError::NewerVersion { found: 2, supported: 1, .. });
-        assert!(newer || matches!(error, JournalError::Damaged { .. }), "{sql}: {error:?}");
+        let other = matches!(
+            error,
+            JournalError::NewerVersion { found: 3, supported: 2, .. }
+                | JournalError::OlderVersion { found: 1, supported: 2, .. }
+        );
+        assert!(other || matches!(error, JournalError::Damaged { .. }), "{sql}: {error:?}");
     }
 }
 
@@ -308,13 +348,16 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     let mut journal = filled(dir.path(), 3);
     let before = seen(&journal).expect("seen");
     let pages: i64 = journal
+        .files
+        .lock()
         .store
         .connection
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .expect("page count");
     let limit = |_: &rusqlite::Row<'_>| Ok(());
     let pragma = |journal: &Journal, pages: i64| {
-        journal.store.connection.pragma_update_and_check(None, "max_page_count", pages, limit)
+        let connection = &journal.files.lock().store.connection;
+        connection.pragma_update_and_check(None, "max_page_count", pages, limit)
     };
     pragma(&journal, pages + 3).expect("pragma");
     let full = journal.commit("big", "1", &"x".repeat(1 << 16), &[program(9)]);

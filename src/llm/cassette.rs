@@ -1,0 +1,401 @@
+//! Cassettes: replies recorded in a file, and a model that plays them back. With one, a run can be
+//! repeated without a service, to the last byte.
+//!
+//! A cassette is one JSON object a line. The request itself is not in it, only its key, who asked
+//! which model, and an excerpt of the last message, for people. No key of a service can be in it:
+//! requests and replies have none.
+//!
+//! ```text
+//! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
+//! ```
+//!
+//! While recording, every line is synced to the disk; at the end the file is sorted by key, so that
+//! it is the same for any number of threads. Of two lines with one key the later one counts.
+//!
+//! | limit | unit | value |
+//! | --- | --- | --- |
+//! | [`CASSETTE_BYTES`] | bytes of a file | 256 Mi |
+//! | [`LINE_BYTES`] | bytes of a line | 16 Mi |
+//! | [`EXCERPT_CHARS`] | characters of an excerpt | 200 |
+//!
+//! Must not know: who asks and why, which service replied.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File, TryLockError},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::llm::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
+
+/// Largest cassette, bytes. It is held in memory.
+pub const CASSETTE_BYTES: u64 = 256 << 20;
+/// Longest line, bytes.
+pub const LINE_BYTES: u64 = 16 << 20;
+/// Longest excerpt of a message, characters.
+pub const EXCERPT_CHARS: usize = 200;
+/// Recorded requests that are compared to find the nearest.
+const COMPARED: usize = 2_000;
+/// Digits of a key.
+const KEY_DIGITS: usize = 64;
+/// Digits that a message shows of a key.
+const SHOWN_DIGITS: usize = 12;
+
+/// Why a cassette cannot be used. Each message names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum CassetteError {
+    /// A file operation failed.
+    #[error("cannot {action} the cassette {}: {source}", .path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The cassette.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A line is wrong.
+    #[error("{}:{line}: {what}; record the cassette again", .path.display())]
+    Line {
+        /// The cassette.
+        path: PathBuf,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// It is too large.
+    #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
+    TooLarge {
+        /// The cassette.
+        path: PathBuf,
+    },
+    /// Another process records into it.
+    #[error("the cassette {} is being recorded by another process: wait for it, or name another file", .path.display())]
+    Busy {
+        /// The cassette.
+        path: PathBuf,
+    },
+}
+
+impl CassetteError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CassetteError {
+        let path = path.to_owned();
+        move |source| CassetteError::Io { action, path, source }
+    }
+}
+
+/// A recorded exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// The key of the request.
+    pub key: String,
+    /// Who asked.
+    pub role: Role,
+    /// Which model.
+    pub model: String,
+    /// The beginning and the end of the last message, on one line.
+    pub excerpt: String,
+    /// What was answered.
+    pub reply: Reply,
+}
+
+impl Recorded {
+    fn new(key: &str, exchange: &Exchange) -> Recorded {
+        let request = &exchange.request;
+        Recorded {
+            key: key.to_owned(),
+            role: request.role,
+            model: request.model.clone(),
+            excerpt: excerpt(request),
+            reply: exchange.reply.clone(),
+        }
+    }
+
+    fn short_key(&self) -> &str {
+        self.key.get(..SHOWN_DIGITS).unwrap_or(&self.key)
+    }
+}
+
+/// The beginning and the end of the last message of a request, on one line, of at most
+/// [`EXCERPT_CHARS`] characters: prompts often begin alike.
+pub fn excerpt(request: &Request) -> String {
+    let text = request.messages.last().map_or("", |message| &message.text);
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    let line: Vec<char> = words.join(" ").chars().collect();
+    if line.len() <= EXCERPT_CHARS {
+        return line.into_iter().collect();
+    }
+    let part = EXCERPT_CHARS / 2 - 2;
+    let (head, tail) = (&line[..part], &line[line.len() - part..]);
+    head.iter().chain(&[' ', '…', ' ']).chain(tail).collect()
+}
+
+/// Records replies. Only listens: it never answers, so that what is asked anew is recorded anew.
+///
+/// In the list of an [`Llm`](crate::llm::Llm)'s stores it belongs behind the run's own and before
+/// the shared cache, so that it also hears of replies that come from the cache.
+#[derive(Debug)]
+pub struct Recorder {
+    path: PathBuf,
+    recording: Mutex<Recording>,
+}
+
+#[derive(Debug)]
+struct Recording {
+    file: File,
+    bytes: u64,
+    lines: BTreeMap<String, Recorded>,
+    /// Whether the file is not as [`Recorder::finish`] leaves it.
+    unsorted: bool,
+}
+
+impl Recorder {
+    /// Begins a cassette, or goes on with one. A last line that a killed process left unfinished is
+    /// cut off.
+    ///
+    /// # Errors
+    /// [`CassetteError`].
+    pub fn open(path: &Path) -> Result<Recorder, CassetteError> {
+        let mut file = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(CassetteError::io("open", path))?;
+        lock(&file, path)?;
+        let (lines, bytes) = read_lines(&mut file, path, true)?;
+        file.set_len(bytes).map_err(CassetteError::io("write", path))?;
+        let recording = Recording { file, bytes, lines, unsorted: true };
+        Ok(Recorder { path: path.to_owned(), recording: Mutex::new(recording) })
+    }
+
+    /// Sorts the cassette by key; a killed process leaves the old or the sorted file. Recording may
+    /// go on after that. Dropping does the same, without telling of errors.
+    ///
+    /// # Errors
+    /// [`CassetteError::Io`], [`CassetteError::Busy`]; the unsorted file stays as it is.
+    pub fn finish(&self) -> Result<(), CassetteError> {
+        let mut recording = self.recording();
+        if !recording.unsorted {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for line in recording.lines.values() {
+            text += &encoded(line, &self.path)?;
+        }
+        let written = |text: &str| -> io::Result<File> {
+            let folder = match self.path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let mut file = tempfile::Builder::new().prefix(".cassette").tempfile_in(folder)?;
+            file.write_all(text.as_bytes())?;
+            if let Ok(metadata) = fs::metadata(&self.path) {
+                file.as_file().set_permissions(metadata.permissions())?;
+            }
+            file.as_file().sync_all()?;
+            file.persist(&self.path).map_err(|error| error.error)?;
+            if cfg!(unix) {
+                File::open(folder)?.sync_all()?;
+            }
+            File::options().read(true).append(true).open(&self.path)
+        };
+        let file = written(&text).map_err(CassetteError::io("write", &self.path))?;
+        lock(&file, &self.path)?;
+        recording.file = file;
+        recording.bytes = text.len() as u64;
+        recording.unsorted = false;
+        Ok(())
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, line: Recorded) -> Result<(), CassetteError> {
+        let text = encoded(&line, &self.path)?;
+        let mut recording = self.recording();
+        if recording.lines.get(&line.key) == Some(&line) {
+            return Ok(());
+        }
+        if recording.bytes + text.len() as u64 > CASSETTE_BYTES {
+            return Err(CassetteError::TooLarge { path: self.path.clone() });
+        }
+        let written =
+            recording.file.write_all(text.as_bytes()).and_then(|()| recording.file.sync_data());
+        written.map_err(CassetteError::io("write", &self.path))?;
+        recording.bytes += text.len() as u64;
+        recording.lines.insert(line.key.clone(), line);
+        recording.unsorted = true;
+        Ok(())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The unsorted file is as good to play.
+        let _ = self.finish();
+    }
+}
+
+impl ReplyStore for Recorder {
+    /// Always nothing.
+    fn get(&self, _: &str) -> Result<Option<Exchange>, LlmError> {
+        Ok(None)
+    }
+
+    fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
+        self.record(Recorded::new(key, exchange))
+            .map_err(|error| LlmError::Store(error.to_string()))
+    }
+}
+
+/// A model that answers what was recorded, and nothing else.
+#[derive(Debug)]
+pub struct Cassette {
+    path: PathBuf,
+    lines: BTreeMap<String, Recorded>,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+impl Cassette {
+    /// Reads a cassette.
+    ///
+    /// # Errors
+    /// [`CassetteError`].
+    pub fn open(path: &Path) -> Result<Cassette, CassetteError> {
+        let mut file = File::open(path).map_err(CassetteError::io("open", path))?;
+        let (lines, _) = read_lines(&mut file, path, false)?;
+        Ok(Cassette { path: path.to_owned(), lines, asked: Mutex::default() })
+    }
+
+    /// What is recorded, by key.
+    pub fn recorded(&self) -> impl Iterator<Item = &Recorded> {
+        self.lines.values()
+    }
+
+    /// What is recorded but was not asked for so far, by key.
+    pub fn unused(&self) -> Vec<&Recorded> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
+    }
+
+    /// The recorded request that is most like one that is not: of its role if there is any, by the
+    /// edit distance of the excerpts; ties go to the smaller key.
+    fn nearest(&self, role: Role, excerpt: &str) -> Option<&Recorded> {
+        let same = self.lines.values().any(|line| line.role == role);
+        let candidates = self.lines.values().filter(|line| !same || line.role == role);
+        let mut best: Option<(f64, &Recorded)> = None;
+        for line in candidates.take(COMPARED) {
+            let likeness = strsim::normalized_levenshtein(excerpt, &line.excerpt);
+            if best.is_none_or(|(most, _)| likeness > most) {
+                best = Some((likeness, line));
+            }
+        }
+        best.map(|(_, line)| line)
+    }
+
+    fn unrecorded(&self, request: &Request) -> LlmError {
+        let excerpt = excerpt(request);
+        let nearest = match self.nearest(request.role, &excerpt) {
+            Some(near) => format!(
+                "the nearest recorded is {} of {} to {:?}: {:?}",
+                near.short_key(),
+                near.role,
+                near.model,
+                near.excerpt
+            ),
+            None => "nothing is recorded".to_owned(),
+        };
+        LlmError::Unrecorded(format!(
+            "{} has no reply to this request of {} to {:?}: {excerpt:?}; {nearest}; record it with \
+             the same inputs and options",
+            self.path.display(),
+            request.role,
+            request.model,
+        ))
+    }
+}
+
+impl Model for Cassette {
+    fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
+        let key = request.key();
+        let line = self.lines.get(&key).ok_or_else(|| self.unrecorded(request))?;
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        Ok(line.reply.clone())
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), CassetteError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(CassetteError::Busy { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(CassetteError::io("lock", path)(error)),
+    }
+}
+
+/// A line with its end.
+fn encoded(line: &Recorded, path: &Path) -> Result<String, CassetteError> {
+    let text = serde_json::to_string(line);
+    let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
+    if text.len() as u64 > LINE_BYTES {
+        return Err(CassetteError::TooLarge { path: path.to_owned() });
+    }
+    Ok(text)
+}
+
+/// The lines of a cassette by key, and how many bytes they take. A last line without an end is left
+/// out if wanted, otherwise it is an error.
+fn read_lines(
+    file: &mut File,
+    path: &Path,
+    leave_unfinished: bool,
+) -> Result<(BTreeMap<String, Recorded>, u64), CassetteError> {
+    let length = file.metadata().map_err(CassetteError::io("read", path))?.len();
+    if length > CASSETTE_BYTES {
+        return Err(CassetteError::TooLarge { path: path.to_owned() });
+    }
+    let wrong = |line, what: String| CassetteError::Line { path: path.to_owned(), line, what };
+    let (mut lines, mut bytes) = (BTreeMap::new(), 0);
+    let mut reader = BufReader::new(file);
+    for number in 1.. {
+        let mut text = Vec::new();
+        let read = (&mut reader).take(LINE_BYTES + 1).read_until(b'\n', &mut text);
+        read.map_err(CassetteError::io("read", path))?;
+        if text.is_empty() {
+            break;
+        }
+        if text.len() as u64 > LINE_BYTES {
+            return Err(wrong(number, format!("the line is longer than {LINE_BYTES} bytes")));
+        }
+        if text.last() != Some(&b'\n') {
+            if leave_unfinished {
+                break;
+            }
+            return Err(wrong(number, "the last line is not finished".to_owned()));
+        }
+        let line: Recorded =
+            serde_json::from_slice(&text).map_err(|error| wrong(number, error.to_string()))?;
+        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if line.key.len() != KEY_DIGITS || !line.key.bytes().all(digit) {
+            return Err(wrong(number, "the key is not 64 hexadecimal digits".to_owned()));
+        }
+        if line.reply.text.is_empty() {
+            return Err(wrong(number, "the reply is empty".to_owned()));
+        }
+        bytes += text.len() as u64;
+        lines.insert(line.key.clone(), line);
+    }
+    Ok((lines, bytes))
+}
+
+#[cfg(test)]
+mod tests;

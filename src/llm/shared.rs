@@ -1,0 +1,356 @@
+//! The shared cache of replies: what one run paid for costs the next run nothing.
+//!
+//! A directory with one file per exchange, named by the key of its request: `ab/abcd...`. A file is
+//! written aside, synced and renamed, so that any number of processes may use the cache at a time
+//! and one that is killed leaves no half entry. It is a line of JSON about the entry, and a line
+//! with the exchange:
+//!
+//! ```text
+//! {"format":1,"digest":"BLAKE3 of the next line","role":"actor","model":"m"}
+//! {"request":{...},"reply":{...},"paid":true}
+//! ```
+//!
+//! | limit | unit | value |
+//! | --- | --- | --- |
+//! | [`MAX_BYTES`]: the oldest entries go until nine tenths are left | bytes of all files | 2 Gi |
+//! | [`ENTRY_BYTES`]: larger exchanges are not kept | bytes of one file | 64 Mi |
+//!
+//! The cache never fails a caller: an entry that is damaged or cannot be read is absent, one that
+//! cannot be written is not kept, and [`SharedCache::problem`] says so. Several processes at a time
+//! may pass the limit by what each writes between two counts, [`COUNTED_EVERY`] entries.
+//!
+//! Must not know: who asks, what a reply means, which service replied.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::llm::{Exchange, LlmError, ReplyStore, Role};
+
+/// Most that all files take, bytes.
+pub const MAX_BYTES: u64 = 2 << 30;
+/// Largest file, bytes.
+pub const ENTRY_BYTES: u64 = 64 << 20;
+/// Entries that are written between two counts of what is there.
+pub const COUNTED_EVERY: u64 = 1_000;
+/// Longest first line, bytes.
+const HEADER_BYTES: u64 = 64 << 10;
+/// The format of entries.
+const FORMAT: u32 = 1;
+/// Digits of a key.
+const KEY_DIGITS: usize = 64;
+/// Begins the names of files that are being written.
+const UNFINISHED: &str = ".tmp";
+
+/// What an entry says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    digest: String,
+    role: Role,
+    model: String,
+}
+
+/// The cache in one directory, which need not exist.
+#[derive(Debug)]
+pub struct SharedCache {
+    dir: PathBuf,
+    max_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of all files when last counted, and of what was written since.
+    bytes: Option<u64>,
+    /// Entries written since the last count.
+    written: u64,
+    hits: u64,
+    problem: Option<String>,
+}
+
+/// What is in the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Exchanges.
+    pub entries: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+impl Kept {
+    fn add(&mut self, bytes: u64) {
+        self.entries += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What is in the cache, by model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// All files.
+    pub all: Kept,
+    /// Files whose first line can be read, by model.
+    pub models: BTreeMap<String, Kept>,
+    /// Files that cannot be read, or were left half written.
+    pub unreadable: u64,
+}
+
+/// A file of the cache.
+struct Entry {
+    modified: SystemTime,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl SharedCache {
+    /// The cache in a directory.
+    pub fn new(dir: &Path) -> SharedCache {
+        SharedCache::with_limit(dir, MAX_BYTES)
+    }
+
+    /// The cache in a directory, of at most so many bytes.
+    pub fn with_limit(dir: &Path, max_bytes: u64) -> SharedCache {
+        SharedCache { dir: dir.to_owned(), max_bytes, state: Mutex::default() }
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Replies that came from the cache since it was opened.
+    pub fn hits(&self) -> u64 {
+        self.state().hits
+    }
+
+    /// The first thing that was wrong, to be told once.
+    pub fn problem(&self) -> Option<String> {
+        self.state().problem.clone()
+    }
+
+    /// What is there. Reads the first line of every file.
+    ///
+    /// # Errors
+    /// When the directory cannot be read; one that does not exist is empty.
+    pub fn contents(&self) -> io::Result<Contents> {
+        let mut contents = Contents::default();
+        for entry in self.entries()? {
+            contents.all.add(entry.bytes);
+            match read_header(&entry.path) {
+                Ok(header) => contents.models.entry(header.model).or_default().add(entry.bytes),
+                Err(_) => contents.unreadable += 1,
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Removes all entries; what was removed.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn clear(&self) -> io::Result<Kept> {
+        let mut removed = Kept::default();
+        for entry in self.entries()? {
+            remove(&entry.path)?;
+            removed.add(entry.bytes);
+        }
+        self.state().bytes = None;
+        Ok(removed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, problem: String) {
+        self.state().problem.get_or_insert(problem);
+    }
+
+    /// The file of a key; none for what is no key, so that no other file is ever named.
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        is_key(key).then(|| self.dir.join(&key[..2]).join(key))
+    }
+
+    /// Writes an entry; how many bytes it has.
+    fn write(&self, path: &Path, exchange: &Exchange) -> io::Result<u64> {
+        let body = serde_json::to_string(exchange)?;
+        let header = serde_json::to_string(&Header {
+            format: FORMAT,
+            digest: blake3::hash(body.as_bytes()).to_hex().to_string(),
+            role: exchange.request.role,
+            model: exchange.request.model.clone(),
+        })?;
+        let bytes = (header.len() + body.len() + 2) as u64;
+        if bytes > ENTRY_BYTES.min(self.max_bytes) || header.len() as u64 >= HEADER_BYTES {
+            return Err(io::Error::other("it is larger than an entry may be"));
+        }
+        let folder = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
+        write!(file, "{header}\n{body}\n")?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        if cfg!(unix) {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(bytes)
+    }
+
+    /// Counts what was written, and makes room when there is too much.
+    fn count(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.written += 1;
+        let known = state.bytes.map(|known| known + bytes);
+        match known {
+            Some(known) if known <= self.max_bytes && state.written < COUNTED_EVERY => {
+                state.bytes = Some(known);
+            }
+            _ => {
+                state.bytes = Some(self.make_room()?);
+                state.written = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest entries if there are too many; how many bytes are left.
+    fn make_room(&self) -> io::Result<u64> {
+        let mut entries = self.entries()?;
+        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        if bytes <= self.max_bytes {
+            return Ok(bytes);
+        }
+        entries.sort_by(|a, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
+        for entry in entries {
+            if bytes <= self.max_bytes / 10 * 9 {
+                break;
+            }
+            remove(&entry.path)?;
+            bytes -= entry.bytes;
+        }
+        Ok(bytes)
+    }
+
+    /// All files of the cache, those half written too, in any order.
+    fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for folder in listed(&self.dir)? {
+            let name = folder.file_name();
+            let name = name.to_string_lossy();
+            if name.len() != 2 || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                continue;
+            }
+            for file in listed(&folder.path())? {
+                let name = file.file_name();
+                let name = name.to_string_lossy();
+                if !is_key(&name) && !name.starts_with(UNFINISHED) {
+                    continue;
+                }
+                // Another process may have removed it since.
+                let Ok(metadata) = file.metadata() else { continue };
+                let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                entries.push(Entry { modified, path: file.path(), bytes: metadata.len() });
+            }
+        }
+        Ok(entries)
+    }
+}
+
+impl ReplyStore for SharedCache {
+    /// Never fails.
+    fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
+        let Some(path) = self.file(key) else { return Ok(None) };
+        match read(&path, key) {
+            Ok(exchange) => {
+                self.state().hits += 1;
+                Ok(Some(exchange))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                self.note(format!("the kept reply {} is left out: {error}", path.display()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Never fails.
+    fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
+        let Some(path) = self.file(key) else { return Ok(()) };
+        if read(&path, key).is_ok() {
+            return Ok(());
+        }
+        let kept = self.write(&path, exchange).and_then(|bytes| self.count(bytes));
+        if let Err(error) = kept {
+            self.note(format!("a reply is not kept in {}: {error}", self.dir.display()));
+        }
+        Ok(())
+    }
+}
+
+fn is_key(name: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.len() == KEY_DIGITS && name.bytes().all(digit)
+}
+
+/// The entries of a directory; none when there is none.
+fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.collect(),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a file that another process may remove too.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn read_header(path: &Path) -> io::Result<Header> {
+    first_line(&mut BufReader::new(File::open(path)?))
+}
+
+fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
+    let mut line = Vec::new();
+    reader.take(HEADER_BYTES).read_until(b'\n', &mut line)?;
+    let header: Header = serde_json::from_slice(&line)?;
+    if header.format != FORMAT {
+        return Err(io::Error::other(format!("its format {} is not {FORMAT}", header.format)));
+    }
+    Ok(header)
+}
+
+/// The exchange in a file, checked: that it is whole, and that of the key.
+fn read(path: &Path, key: &str) -> io::Result<Exchange> {
+    let mut reader = BufReader::new(File::open(path)?.take(ENTRY_BYTES));
+    let header = first_line(&mut reader)?;
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body)?;
+    let body = body.strip_suffix(b"\n").unwrap_or(&body);
+    if blake3::hash(body).to_hex().as_str() != header.digest {
+        return Err(io::Error::other("it does not match its digest"));
+    }
+    let exchange: Exchange = serde_json::from_slice(body)?;
+    if exchange.request.key() != key {
+        return Err(io::Error::other("it is the reply to another request"));
+    }
+    Ok(exchange)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The replies of language models that a run paid for, in the database of its journal.
+//!
+//! Every thread of a run may ask and keep at the same time. Replies have no number, so that the
+//! steps of a run are the same for any number of threads; steps name the replies they used.
+//!
+//! Must not know: who asked, what a reply means, the clock.
+
+use std::path::PathBuf;
+
+use crate::{
+    llm::{Exchange, LlmError, ReplyStore},
+    optimize::journal::{
+        BODY_BYTES, JournalError, KEY_BYTES,
+        encode::{decode, encode},
+        files::SharedFiles,
+        store::StoredReply,
+    },
+};
+
+/// What stands for the kind of a step in messages.
+const KIND: &str = "reply";
+
+/// The replies of a run. The run stays locked until they are dropped, too.
+#[derive(Debug)]
+pub struct JournalReplies {
+    files: SharedFiles,
+    path: PathBuf,
+}
+
+impl JournalReplies {
+    pub(super) fn new(files: SharedFiles, path: PathBuf) -> Self {
+        Self { files, path }
+    }
+
+    /// The exchange of a key, if it is kept.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] when another
+    /// version wrote it.
+    pub fn find(&self, key: &str) -> Result<Option<Exchange>, JournalError> {
+        let stored = self.files.lock().store.reply(key)?;
+        stored.map(exchange).transpose()
+    }
+
+    /// Keeps an exchange. When this returns `Ok`, it is on the disk; a key that is kept stays as it
+    /// is. On a disk that fills up, what was paid for takes the 4 MiB kept for it.
+    ///
+    /// # Errors
+    /// Those of [`Journal::commit`](super::Journal::commit) but [`JournalError::Conflict`].
+    pub fn keep(&self, key: &str, exchange: &Exchange) -> Result<(), JournalError> {
+        check_key(key)?;
+        let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
+        let reply = encode(KIND, key, &exchange.reply, BODY_BYTES)?;
+        let (role, paid) = (exchange.request.role.name(), exchange.paid);
+        let mut files = self.files.lock();
+        if files.store.reply(key)?.is_some() {
+            return Ok(());
+        }
+        files.check_keeps_paid()?;
+        files.write(|store| store.append_reply(key, role, &request, &reply, paid))
+    }
+
+    /// All exchanges with their keys, by role in the order of [`Role`](crate::llm::Role), then by
+    /// key. All of them must fit into memory.
+    ///
+    /// # Errors
+    /// Those of [`JournalReplies::find`].
+    pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>, JournalError> {
+        let mut exchanges = Vec::new();
+        self.files.lock().store.each_reply(|stored| {
+            let key = stored.key.clone();
+            exchanges.push((key, exchange(stored)?));
+            Ok(())
+        })?;
+        exchanges.sort_by(|(a_key, a), (b_key, b)| {
+            (a.request.role, a_key).cmp(&(b.request.role, b_key))
+        });
+        Ok(exchanges)
+    }
+
+    /// The database.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+}
+
+impl ReplyStore for JournalReplies {
+    /// For a key that is not kept, fails if its reply could not be kept either, so that nothing is
+    /// paid for in vain.
+    fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
+        let found = self.find(key).map_err(store_error)?;
+        if found.is_none() {
+            self.files.lock().check_writable().map_err(store_error)?;
+        }
+        Ok(found)
+    }
+
+    fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
+        self.keep(key, exchange).map_err(store_error)
+    }
+}
+
+fn store_error(error: JournalError) -> LlmError {
+    LlmError::Store(error.to_string())
+}
+
+/// An exchange from its row.
+fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
+    Ok(Exchange {
+        request: decode(KIND, &stored.key, &stored.request)?,
+        reply: decode(KIND, &stored.key, &stored.reply)?,
+        paid: stored.paid,
+    })
+}
+
+/// Fails unless a key can stand in a list with spaces between.
+pub(super) fn check_key(key: &str) -> Result<(), JournalError> {
+    if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
+        return Err(JournalError::BadKey { limit: KEY_BYTES });
+    }
+    Ok(())
+}

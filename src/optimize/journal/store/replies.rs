@@ -1,0 +1,116 @@
+//! The rows of replies in the database.
+
+use blake3::Hasher;
+use rusqlite::{Row, TransactionBehavior, params};
+
+use crate::optimize::journal::{
+    JournalError,
+    store::{Store, failed},
+};
+
+/// Columns of a reply in the order that [`StoredReply::read`] expects.
+const REPLY: &str = "SELECT key, role, request, reply, paid, digest FROM reply";
+
+/// A reply as stored.
+#[derive(Debug)]
+pub(in crate::optimize::journal) struct StoredReply {
+    pub(in crate::optimize::journal) key: String,
+    role: String,
+    pub(in crate::optimize::journal) request: String,
+    pub(in crate::optimize::journal) reply: String,
+    pub(in crate::optimize::journal) paid: bool,
+    digest: [u8; 32],
+}
+
+impl StoredReply {
+    /// Reads a row of [`REPLY`].
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            key: row.get(0)?,
+            role: row.get(1)?,
+            request: row.get(2)?,
+            reply: row.get(3)?,
+            paid: row.get(4)?,
+            digest: row.get(5)?,
+        })
+    }
+}
+
+impl Store {
+    /// The reply with a key.
+    pub(in crate::optimize::journal) fn reply(
+        &self,
+        key: &str,
+    ) -> Result<Option<StoredReply>, JournalError> {
+        let mut statement = self.prepare(&format!("{REPLY} WHERE key = ?1"))?;
+        let mut rows = statement.query([key]).map_err(|error| self.failed("read", &error))?;
+        match rows.next().map_err(|error| self.failed("read", &error))? {
+            Some(row) => self.checked_reply(row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is a reply with a key; the reply is not checked.
+    pub(in crate::optimize::journal) fn has_reply(&self, key: &str) -> Result<bool, JournalError> {
+        self.prepare("SELECT 1 FROM reply WHERE key = ?1")?
+            .exists([key])
+            .map_err(|error| self.failed("read", &error))
+    }
+
+    /// Calls a function with every reply, checked, by key.
+    pub(in crate::optimize::journal) fn each_reply(
+        &self,
+        mut visit: impl FnMut(StoredReply) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let mut statement = self.prepare(&format!("{REPLY} ORDER BY key"))?;
+        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
+        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+            visit(self.checked_reply(row)?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a reply. Returns when it is on the disk; after an error all of it is, or nothing.
+    pub(in crate::optimize::journal) fn append_reply(
+        &mut self,
+        key: &str,
+        role: &str,
+        request: &str,
+        reply: &str,
+        paid: bool,
+    ) -> Result<(), JournalError> {
+        let digest = reply_digest(&self.run, [key, role, request, reply], paid);
+        let mut written = || -> rusqlite::Result<()> {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction
+                .prepare_cached("INSERT INTO reply VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?
+                .execute(params![key, role, request, reply, paid, digest])?;
+            transaction.commit()
+        };
+        written().map_err(|error| failed("write", &self.path, &error))
+    }
+
+    /// A row of [`REPLY`], checked.
+    fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply, JournalError> {
+        let stored = StoredReply::read(row).map_err(|error| self.failed("read", &error))?;
+        let texts = [&*stored.key, &stored.role, &stored.request, &stored.reply];
+        if reply_digest(&self.run, texts, stored.paid) != stored.digest {
+            return Err(self.damaged(&format!("reply {:?} does not match its digest", stored.key)));
+        }
+        Ok(stored)
+    }
+}
+
+/// The digest of a reply.
+fn reply_digest(run: &[u8; 32], texts: [&str; 4], paid: bool) -> [u8; 32] {
+    let mut hasher = Hasher::new();
+    hasher.update(b"agent reply 1\n");
+    hasher.update(run);
+    hasher.update(&[u8::from(paid)]);
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    hasher.finalize().into()
+}
