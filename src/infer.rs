@@ -51,6 +51,11 @@ impl Runtime {
         Self { base, sandbox, limits: Limits::default(), cache, shortlists: Mutex::default() }
     }
 
+    /// Temporary.
+    pub fn with_assistant(self, _assistant: Arc<crate::tools::Assistant>) -> Self {
+        self
+    }
+
     /// The base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base

@@ -23,6 +23,7 @@ mod eval;
 mod failure;
 mod hits;
 mod index;
+mod llm;
 mod optimize;
 mod printer;
 mod program;

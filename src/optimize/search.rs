@@ -134,6 +134,6 @@ impl Run<'_> {
         let mut tuned =
             self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
-        self.accept(member, tuned, routed, &origin)
+        self.accept(member, tuned, routed, &origin).map(|_| ())
     }
 }

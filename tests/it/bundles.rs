@@ -63,6 +63,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             steps: 0,
             n_train: 1,
             n_validation: 2,
+            llm: None,
         },
         digest: String::new(),
     }

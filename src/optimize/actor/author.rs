@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     infer::ParamValues,
-    llm::{Role, program_of},
+    llm::{Role, replies::program_of},
     optimize::{
         Event, OptimizeError, Run,
         actor::{Actor, Attempt, LLM, Memory, Notes, categories::Found, evidence},

@@ -90,14 +90,14 @@ pub fn estimate(
     let assigned = batches(train.len()) + batches(validation.len());
     let (steps, most) = (options.steps as u64, MAX_CATEGORIES as u64);
     let steps = if options.actors.search { steps.div_ceil(2) } else { steps };
-    let all = queries(train) + &queries(validation);
+    let all = format!("{}{}", queries(train), queries(validation));
     let per_batch = all.len() as u64 / assigned.max(1);
     let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());
     let kinds = [
         Kind {
             role: Role::Categories,
             calls: [1, 4],
-            sent: sent(&(briefing.schema.clone() + &queries(train)), 1_000),
+            sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         // Two passes, again for what was in no category, each with a repair.
         Kind { role: Role::Categories, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },

@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use crate::optimize::actor::estimate::{Estimate, estimate};
+pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
 use crate::{
     bundle::LlmProvenance,
     llm::{LlmError, Message, Reply, Request, Role, Schema, Speaker},
