@@ -14,6 +14,9 @@
 
 mod ask;
 pub mod ledger;
+pub mod replies;
+#[cfg(test)]
+pub(crate) mod scripted;
 
 use std::fmt;
 
@@ -100,6 +103,11 @@ impl Message {
     /// A message of the program that asks.
     pub fn user(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::User, text: text.into() }
+    }
+
+    /// Instructions.
+    pub fn system(text: impl Into<String>) -> Message {
+        Message { speaker: Speaker::System, text: text.into() }
     }
 
     /// What the model said earlier.
