@@ -38,6 +38,7 @@ pub mod kb;
 pub mod llm;
 pub mod optimize;
 pub mod program;
+pub mod prompts;
 pub mod remote;
 pub mod retrieve;
 pub mod sandbox;

@@ -144,23 +144,23 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     ));
     let began = Instant::now();
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-    let done = watched(
-        &base, assistant, train, validation, &options, &dir, &mut journal, threads, ctx,
-    )
-    .map_err(CommandError::from)
-    .and_then(|outcome| {
-        let seconds = began.elapsed().as_secs_f64();
-        let (hits, misses) = outcome.cache;
-        printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-        if let Some(opened) = &opened {
-            opened.finish(ctx)?;
-        }
-        let spent = opened.as_ref().map(|opened| opened.assistant.llm.ledger().total());
-        let spent = spent.unwrap_or_default();
-        let report = Report { args, dir: &dir, outcome: &outcome, seconds, spent };
-        report.print(&base, &dataset.base, threads, ctx)?;
-        Ok(outcome.stopped)
-    });
+    let done =
+        watched(&base, assistant, train, validation, &options, &dir, &mut journal, threads, ctx)
+            .map_err(CommandError::from)
+            .and_then(|outcome| {
+                let seconds = began.elapsed().as_secs_f64();
+                let (hits, misses) = outcome.cache;
+                printer
+                    .detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+                if let Some(opened) = &opened {
+                    opened.finish(ctx)?;
+                }
+                let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
+                let spent = spent.unwrap_or_default();
+                let report = Report { args, dir: &dir, outcome: &outcome, seconds, spent };
+                report.print(&base, &dataset.base, threads, ctx)?;
+                Ok(outcome.stopped)
+            });
     let resume = format!(
         "continue with `agent optimize --dataset {} --run {} --resume`",
         args.dataset,
@@ -184,7 +184,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Who proposes programs, in words.
 fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
-    let model = opened.and_then(|opened| opened.assistant.llm.voice(Role::Actor));
+    let model = opened.and_then(|opened| opened.assistant.llm().voice(Role::Actor));
     let model = model.map_or("", |voice| voice.model.as_str());
     match options.actors {
         Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
@@ -201,7 +201,7 @@ fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened
     for (_, exchange) in replies.exchanges()? {
         if exchange.paid {
             let (request, usage) = (exchange.request, exchange.reply.usage);
-            opened.assistant.llm.ledger().paid(request.role, &request.model, usage);
+            opened.assistant.llm().ledger().paid(request.role, &request.model, usage);
         }
     }
     Ok(opened)

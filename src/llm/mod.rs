@@ -15,6 +15,9 @@
 mod ask;
 pub mod cassette;
 pub mod ledger;
+pub mod replies;
+#[cfg(test)]
+pub(crate) mod scripted;
 pub mod shared;
 
 use std::fmt;
@@ -102,6 +105,11 @@ impl Message {
     /// A message of the program that asks.
     pub fn user(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::User, text: text.into() }
+    }
+
+    /// Instructions.
+    pub fn system(text: impl Into<String>) -> Message {
+        Message { speaker: Speaker::System, text: text.into() }
     }
 
     /// What the model said earlier.

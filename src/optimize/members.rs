@@ -93,7 +93,11 @@ pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
 }
 
 /// A category drawn by what its queries still lack.
-pub(super) fn most_to_gain(members: &[Member], assigned: &[Vec<usize>], rng: &mut ChaCha8Rng) -> usize {
+pub(super) fn most_to_gain(
+    members: &[Member],
+    assigned: &[Vec<usize>],
+    rng: &mut ChaCha8Rng,
+) -> usize {
     let lacking: Vec<f64> = members
         .iter()
         .zip(assigned)

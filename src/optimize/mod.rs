@@ -314,11 +314,7 @@ pub fn check_queries(
 
 impl Run<'_> {
     /// A journal belongs to one base, one set of queries and one set of options.
-    fn check_same_run(
-        &mut self,
-        dir: &Path,
-        actor: Option<&Actor>,
-    ) -> Result<(), OptimizeError> {
+    fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
         let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
             "train": self.train.digest(),

@@ -5,6 +5,7 @@
 //!
 //! Must not know: in which engine a program runs, who wrote it, which answers are right.
 
+mod assistant;
 mod avatar;
 mod cache;
 mod graph;
@@ -18,6 +19,7 @@ mod value;
 
 use std::sync::LazyLock;
 
+pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace};
 pub use spec::{ArgSpec, ToolError, ToolSpec};

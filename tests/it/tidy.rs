@@ -17,6 +17,8 @@ const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
+    ("minijinja", &["src/prompts/"]),
+    ("jsonschema", &["src/llm/replies"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
@@ -35,6 +37,7 @@ const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/eval/", "src/cli/"];
 const PAGES: &[&str] = &[
     "CHANGELOG.md",
     "README.md",
+    "agent-prompts/README.md",
     "docs/architecture.md",
     "docs/benchmarks/README.md",
     "docs/benchmarks/gpu.md",

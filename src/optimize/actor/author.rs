@@ -414,7 +414,10 @@ impl Run<'_> {
         Ok(match empty {
             _ if !failed.is_empty() => failed,
             Some(at) if rankings.iter().all(|(ranking, _)| ranking.is_empty()) => {
-                vec![failure(text(at), "the program returned no node for any query it was tried on")]
+                vec![failure(
+                    text(at),
+                    "the program returned no node for any query it was tried on",
+                )]
             }
             _ => Vec::new(),
         })

@@ -6,7 +6,6 @@
 use std::fmt::Write;
 
 use crate::{
-
     kb::{Kb, TypeId},
     sandbox::Limits,
     tools::{GROUPS, registry},
@@ -79,7 +78,9 @@ fn schema(kb: &Kb) -> String {
             .iter()
             .step_by((nodes.len() / EXAMPLE_NAMES).max(1))
             .take(EXAMPLE_NAMES)
-            .map(|&node| format!("{:?}", kb.name(node).chars().take(NAME_CHARS).collect::<String>()))
+            .map(|&node| {
+                format!("{:?}", kb.name(node).chars().take(NAME_CHARS).collect::<String>())
+            })
             .collect();
         // Writing to a string cannot fail.
         let _ = writeln!(

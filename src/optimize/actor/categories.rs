@@ -93,7 +93,9 @@ impl Run<'_> {
             "schema": actor.briefing.schema,
             "queries": numbered(&self.train, sample),
         });
-        match actor.ask_json(Role::Categories, "categories/discover", inputs, 0)? {
+        let replies =
+            actor.ask_json_all(Role::Categories, "categories/discover", vec![inputs], 0)?;
+        match replies.into_iter().next().unwrap_or_else(|| Err("nothing was asked".to_owned())) {
             Ok(reply) => Ok(names(&reply, most)),
             Err(why) => {
                 self.tell(format!("no categories were found: {why}"));
@@ -114,29 +116,34 @@ impl Run<'_> {
         if named.is_empty() {
             return Ok(vec![None; queries.len()]);
         }
+        let listed: Vec<Value> = named
+            .iter()
+            .enumerate()
+            .map(|(at, (name, description))| {
+                json!({ "n": at + 1, "name": name, "description": description })
+            })
+            .collect();
         // The second pass asks for what the first one left out.
         for pass in 0..2 {
             let open: Vec<usize> =
                 (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();
-            for batch in open.chunks(BATCH) {
-                self.trials.check_stop()?;
-                if actor.stop().is_some() {
-                    break;
-                }
-                let pool = if in_train { &self.train } else { &self.validation };
+            self.trials.check_stop()?;
+            if actor.stop().is_some() {
+                break;
+            }
+            let pool = if in_train { &self.train } else { &self.validation };
+            let inputs = open.chunks(BATCH).map(|batch| {
                 let ids: Vec<usize> = batch.iter().map(|&at| queries[at]).collect();
-                let inputs = json!({
-                    "categories": named
-                        .iter()
-                        .enumerate()
-                        .map(|(at, (name, description))| {
-                            json!({ "n": at + 1, "name": name, "description": description })
-                        })
-                        .collect::<Vec<_>>(),
-                    "queries": numbered(pool, &ids),
-                });
-                let reply = actor.ask_json(Role::Categories, "categories/assign", inputs, pass)?;
-                let Ok(reply) = reply else { continue };
+                json!({ "categories": listed, "queries": numbered(pool, &ids) })
+            });
+            let replies = actor.ask_json_all(
+                Role::Categories,
+                "categories/assign",
+                inputs.collect(),
+                pass,
+            )?;
+            for (batch, reply) in open.chunks(BATCH).zip(replies) {
+                let reply = reply.unwrap_or_default();
                 for (place, category) in assignments(&reply, batch.len(), named.len()) {
                     assigned[batch[place]] = Some(category);
                 }
@@ -175,7 +182,11 @@ fn names(reply: &Value, most: usize) -> Vec<(String, String)> {
 
 /// Places in the batch with their categories; what is not one of both, or is said twice in two
 /// ways, is left out.
-fn assignments(reply: &Value, n_queries: usize, n_categories: usize) -> Vec<(usize, Option<usize>)> {
+fn assignments(
+    reply: &Value,
+    n_queries: usize,
+    n_categories: usize,
+) -> Vec<(usize, Option<usize>)> {
     let mut said: Vec<Vec<Option<usize>>> = vec![Vec::new(); n_queries];
     for one in reply["assignments"].as_array().into_iter().flatten() {
         let number = |name: &str| one[name].as_u64().and_then(|n| usize::try_from(n).ok());

@@ -116,10 +116,10 @@ pub fn estimate(
     let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);
     let mut usd = Some([0.0; 2]);
     for Kind { role, calls: n, sent } in kinds {
-        let voice = assistant.llm.voice(role);
+        let voice = assistant.llm().voice(role);
         let longest = voice.map_or(0, |voice| u64::from(voice.max_tokens));
         let received = [SHORT_REPLY.min(longest), longest];
-        let price = voice.and_then(|voice| assistant.llm.ledger().price(&voice.model));
+        let price = voice.and_then(|voice| assistant.llm().ledger().price(&voice.model));
         for end in 0..2 {
             calls[end] += n[end];
             tokens_in[end] += n[end] * sent[end];

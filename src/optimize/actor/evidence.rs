@@ -78,7 +78,9 @@ fn lost_at(calls: &[ToolCall], answers: &[NodeId], best: Option<usize>) -> Strin
         Some(at) => {
             let found = format!("call {} ({}) found a right answer", at + 1, calls[at].name);
             match calls.get(at + 1) {
-                Some(next) => format!("{found}; it is gone from call {} ({}) on", at + 2, next.name),
+                Some(next) => {
+                    format!("{found}; it is gone from call {} ({}) on", at + 2, next.name)
+                }
                 None => format!("{found}, and the result leaves it out"),
             }
         }

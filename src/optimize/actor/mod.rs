@@ -28,8 +28,9 @@ use serde_json::{Value, json};
 pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
 use crate::{
     bundle::LlmProvenance,
-    llm::{LlmError, Message, Reply, Request, Role, Schema, Speaker},
+    llm::{LlmError, Reply, Request, Role},
     optimize::{Actors, Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
+    prompts::PromptError,
     tools::Assistant,
 };
 
@@ -37,6 +38,9 @@ use crate::{
 pub(super) const LLM: &str = "llm";
 /// Steps in a row whose replies cannot be used, after which no model is asked any more.
 const MAX_UNUSABLE: usize = 5;
+
+/// Times a JSON reply of a wrong form is repaired.
+const REPAIRS: u32 = 1;
 
 /// What the actor did in one step, as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,7 +108,7 @@ impl Actor {
     /// What its replies depend on, beside base and queries.
     pub(super) fn identity(&self, options: &Options) -> Value {
         let voice = |role: Role| {
-            let voice = self.assistant.llm.voice(role)?;
+            let voice = self.assistant.llm().voice(role)?;
             let numbers = json!([voice.temperature, voice.max_tokens, voice.parameters]);
             Some((role.name().to_owned(), json!([voice.model, numbers])))
         };
@@ -113,7 +117,7 @@ impl Actor {
         json!({
             "actors": options.actors,
             "llm_tools": options.llm_tools,
-            "prompts": self.assistant.prompts.fingerprint(),
+            "prompts": self.assistant.prompts().fingerprint(),
             "voices": voices,
         })
     }
@@ -121,14 +125,14 @@ impl Actor {
     /// The models that were asked, and the fingerprint of the prompts.
     pub(super) fn provenance(&self, options: &Options) -> LlmProvenance {
         let model = |role: Role| {
-            let voice = self.assistant.llm.voice(role)?;
+            let voice = self.assistant.llm().voice(role)?;
             Some((role.name().to_owned(), voice.model.clone()))
         };
         let asked = [Role::Actor, Role::Comparator, Role::Categories];
         let tools = options.llm_tools.then_some(Role::Tools);
         LlmProvenance {
             models: asked.into_iter().chain(tools).filter_map(model).collect(),
-            prompts: self.assistant.prompts.fingerprint().to_owned(),
+            prompts: self.assistant.prompts().fingerprint().to_owned(),
             tools: options.llm_tools,
         }
     }
@@ -154,22 +158,25 @@ impl Actor {
     ) -> Result<Result<Reply, String>, OptimizeError> {
         let request = self.request(role, prompt, inputs, sample)?;
         self.replies.push(request.key());
-        let reply = self.assistant.llm.ask(&request);
+        let reply = self.assistant.llm().ask(&request);
         self.heard(reply)
     }
 
-    /// As [`Actor::ask`], for replies in JSON.
-    fn ask_json(
+    /// As [`Actor::ask`], for replies in JSON to a prompt with each of several inputs, some asked
+    /// at a time.
+    fn ask_json_all(
         &mut self,
         role: Role,
         prompt: &str,
-        inputs: Value,
+        inputs: Vec<Value>,
         sample: u32,
-    ) -> Result<Result<Value, String>, OptimizeError> {
-        let request = self.request(role, prompt, inputs, sample)?;
-        self.replies.push(request.key());
-        let reply = self.assistant.llm.ask_json(&request);
-        self.heard(reply)
+    ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
+        let requests: Result<Vec<Request>, PromptError> =
+            inputs.into_iter().map(|one| self.request(role, prompt, one, sample)).collect();
+        let requests = requests?;
+        self.replies.extend(requests.iter().map(Request::key));
+        let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);
+        answers.into_iter().map(|(value, _)| self.heard(value)).collect()
     }
 
     fn request(
@@ -178,22 +185,13 @@ impl Actor {
         prompt: &str,
         inputs: Value,
         sample: u32,
-    ) -> Result<Request, OptimizeError> {
-        let rendered = self.assistant.prompts.render(prompt, inputs)?;
-        let messages = vec![
-            Message { speaker: Speaker::System, text: rendered.system },
-            Message::user(rendered.user),
-        ];
-        let json = rendered.schema.map(|(name, schema)| Schema { name, schema });
-        Ok(self.assistant.llm.request(role, messages, json, sample))
+    ) -> Result<Request, PromptError> {
+        self.assistant.request(role, prompt, inputs, sample)
     }
 
     /// Sorts what came of a request: a value; a failure of this step, as words; or an error that
     /// ends the run. A ceiling or an outage ends the actor's part.
-    fn heard<T>(
-        &mut self,
-        reply: Result<T, LlmError>,
-    ) -> Result<Result<T, String>, OptimizeError> {
+    fn heard<T>(&mut self, reply: Result<T, LlmError>) -> Result<Result<T, String>, OptimizeError> {
         match reply {
             Ok(value) => Ok(Ok(value)),
             Err(error @ LlmError::Reply { .. }) => Ok(Err(error.to_string())),

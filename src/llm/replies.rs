@@ -1,0 +1,359 @@
+//! Takes programs and JSON out of replies, and asks again once where the JSON is wrong.
+//!
+//! Replies are untrusted: any text is safe, work is linear in its length, and what is not certain
+//! is refused with a reason that the model can be told.
+//!
+//! Must not know: what a program means, which prompt was answered. The only place that knows the
+//! engine of JSON schemas.
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use crate::llm::{Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage};
+
+/// Bytes of a reason that is told to a model.
+const MAX_REASON_BYTES: usize = 500;
+/// Errors of one JSON reply that are told.
+const MAX_ERRORS: usize = 5;
+/// What models that think aloud put around their thoughts.
+const THOUGHTS: (&str, &str) = ("<think>", "</think>");
+/// Beginnings of a refusal, in lower case.
+const REFUSALS: [&str; 8] = [
+    "i'm sorry",
+    "i’m sorry",
+    "i am sorry",
+    "sorry,",
+    "i cannot",
+    "i can't",
+    "i can’t",
+    "as an ai",
+];
+
+/// Why a reply holds no program; the text can be told to the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoProgram {
+    /// There is no text.
+    #[error("the reply is empty; reply with one fenced block that holds the whole program")]
+    Empty,
+    /// The model or its service refuses.
+    #[error("the reply refuses the task: {0}")]
+    Refusal(String),
+    /// The reply ended in the middle.
+    #[error(
+        "the reply ends before its program does; reply with a shorter program, in one fenced block \
+         that is closed"
+    )]
+    CutOff,
+    /// There is no program in the text.
+    #[error(
+        "the reply holds no program; reply with one fenced block that holds \
+         fn retrieve(query, candidates, params)"
+    )]
+    Prose,
+    /// There are several fenced blocks, and none is the program.
+    #[error(
+        "the reply has {0} fenced blocks and none holds fn retrieve(query, candidates, params); \
+         reply with one fenced block that holds the whole program"
+    )]
+    Several(usize),
+    /// The reply is JSON.
+    #[error("the reply is JSON; reply with one fenced block that holds the program as it is")]
+    Json,
+}
+
+/// The program of a reply: the last fenced block that holds `fn retrieve`; else the only fenced
+/// block; else the whole text, if it begins as a program and holds `fn retrieve`. A block is only
+/// taken if it is closed, and after an unclosed one nothing is taken: never half a program.
+///
+/// # Errors
+/// [`NoProgram`].
+pub fn program_of(text: &str, finish: Finish) -> Result<String, NoProgram> {
+    let Some(text) = spoken(text) else { return Err(NoProgram::CutOff) };
+    if finish == Finish::Filter {
+        return Err(NoProgram::Refusal(bounded(text.trim(), 200)));
+    }
+    if text.trim().is_empty() {
+        return Err(NoProgram::Empty);
+    }
+    let (fences, all_closed) = fences(text);
+    if !all_closed {
+        return Err(NoProgram::CutOff);
+    }
+    let best = fences.iter().rev().find(|fence| has_retrieve(&fence.body));
+    match (best, &fences[..]) {
+        (Some(fence), _) => Ok(fence.body.clone()),
+        (None, []) => without_fences(text, finish),
+        (None, [only]) if is_json(&only.body) || only.tag.eq_ignore_ascii_case("json") => {
+            Err(NoProgram::Json)
+        }
+        (None, [only]) if only.body.trim().is_empty() => Err(NoProgram::Prose),
+        (None, [only]) => Ok(only.body.clone()),
+        (None, several) => Err(NoProgram::Several(several.len())),
+    }
+}
+
+/// The program of a text without fenced blocks.
+fn without_fences(text: &str, finish: Finish) -> Result<String, NoProgram> {
+    if finish == Finish::Length {
+        return Err(NoProgram::CutOff);
+    }
+    let trimmed = text.trim();
+    let starts = ["//", "/*", "fn ", "private fn ", "const "];
+    if starts.iter().any(|start| trimmed.starts_with(start)) && has_retrieve(trimmed) {
+        return Ok(format!("{trimmed}\n"));
+    }
+    if is_json(trimmed) {
+        return Err(NoProgram::Json);
+    }
+    let lower: String = trimmed.chars().take(20).flat_map(char::to_lowercase).collect();
+    if REFUSALS.iter().any(|start| lower.starts_with(start)) {
+        return Err(NoProgram::Refusal(bounded(trimmed, 200)));
+    }
+    Err(NoProgram::Prose)
+}
+
+/// Whether a text is a JSON object or list.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Whether a line of the text defines `retrieve`.
+fn has_retrieve(text: &str) -> bool {
+    text.lines().any(|line| {
+        let words = line.trim_start().strip_prefix("fn").map(str::trim_start);
+        let name = words.and_then(|words| words.strip_prefix("retrieve"));
+        name.is_some_and(|rest| rest.trim_start().starts_with('('))
+    })
+}
+
+/// The text without what a model thought before it spoke; none if it never spoke.
+fn spoken(text: &str) -> Option<&str> {
+    match text.trim_start().strip_prefix(THOUGHTS.0) {
+        Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, spoken)| spoken),
+        None => Some(text),
+    }
+}
+
+/// A fenced block.
+struct Fence {
+    /// What stands after the opening marks.
+    tag: String,
+    /// The lines inside, each with its end.
+    body: String,
+}
+
+/// The fenced blocks of a text, and whether the last one is closed.
+fn fences(text: &str) -> (Vec<Fence>, bool) {
+    let mut fences = Vec::new();
+    let mut open: Option<(char, usize, Fence)> = None;
+    for line in text.lines() {
+        let marks = fence_marks(line);
+        match (&mut open, marks) {
+            (Some((mark, n, _)), Some((other, m, rest)))
+                if *mark == other && m >= *n && rest.is_empty() =>
+            {
+                fences.extend(open.take().map(|(_, _, fence)| fence));
+            }
+            (Some((_, _, fence)), _) => {
+                fence.body.push_str(line);
+                fence.body.push('\n');
+            }
+            (None, Some((mark, n, rest))) => {
+                // A word in marks within a line is no block.
+                if !rest.contains('`') {
+                    open = Some((mark, n, Fence { tag: rest.to_owned(), body: String::new() }));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    let all_closed = open.is_none();
+    (fences, all_closed)
+}
+
+/// Kind and number of the marks that a line begins with, and what follows them, if it opens or
+/// closes a block.
+fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
+    let line = line.trim();
+    let mark = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
+    let rest = line.trim_start_matches(mark);
+    let n = line.len() - rest.len();
+    (n >= 3).then(|| (mark, n, rest.trim()))
+}
+
+/// The JSON value of a reply: the whole text, or its only fenced block, or the first object in it;
+/// valid by the schema.
+///
+/// # Errors
+/// What is wrong, in at most 500 bytes, to be told to the model.
+pub fn json_of(text: &str, schema: &Schema) -> Result<Value, String> {
+    let text = spoken(text).unwrap_or_default();
+    if text.trim().is_empty() {
+        return Err("the reply is empty; reply with the JSON value".to_owned());
+    }
+    let value = read_json(text).map_err(|reason| bounded(&reason, MAX_REASON_BYTES))?;
+    let validator = jsonschema::validator_for(&schema.schema)
+        .map_err(|error| bounded(&format!("the schema is wrong: {error}"), MAX_REASON_BYTES))?;
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .take(MAX_ERRORS)
+        .map(|error| {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { "the value".to_owned() } else { place };
+            format!("{place}: {}", bounded(&error.masked().to_string(), 160))
+        })
+        .collect();
+    if errors.is_empty() {
+        return Ok(value);
+    }
+    let reason = format!("the JSON does not have the form asked for: {}", errors.join("; "));
+    Err(bounded(&reason, MAX_REASON_BYTES))
+}
+
+/// Finds a JSON value in a text.
+fn read_json(text: &str) -> Result<Value, String> {
+    let whole = match serde_json::from_str(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let (fences, _) = fences(text);
+    if let [only] = &fences[..]
+        && let Ok(value) = serde_json::from_str(&only.body)
+    {
+        return Ok(value);
+    }
+    let Some(start) = text.find('{') else {
+        return Err("the reply holds no JSON object; reply with JSON only".to_owned());
+    };
+    let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+    match values.next() {
+        Some(Ok(value)) => Ok(value),
+        _ => Err(format!("the reply is no valid JSON: {whole}; reply with JSON only")),
+    }
+}
+
+/// The text, cut to a number of bytes at a character.
+fn bounded(text: &str, max_bytes: usize) -> String {
+    const CUT: &str = " ...";
+    if text.len() <= max_bytes {
+        return text.to_owned();
+    }
+    format!("{}{CUT}", &text[..text.floor_char_boundary(max_bytes - CUT.len())])
+}
+
+/// What asking for one thing took, repairs included, also replies that had been kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Requests.
+    pub requests: u32,
+    /// Tokens sent.
+    pub tokens_in: u64,
+    /// Tokens received.
+    pub tokens_out: u64,
+}
+
+impl Asked {
+    /// Adds one reply.
+    pub fn add(&mut self, usage: Usage) {
+        self.requests += 1;
+        self.tokens_in += usage.tokens_in;
+        self.tokens_out += usage.tokens_out;
+    }
+
+    /// Together with another.
+    pub fn and(self, other: Asked) -> Asked {
+        Asked {
+            requests: self.requests + other.requests,
+            tokens_in: self.tokens_in + other.tokens_in,
+            tokens_out: self.tokens_out + other.tokens_out,
+        }
+    }
+}
+
+/// A JSON value, or why there is none, with what it took.
+pub type Answer = (Result<Value, LlmError>, Asked);
+
+impl Llm {
+    /// The JSON value that a model replies, valid by the schema of the request. A reply that is not
+    /// is repaired once: the model is shown it with what is wrong.
+    ///
+    /// # Errors
+    /// [`LlmError::Reply`] when the repaired reply is wrong as well, or the request has no schema;
+    /// those of [`Llm::ask`].
+    pub fn ask_json(&self, request: &Request) -> Result<Value, LlmError> {
+        let (value, _) = self.ask_json_all(std::slice::from_ref(request), 1).remove(0);
+        value
+    }
+
+    /// The JSON values of several requests in their order, some asked at a time, each repaired at
+    /// most as often as told.
+    ///
+    /// # Errors
+    /// As [`Llm::ask_json`], each for itself.
+    pub fn ask_json_all(&self, requests: &[Request], repairs: u32) -> Vec<Answer> {
+        let mut answers: Vec<Answer> =
+            requests.iter().map(|_| (Err(LlmError::Stopped), Asked::default())).collect();
+        let mut open: Vec<(usize, Request)> = requests.iter().cloned().enumerate().collect();
+        for round in 0..=repairs {
+            if open.is_empty() {
+                break;
+            }
+            let asked: Vec<Request> = open.iter().map(|(_, request)| request.clone()).collect();
+            let mut again = Vec::new();
+            for ((at, request), reply) in open.into_iter().zip(self.ask_all(&asked)) {
+                let Some(answer) = answers.get_mut(at) else { continue };
+                let reply = match reply {
+                    Ok(reply) => reply,
+                    Err(error) => {
+                        answer.0 = Err(error);
+                        continue;
+                    }
+                };
+                answer.1.add(reply.usage);
+                match read_reply(&reply, &request) {
+                    Ok(value) => answer.0 = Ok(value),
+                    Err(reason) => {
+                        if round < repairs {
+                            again.push((at, repairing(&request, &reply, &reason)));
+                        }
+                        answer.0 = Err(LlmError::Reply { model: request.model, reason });
+                    }
+                }
+            }
+            open = again;
+        }
+        answers
+    }
+}
+
+/// The JSON value of a reply, or what is wrong with it.
+fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
+    let Some(schema) = &request.json else {
+        return Err("no JSON was asked for".to_owned());
+    };
+    let read = json_of(&reply.text, schema);
+    match (read, reply.finish) {
+        (Err(reason), Finish::Length) => Err(bounded(
+            &format!(
+                "the reply was cut off at {} tokens; be shorter ({reason})",
+                request.max_tokens
+            ),
+            MAX_REASON_BYTES,
+        )),
+        (read, _) => read,
+    }
+}
+
+/// The request with the wrong reply and what is wrong with it.
+fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
+    let mut again = request.clone();
+    again.messages.push(Message::assistant(reply.text.clone()));
+    again.messages.push(Message::user(format!(
+        "That reply cannot be used: {reason}.\nReply again with the whole corrected JSON value, and \
+         nothing else."
+    )));
+    again
+}

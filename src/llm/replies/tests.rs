@@ -1,0 +1,224 @@
+//! What is taken out of replies, and what is refused.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::llm::{
+    Finish, LlmError, Message, Request, Role, Schema, Speaker,
+    replies::{Asked, MAX_REASON_BYTES, NoProgram, json_of, program_of},
+    scripted::{llm, question, said},
+};
+
+const RETRIEVE: &str = "fn retrieve(query, candidates, params) {\n    link(query)\n}\n";
+
+fn program(text: &str) -> Result<String, NoProgram> {
+    program_of(text, Finish::Stop)
+}
+
+#[test]
+fn the_last_block_with_retrieve_is_the_program() {
+    let fenced = format!("Idea.\n\n```rhai\n{RETRIEVE}```\nDone.");
+    assert_eq!(program(&fenced).unwrap(), RETRIEVE);
+    let twice =
+        format!("```\nfn retrieve(a, b, c) {{ 1 }}\n```\nBetter:\n~~~~ rust\n{RETRIEVE}~~~~");
+    assert_eq!(program(&twice).unwrap(), RETRIEVE);
+    let helper = format!("```rhai\n{RETRIEVE}```\nUse it so:\n```\nagent query\n```");
+    assert_eq!(program(&helper).unwrap(), RETRIEVE);
+    assert_eq!(program("```rhai\nlet x = 1;\n```").unwrap(), "let x = 1;\n");
+    let indented = format!("1. Here:\n   ```rhai\n{RETRIEVE}   ```");
+    assert_eq!(program(&indented).unwrap(), RETRIEVE);
+    let inner = format!("````\n// ```\n{RETRIEVE}````");
+    assert_eq!(program(&inner).unwrap(), format!("// ```\n{RETRIEVE}"));
+    assert_eq!(program(&format!("//! category: x\n{RETRIEVE}")).unwrap().lines().count(), 4);
+    let thought = format!("<think>```\nfn retrieve(x) no\n</think>\n```rhai\n{RETRIEVE}```");
+    assert_eq!(program(&thought).unwrap(), RETRIEVE);
+}
+
+#[test]
+fn what_is_no_whole_program_is_refused_with_its_reason() {
+    assert_eq!(program(" \n"), Err(NoProgram::Empty));
+    assert_eq!(program("Use `link`, then `hop`."), Err(NoProgram::Prose));
+    assert_eq!(program(&format!("Here it is:\n{RETRIEVE}")), Err(NoProgram::Prose));
+    assert_eq!(program("```\n\n```"), Err(NoProgram::Prose));
+    assert!(matches!(program("I'm sorry, I can't do that."), Err(NoProgram::Refusal(_))));
+    assert!(matches!(program_of(RETRIEVE, Finish::Filter), Err(NoProgram::Refusal(_))));
+    assert_eq!(program("```\na\n```\n```\nb\n```"), Err(NoProgram::Several(2)));
+    assert_eq!(program("{\"program\": \"fn retrieve\"}"), Err(NoProgram::Json));
+    assert_eq!(program("```json\n{\"a\": 1}\n```"), Err(NoProgram::Json));
+    assert_eq!(program("<think>I would"), Err(NoProgram::CutOff));
+
+    let unclosed = format!("```rhai\n{RETRIEVE}");
+    assert_eq!(program_of(&unclosed, Finish::Length), Err(NoProgram::CutOff));
+    assert_eq!(program_of(&unclosed, Finish::Stop), Err(NoProgram::CutOff));
+    assert_eq!(program_of(RETRIEVE, Finish::Length), Err(NoProgram::CutOff));
+    // A better one was begun: the first is not what the model meant in the end.
+    let second = format!("```rhai\n{RETRIEVE}```\nBetter:\n```rhai\nfn retrieve(query,");
+    assert_eq!(program_of(&second, Finish::Length), Err(NoProgram::CutOff));
+    // Only the words after the program were cut off.
+    let closed = format!("```rhai\n{RETRIEVE}```\nThis program fin");
+    assert_eq!(program_of(&closed, Finish::Length).unwrap(), RETRIEVE);
+}
+
+fn schema() -> Schema {
+    let schema = json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "name": {"type": "string"}},
+        "required": ["n"],
+        "additionalProperties": false,
+    });
+    Schema { name: "test".to_owned(), schema }
+}
+
+#[test]
+fn json_is_found_and_checked() {
+    let schema = schema();
+    let read = |text: &str| json_of(text, &schema);
+    for text in [
+        "{\"n\": 1}",
+        "\n {\"n\": 1}\n",
+        "Here:\n```json\n{\"n\": 1}\n```\nI hope it helps {you}.",
+        "Sure! {\"n\": 1} That is all. }",
+        "<think>{\"n\": 2}</think>{\"n\": 1}",
+    ] {
+        assert_eq!(read(text), Ok(json!({"n": 1})), "{text}");
+    }
+    for (text, words) in [
+        ("", "empty"),
+        ("none", "no JSON object"),
+        ("{\"n\": 1", "no valid JSON"),
+        ("[1]", "form asked for"),
+        ("{\"n\": \"1\"}", "/n"),
+        ("{\"n\": 1, \"odd\": 2}", "odd"),
+        ("{}", "n"),
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let long = format!("{{\"n\": \"{}\"}}", "x".repeat(100_000));
+    assert!(read(&long).unwrap_err().len() <= MAX_REASON_BYTES);
+    let deep = format!("{}1{}", "{\"n\":".repeat(100_000), "}".repeat(100_000));
+    assert!(read(&deep).is_err());
+}
+
+fn request() -> Request {
+    Request {
+        role: Role::Tools,
+        model: "scripted".to_owned(),
+        messages: vec![Message::user("count")],
+        temperature: None,
+        max_tokens: 100,
+        parameters: serde_json::Map::new(),
+        json: Some(schema()),
+        sample: 0,
+    }
+}
+
+#[test]
+fn a_wrong_reply_is_repaired_once() {
+    let (model, heard) = llm(|request| match question(request) {
+        "count" => said("{\"n\": \"one\"}"),
+        _ => said("{\"n\": 1}"),
+    });
+    assert_eq!(model.ask_json(&request()), Ok(json!({"n": 1})));
+    let asked = heard.requests();
+    assert_eq!(asked.len(), 2);
+    let [_, reply, complaint] = &asked[1].messages[..] else { panic!("{:?}", asked[1]) };
+    assert_eq!((reply.speaker, reply.text.as_str()), (Speaker::Assistant, "{\"n\": \"one\"}"));
+    assert!(complaint.text.contains("/n"), "{}", complaint.text);
+    // The same question is answered from what was kept, the repair included.
+    assert_eq!(model.ask_json(&request()), Ok(json!({"n": 1})));
+    assert_eq!(heard.count(), 2);
+}
+
+#[test]
+fn a_reply_that_stays_wrong_and_an_outage_are_told_apart() {
+    let (model, heard) = llm(|_| said("no"));
+    let error = model.ask_json(&request()).unwrap_err();
+    assert!(matches!(&error, LlmError::Reply { reason, .. } if reason.contains("JSON")), "{error}");
+    assert!(!error.ends_run());
+    assert_eq!(heard.count(), 2);
+    let (model, heard) = llm(|_| Err(LlmError::Stopped));
+    assert_eq!(model.ask_json(&request()), Err(LlmError::Stopped));
+    assert_eq!(heard.count(), 1);
+    let (model, _) = llm(|_| Ok(("{\"n\": 1".to_owned(), Finish::Length)));
+    let error = model.ask_json(&request()).unwrap_err().to_string();
+    assert!(error.contains("cut off at 100 tokens"), "{error}");
+}
+
+#[test]
+fn several_requests_keep_their_order_and_count_what_they_took() {
+    let (model, heard) = llm(|request| match question(request) {
+        "bad" => said("?"),
+        text if text.starts_with("That reply") => said("??"),
+        text => said(format!("{{\"n\": {text}}}")),
+    });
+    let requests: Vec<Request> = ["3", "bad", "1", "2"]
+        .iter()
+        .map(|text| Request { messages: vec![Message::user(*text)], ..request() })
+        .collect();
+    let answers = model.ask_json_all(&requests, 1);
+    let numbers: Vec<Option<Value>> = answers
+        .iter()
+        .map(|answer| answer.0.as_ref().ok().map(|value| value["n"].clone()))
+        .collect();
+    assert_eq!(numbers, [Some(json!(3)), None, Some(json!(1)), Some(json!(2))]);
+    assert_eq!(heard.count(), 5);
+    let taken: Vec<u32> = answers.iter().map(|answer| answer.1.requests).collect();
+    assert_eq!(taken, [1, 2, 1, 1]);
+    let total = answers.iter().fold(Asked::default(), |sum, answer| sum.and(answer.1));
+    assert_eq!(total.tokens_in, 500);
+}
+
+/// Text that looks like replies.
+fn reply_like() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("```".to_owned()),
+        Just("```rhai\n".to_owned()),
+        Just("\n```\n".to_owned()),
+        Just("~~~~\n".to_owned()),
+        Just("fn retrieve(query, candidates, params) {\n".to_owned()),
+        Just("}\n".to_owned()),
+        Just("{\"n\": 1}".to_owned()),
+        Just("{\"n\":".to_owned()),
+        Just("<think>".to_owned()),
+        Just("</think>".to_owned()),
+        Just("\r\n".to_owned()),
+        ".{0,12}",
+    ];
+    proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_text_does_harm(text in reply_like()) {
+        for finish in [Finish::Stop, Finish::Length, Finish::Filter, Finish::Other] {
+            match program_of(&text, finish) {
+                // A program stands in the reply as a whole, and is never empty.
+                Ok(found) => {
+                    prop_assert!(!found.trim().is_empty());
+                    for line in found.lines() {
+                        prop_assert!(text.contains(line));
+                    }
+                }
+                Err(reason) => prop_assert!(reason.to_string().len() < 1_000),
+            }
+        }
+        match json_of(&text, &schema()) {
+            Ok(value) => prop_assert!(value["n"].is_i64() || value["n"].is_u64() || value["n"].is_f64()),
+            Err(reason) => prop_assert!(reason.len() <= MAX_REASON_BYTES),
+        }
+    }
+}
+
+#[test]
+fn long_replies_take_time_in_proportion() {
+    let started = std::time::Instant::now();
+    for piece in ["```\n", "{", "<think>", "fn retrieve(", "`", "[[{\"n\":"] {
+        let text = piece.repeat(400_000);
+        let _ = program_of(&text, Finish::Stop);
+        let _ = json_of(&text, &schema());
+    }
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}

@@ -1,0 +1,107 @@
+//! A model for tests that answers by a function of the request, and a store in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
+
+use serde_json::Map;
+
+use crate::llm::{
+    Exchange, Finish, Llm, LlmError, Model, Reply, ReplyStore, Request, Role, Usage, Voice,
+    ledger::{Ceilings, Ledger, tokens},
+};
+
+/// The name of the scripted model.
+pub(crate) const MODEL: &str = "scripted";
+
+/// Answers by a function of the request; notes what it was asked.
+pub(crate) struct Scripted<F> {
+    answer: F,
+    asked: Arc<Mutex<Vec<Request>>>,
+}
+
+/// What a scripted model was asked, in the order of arrival.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<Request>>>);
+
+impl Heard {
+    /// The requests so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// How many requests came so far.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// The last message of a request.
+pub(crate) fn question(request: &Request) -> &str {
+    request.messages.last().map_or("", |message| &message.text)
+}
+
+impl<F> Model for Scripted<F>
+where
+    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync,
+{
+    fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
+        self.asked.lock().unwrap().push(request.clone());
+        let (text, finish) = (self.answer)(request)?;
+        let usage = Usage { tokens_in: 100, tokens_out: tokens(&text), estimated: true };
+        Ok(Reply { text, finish, usage })
+    }
+}
+
+/// Keeps replies in memory.
+#[derive(Default)]
+pub(crate) struct MemoryStore(Mutex<HashMap<String, Exchange>>);
+
+impl ReplyStore for MemoryStore {
+    fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
+        Ok(self.0.lock().unwrap().get(key).cloned())
+    }
+
+    fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
+        self.0.lock().unwrap().entry(key.to_owned()).or_insert_with(|| exchange.clone());
+        Ok(())
+    }
+}
+
+/// A model that answers by a function of the request, with a store in memory and no ceilings, and
+/// what it was asked.
+pub(crate) fn llm<F>(answer: F) -> (Arc<Llm>, Heard)
+where
+    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
+{
+    llm_within(answer, Ceilings::default(), vec![Arc::new(MemoryStore::default())])
+}
+
+/// The same with ceilings and stores.
+pub(crate) fn llm_within<F>(
+    answer: F,
+    ceilings: Ceilings,
+    stores: Vec<Arc<dyn ReplyStore>>,
+) -> (Arc<Llm>, Heard)
+where
+    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
+{
+    let heard = Heard::default();
+    let model = Scripted { answer, asked: heard.0.clone() };
+    let voice = Voice {
+        model: MODEL.to_owned(),
+        temperature: Some(0.0),
+        max_tokens: 2_000,
+        parameters: Map::new(),
+    };
+    let voices = Role::ALL.into_iter().map(|role| (role, voice.clone())).collect();
+    let ledger = Ledger::new([].into(), ceilings);
+    let stop = Arc::new(AtomicBool::new(false));
+    (Arc::new(Llm::new(Box::new(model), voices, stores, ledger, stop)), heard)
+}
+
+/// A whole reply.
+pub(crate) fn said(text: impl Into<String>) -> Result<(String, Finish), LlmError> {
+    Ok((text.into(), Finish::Stop))
+}

@@ -1,0 +1,157 @@
+//! Renders a template within its budget: what is too long loses its end, in the stated order, as
+//! little as possible, and what was left out is said.
+//!
+//! Must not know: what the inputs are about.
+
+use minijinja::Environment;
+use serde_json::Value;
+
+use crate::prompts::{Prompt, PromptError, template::Template, tokens};
+
+/// Renders a template with its inputs; see [`crate::prompts::Prompts::render`].
+pub(super) fn render(
+    template: &Template,
+    environment: &Environment<'static>,
+    mut inputs: Value,
+) -> Result<Prompt, PromptError> {
+    check_names(template, &inputs)?;
+    let description = template.description();
+    let budget = description.budget_tokens;
+    let schema_tokens = template.schema.as_ref().map_or(0, |schema| tokens(&schema.to_string()));
+    let attempt = |inputs: &Value, left_out: &[String]| {
+        let (system, mut user) = template.render(environment, inputs)?;
+        if !left_out.is_empty() {
+            user.push_str(&format!("\n\nLeft out to keep this short: {}.", left_out.join("; ")));
+        }
+        let taken = tokens(&system) + tokens(&user) + schema_tokens;
+        Ok::<_, PromptError>((system, user, taken))
+    };
+    let mut left_out = Vec::new();
+    let mut best = attempt(&inputs, &left_out)?;
+    for path in description.shrink {
+        if best.2 <= budget {
+            break;
+        }
+        let longest = lengths(path, &inputs).into_iter().max().unwrap_or(0);
+        if longest == 0 {
+            continue;
+        }
+        let tried = |keep: usize| {
+            let mut shorter = inputs.clone();
+            let told = cut(path, &mut shorter, keep);
+            let mut all = left_out.clone();
+            all.extend(told);
+            let made = attempt(&shorter, &all)?;
+            Ok::<_, PromptError>((shorter, all, made))
+        };
+        // `fits` is known to fit, or is the least there is; `over` is known not to fit.
+        let mut fits = (0, tried(0)?);
+        let mut over = longest;
+        while fits.1.2.2 <= budget && over - fits.0 > 1 {
+            let middle = fits.0 + (over - fits.0) / 2;
+            let made = tried(middle)?;
+            if made.2.2 <= budget {
+                fits = (middle, made);
+            } else {
+                over = middle;
+            }
+        }
+        (inputs, left_out, best) = fits.1;
+    }
+    let (system, user, taken) = best;
+    if taken > budget {
+        return Err(PromptError::TooLong {
+            prompt: template.name.clone(),
+            input: longest_input(&inputs),
+            tokens: taken,
+            budget,
+        });
+    }
+    let name: String =
+        template.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let schema = template.schema.clone().map(|schema| (name, schema));
+    Ok(Prompt { system, user, schema, left_out })
+}
+
+/// Whether the inputs are an object with exactly the declared names.
+fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
+    let declared = template.description().inputs;
+    let problem = match inputs.as_object() {
+        None => Some("the inputs are no object".to_owned()),
+        Some(given) => {
+            let missing = declared.keys().find(|name| !given.contains_key(*name));
+            let unknown = given.keys().find(|name| !declared.contains_key(*name));
+            missing
+                .map(|name| format!("input {name:?} is missing"))
+                .or_else(|| unknown.map(|name| format!("{name:?} is no input")))
+        }
+    };
+    match problem {
+        Some(problem) => Err(PromptError::Inputs { prompt: template.name.clone(), problem }),
+        None => Ok(()),
+    }
+}
+
+/// The input that takes the most bytes; of equals the first.
+fn longest_input(inputs: &Value) -> String {
+    let sizes = inputs.as_object().into_iter().flatten();
+    let longest =
+        sizes.map(|(name, value)| (value.to_string().len(), name)).max_by_key(|one| one.0);
+    longest.map(|one| one.1.clone()).unwrap_or_default()
+}
+
+/// What a path names: an input, or, as `input.field`, a field of each item of a list.
+fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
+    let (input, field) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+    let Some(input) = inputs.get_mut(input) else { return Vec::new() };
+    match (field, input) {
+        (None, input) => vec![input],
+        (Some(field), Value::Array(items)) => {
+            items.iter_mut().filter_map(|item| item.get_mut(field)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Items of a list, bytes of a text.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len(),
+        Value::String(text) => text.len(),
+        _ => 0,
+    }
+}
+
+fn lengths(path: &str, inputs: &Value) -> Vec<usize> {
+    // A copy, so that one function knows what a path names.
+    let mut inputs = inputs.clone();
+    named(path, &mut inputs).into_iter().map(|value| length(value)).collect()
+}
+
+/// Cuts what the path names to `keep` items or bytes each; what was left out, in words.
+fn cut(path: &str, inputs: &mut Value, keep: usize) -> Option<String> {
+    let (mut lost, mut all, mut unit) = (0, 0, "items");
+    for value in named(path, inputs) {
+        match value {
+            Value::Array(items) => {
+                all += items.len();
+                lost += items.len().saturating_sub(keep);
+                items.truncate(keep);
+            }
+            Value::String(text) => {
+                unit = "characters";
+                let n_chars = text.chars().count();
+                all += n_chars;
+                if text.len() > keep {
+                    text.truncate(text.floor_char_boundary(keep));
+                    let gone = n_chars - text.chars().count();
+                    lost += gone;
+                    text.push_str(&format!(" [... {gone} characters left out]"));
+                }
+            }
+            _ => {}
+        }
+    }
+    let what = path.split_once('.').map_or(path.to_owned(), |(a, b)| format!("{b} of {a}"));
+    (lost > 0).then(|| format!("{what}: the last {lost} of {all} {unit}"))
+}

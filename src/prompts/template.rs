@@ -1,0 +1,302 @@
+//! One template: its file parsed and checked, and its two parts rendered. The only place that knows
+//! the template engine's language and filters.
+//!
+//! Must not know: budgets, other templates.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value as Shown,
+    syntax::SyntaxConfig,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::prompts::{Description, Output, PromptError};
+
+/// Stands before and after the header.
+const FENCE: &str = "+++";
+/// Begin the two parts.
+const SYSTEM: &str = "## system";
+const USER: &str = "## user";
+/// Steps of the engine in one rendering; a template cannot loop for ever, but loops nest.
+const MAX_DEPTH: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    role: String,
+    purpose: String,
+    output: Output,
+    budget_tokens: u64,
+    #[serde(default)]
+    shrink: Vec<String>,
+    schema: Option<String>,
+    inputs: BTreeMap<String, String>,
+}
+
+/// A parsed template.
+pub(super) struct Template {
+    pub(super) name: String,
+    path: PathBuf,
+    header: Header,
+    pub(super) schema: Option<Value>,
+    /// Text of a part and the line of the file at which it begins, from 1.
+    system: (String, usize),
+    user: (String, usize),
+}
+
+/// An engine with the filters of prompts: names that are missing are errors, nothing is escaped.
+pub(super) fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    // Cannot fail without delimiters of one's own; a test renders every prompt.
+    if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
+        environment.set_syntax(syntax);
+    }
+    environment.set_recursion_limit(MAX_DEPTH);
+    environment.add_filter("data", data);
+    environment.add_filter("line", line);
+    environment
+}
+
+/// The text between marks that it cannot end itself.
+fn data(text: &str, name: &str) -> String {
+    let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
+    format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
+}
+
+/// The text with every `<` that begins a mark of data written as `&lt;`; slashes and a few spaces
+/// within a mark do not hide it.
+fn unmarked(text: &str) -> String {
+    const WORD: &str = "data";
+    const MAX_HIDDEN: usize = 8;
+    let mut cleaned = String::with_capacity(text.len());
+    let mut parts = text.split('<');
+    cleaned.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let shown = part.chars().take(MAX_HIDDEN + WORD.len());
+        let word: String =
+            shown.filter(|c| !c.is_whitespace() && *c != '/').take(WORD.len()).collect();
+        cleaned.push_str(if word.eq_ignore_ascii_case(WORD) { "&lt;" } else { "<" });
+        cleaned.push_str(part);
+    }
+    cleaned
+}
+
+/// The text in one line.
+fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Template {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// [`PromptError::File`] with the line.
+    pub(super) fn parse(name: &str, path: &Path, text: &str) -> Result<Template, PromptError> {
+        let fail = |line: usize, message: String| {
+            Err(PromptError::File { path: path.to_owned(), line, message })
+        };
+        let text = text.replace("\r\n", "\n");
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.first() != Some(&FENCE) {
+            return fail(1, format!("a prompt begins with a header between two lines {FENCE}"));
+        }
+        let Some(end) = lines.iter().skip(1).position(|line| *line == FENCE).map(|at| at + 1)
+        else {
+            return fail(1, format!("the header has no end; close it by a line {FENCE}"));
+        };
+        let written = lines[1..end].join("\n");
+        let header: Header = match toml::from_str(&written) {
+            Ok(header) => header,
+            Err(error) => {
+                let before = error.span().and_then(|span| written.get(..span.start));
+                let line = before.map_or(1, |before| before.matches('\n').count() + 2);
+                return fail(line, error.message().to_owned());
+            }
+        };
+        let place = |part: &str| lines.iter().position(|line| *line == part);
+        let (Some(system), Some(user)) = (place(SYSTEM), place(USER)) else {
+            return fail(end + 1, format!("a prompt has a part {SYSTEM} and a part {USER}"));
+        };
+        if system < end || user < system {
+            return fail(user + 1, format!("{SYSTEM} comes after the header, {USER} after it"));
+        }
+        let part = |from: usize, to: usize| {
+            let text = lines.get(from..to).unwrap_or_default().join("\n");
+            // Leading lines stay, so that lines of the part are lines of the file.
+            (text.trim_end().to_owned(), from + 1)
+        };
+        let schema = match header.schema.as_deref().map(serde_json::from_str::<Value>) {
+            None => None,
+            Some(Ok(schema)) => Some(schema),
+            Some(Err(error)) => {
+                let written = lines.iter().position(|line| line.starts_with("schema"));
+                let line = written.map_or(1, |at| at + 1 + error.line());
+                return fail(line, format!("the schema is no JSON: {error}"));
+            }
+        };
+        let template = Template {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            system: part(system + 1, user),
+            user: part(user + 1, lines.len()),
+            schema,
+            header,
+        };
+        template.check()?;
+        Ok(template)
+    }
+
+    /// Whether the header agrees with itself and with the parts.
+    fn check(&self) -> Result<(), PromptError> {
+        let fail =
+            |line, message| Err(PromptError::File { path: self.path.clone(), line, message });
+        if (self.header.output == Output::Json) != self.schema.is_some() {
+            return fail(1, "a schema is given for output \"json\", and only then".to_owned());
+        }
+        for path in &self.header.shrink {
+            let input = path.split('.').next().unwrap_or_default();
+            if !self.header.inputs.contains_key(input) {
+                return fail(1, format!("{path:?} is to be shortened and is no input"));
+            }
+        }
+        let mut environment = environment();
+        self.add_to(&mut environment)?;
+        let mut used = BTreeSet::new();
+        for name in [self.system_name(), self.user_name()] {
+            if let Ok(part) = environment.get_template(&name) {
+                used.extend(part.undeclared_variables(false));
+            }
+        }
+        if let Some(unknown) = used.iter().find(|name| !self.header.inputs.contains_key(*name)) {
+            return fail(self.line_with(unknown), format!("{unknown:?} is used and is no input"));
+        }
+        if let Some(unused) = self.header.inputs.keys().find(|name| !used.contains(*name)) {
+            return fail(self.line_with(unused), format!("input {unused:?} is not used"));
+        }
+        Ok(())
+    }
+
+    /// The line of the file that names a variable first, about.
+    fn line_with(&self, variable: &str) -> usize {
+        let parts = [&self.system, &self.user];
+        let found = parts.iter().find_map(|(text, first)| {
+            let at = text.lines().position(|line| line.contains('{') && line.contains(variable))?;
+            Some(first + at)
+        });
+        found.unwrap_or(1)
+    }
+
+    /// Adds both parts to an engine.
+    ///
+    /// # Errors
+    /// [`PromptError::File`] with the line that does not parse.
+    pub(super) fn add_to(&self, environment: &mut Environment<'static>) -> Result<(), PromptError> {
+        for (name, (text, first)) in
+            [(self.system_name(), &self.system), (self.user_name(), &self.user)]
+        {
+            environment.add_template_owned(name, text.clone()).map_err(|error| {
+                let line = first + error.line().unwrap_or(1).saturating_sub(1);
+                PromptError::File { path: self.path.clone(), line, message: said(&error) }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether this may stand in the place of another.
+    ///
+    /// # Errors
+    /// [`PromptError::File`].
+    pub(super) fn check_replaces(&self, other: &Template) -> Result<(), PromptError> {
+        let (mine, theirs) = (&self.header, &other.header);
+        let names = |header: &Header| header.inputs.keys().cloned().collect::<Vec<_>>();
+        let message = if mine.role != theirs.role {
+            format!("the role is {:?}; it must be {:?}", mine.role, theirs.role)
+        } else if names(mine) != names(theirs) {
+            let (got, expected) = (names(mine).join(", "), names(theirs).join(", "));
+            format!("the inputs are {got}; they must be {expected}")
+        } else if mine.output != theirs.output {
+            "the output differs from that of the built-in prompt; keep it".to_owned()
+        } else if self.schema != other.schema {
+            "the schema differs from that of the built-in prompt; keep it".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(PromptError::File { path: self.path.clone(), line: 1, message })
+    }
+
+    pub(super) fn description(&self) -> Description<'_> {
+        Description {
+            role: &self.header.role,
+            purpose: &self.header.purpose,
+            output: self.header.output,
+            inputs: &self.header.inputs,
+            budget_tokens: self.header.budget_tokens,
+            shrink: &self.header.shrink,
+        }
+    }
+
+    /// Renders system and question.
+    ///
+    /// # Errors
+    /// [`PromptError::Render`].
+    pub(super) fn render(
+        &self,
+        environment: &Environment<'static>,
+        inputs: &Value,
+    ) -> Result<(String, String), PromptError> {
+        let inputs = shown(inputs);
+        let part = |name: &str| {
+            let template = environment.get_template(name)?;
+            Ok::<String, Error>(template.render(inputs.clone())?.trim().to_owned())
+        };
+        let both =
+            part(&self.system_name()).and_then(|system| Ok((system, part(&self.user_name())?)));
+        both.map_err(|error| PromptError::Render {
+            prompt: self.name.clone(),
+            message: said(&error),
+        })
+    }
+
+    fn system_name(&self) -> String {
+        format!("{} {SYSTEM}", self.name)
+    }
+
+    fn user_name(&self) -> String {
+        format!("{} {USER}", self.name)
+    }
+}
+
+/// What an error of the engine says, in one line.
+fn said(error: &Error) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.kind() {
+        ErrorKind::UndefinedError => format!("{what}; an item of an input lacks a field"),
+        _ => what,
+    }
+}
+
+/// A JSON value as the engine shows it.
+fn shown(value: &Value) -> Shown {
+    match value {
+        Value::Null => Shown::from(()),
+        Value::Bool(truth) => Shown::from(*truth),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(integer), ..) => Shown::from(integer),
+            (_, Some(integer), _) => Shown::from(integer),
+            (_, _, float) => Shown::from(float.unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Shown::from(text.as_str()),
+        Value::Array(values) => values.iter().map(shown).collect(),
+        Value::Object(map) => {
+            let entries = map.iter().map(|(name, value)| (name.clone(), shown(value)));
+            Shown::from(entries.collect::<BTreeMap<String, Shown>>())
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Asks a language model with the prompts: renders, sends, reads the reply. Used by the LLM tools,
+//! and by all others that ask.
+//!
+//! Must not know: what a prompt is about, what is done with its reply.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    llm::{
+        Llm, LlmError, Message, Reply, Request, Role, Schema,
+        replies::{Answer, Asked},
+    },
+    prompts::{PromptError, Prompts},
+};
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AssistantError {
+    /// The prompt cannot be made.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// The model gave none.
+    #[error(transparent)]
+    Llm(#[from] LlmError),
+}
+
+impl AssistantError {
+    /// The error of the model that every further request would meet as well.
+    pub fn ends_run(&self) -> Option<&LlmError> {
+        match self {
+            Self::Llm(error) if error.ends_run() => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A language model with the prompts. Shared by all who ask.
+pub struct Assistant {
+    llm: Arc<Llm>,
+    prompts: Arc<Prompts>,
+}
+
+impl Assistant {
+    /// An assistant that speaks with these prompts.
+    pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Assistant {
+        Assistant { llm, prompts }
+    }
+
+    /// The model.
+    pub fn llm(&self) -> &Arc<Llm> {
+        &self.llm
+    }
+
+    /// The prompts.
+    pub fn prompts(&self) -> &Arc<Prompts> {
+        &self.prompts
+    }
+
+    /// The request that a prompt with its inputs makes.
+    ///
+    /// # Errors
+    /// Those of [`Prompts::render`].
+    pub fn request(
+        &self,
+        role: Role,
+        prompt: &str,
+        inputs: Value,
+        sample: u32,
+    ) -> Result<Request, PromptError> {
+        let prompt = self.prompts.render(prompt, inputs)?;
+        let messages = vec![Message::system(prompt.system), Message::user(prompt.user)];
+        let schema = prompt.schema.map(|(name, schema)| Schema { name, schema });
+        Ok(self.llm.request(role, messages, schema, sample))
+    }
+
+    /// The reply to a prompt, as it is.
+    ///
+    /// # Errors
+    /// [`AssistantError`].
+    pub fn text(
+        &self,
+        role: Role,
+        prompt: &str,
+        inputs: Value,
+        sample: u32,
+    ) -> Result<Reply, AssistantError> {
+        Ok(self.llm.ask(&self.request(role, prompt, inputs, sample)?)?)
+    }
+
+    /// The replies to a prompt with each of several inputs, in their order, some asked at a time.
+    ///
+    /// # Errors
+    /// [`AssistantError`], each for itself.
+    pub fn text_all(
+        &self,
+        role: Role,
+        prompt: &str,
+        inputs: Vec<Value>,
+        sample: u32,
+    ) -> Vec<Result<Reply, AssistantError>> {
+        let requests = inputs.into_iter().map(|one| self.request(role, prompt, one, sample));
+        each(requests.collect(), |requests| self.llm.ask_all(requests))
+            .into_iter()
+            .map(|reply| reply?.map_err(AssistantError::from))
+            .collect()
+    }
+
+    /// The JSON reply to a prompt, valid by its schema; a wrong one is repaired once.
+    ///
+    /// # Errors
+    /// [`AssistantError`]; [`LlmError::Reply`] in it when the repair is wrong as well.
+    pub fn json(&self, role: Role, prompt: &str, inputs: Value) -> Result<Value, AssistantError> {
+        let request = self.request(role, prompt, inputs, 0)?;
+        Ok(self.llm.ask_json(&request)?)
+    }
+
+    /// The JSON replies to a prompt with each of several inputs, in their order, some asked at a
+    /// time; each as [`Assistant::json`].
+    ///
+    /// # Errors
+    /// [`AssistantError`], each for itself.
+    pub fn json_all(
+        &self,
+        role: Role,
+        prompt: &str,
+        inputs: Vec<Value>,
+    ) -> Vec<Result<Value, AssistantError>> {
+        let requests = inputs.into_iter().map(|one| self.request(role, prompt, one, 0)).collect();
+        self.json_of(requests, 1).into_iter().map(|(value, _)| value).collect()
+    }
+
+    /// The JSON replies to requests that [`Assistant::request`] made, each with what it took.
+    ///
+    /// # Errors
+    /// [`AssistantError`], each for itself.
+    pub fn json_of(
+        &self,
+        requests: Vec<Result<Request, PromptError>>,
+        repairs: u32,
+    ) -> Vec<(Result<Value, AssistantError>, Asked)> {
+        each(requests, |requests| self.llm.ask_json_all(requests, repairs))
+            .into_iter()
+            .map(|answer: Result<Answer, AssistantError>| match answer {
+                Ok((value, asked)) => (value.map_err(AssistantError::from), asked),
+                Err(error) => (Err(error), Asked::default()),
+            })
+            .collect()
+    }
+}
+
+/// Asks the requests that could be made; the others keep their places with their errors.
+fn each<T>(
+    requests: Vec<Result<Request, PromptError>>,
+    ask: impl FnOnce(&[Request]) -> Vec<T>,
+) -> Vec<Result<T, AssistantError>> {
+    let mut made = Vec::with_capacity(requests.len());
+    let failed: Vec<Option<PromptError>> = requests
+        .into_iter()
+        .map(|request| request.map(|request| made.push(request)).err())
+        .collect();
+    let mut answers = ask(&made).into_iter();
+    failed
+        .into_iter()
+        .map(|failed| match failed {
+            Some(error) => Err(error.into()),
+            None => answers.next().ok_or(AssistantError::Llm(LlmError::Stopped)),
+        })
+        .collect()
+}
