@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod actor;
 mod bench;
 mod bundles;
 mod data;
@@ -12,6 +13,7 @@ mod faults;
 mod generated;
 mod gpu;
 mod help;
+mod model;
 mod optimize;
 mod programs;
 mod pull;

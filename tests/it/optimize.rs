@@ -13,18 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{
-    dataset::sample::{SampleKind, SampleOptions, generate},
-    optimize::journal::{Journal, StepRecord},
-};
+use agent::optimize::journal::{Journal, StepRecord};
 use serde_json::Value;
 
 use crate::support::{Ran, World};
 
-/// Size of the sample: some 900 nodes.
-const SCALE: f64 = 0.0008;
-/// Queries that are kept, by split.
-const KEPT: [(&str, usize); 3] = [("train", 50), ("val", 25), ("test", 10)];
 /// Steps of mutation.
 const STEPS: &str = "6";
 /// Longest wait for anything a run does; reached only when it hangs.
@@ -53,19 +46,7 @@ impl Sampled {
     }
 
     fn new() -> Sampled {
-        let world = World::new();
-        let files = world.path("sample");
-        let options = SampleOptions { seed: 0, scale: Some(SCALE) };
-        generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
-        for (split, n) in KEPT {
-            let file = files.join(format!("split/{split}.index"));
-            let all = fs::read_to_string(&file).unwrap();
-            let kept: Vec<&str> = all.lines().take(n).collect();
-            fs::write(&file, kept.join("\n")).unwrap();
-        }
-        let source = files.display().to_string();
-        world.run(["data", "import", "--name", "shop", "--from", &source]).done();
-        world.run(["index", "shop"]).done();
+        let world = World::shop();
         let mut sampled = Sampled { world, bundle: Vec::new(), steps: Vec::new(), tool_calls: 0 };
         let dir = sampled.world.path("undisturbed");
         let ran = finished(sampled.begin(&dir, &["-v"]));

@@ -6,7 +6,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use agent::dataset::sample::{SampleKind, SampleOptions, generate};
 use tempfile::TempDir;
+
+/// Size of the sample of [`World::shop`]: some 900 nodes.
+const SHOP_SCALE: f64 = 0.0008;
+/// Queries of the sample that are kept, by split, so that a run takes a second or two.
+const SHOP_QUERIES: [(&str, usize); 3] = [("train", 50), ("val", 25), ("test", 10)];
 
 /// A home directory and a dataset directory that vanish with it.
 pub(crate) struct World {
@@ -36,6 +42,24 @@ impl World {
         world
     }
 
+    /// A home with a small generated sample, imported as `shop` and indexed.
+    pub(crate) fn shop() -> World {
+        let world = World::new();
+        let files = world.path("sample");
+        let options = SampleOptions { seed: 0, scale: Some(SHOP_SCALE) };
+        generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
+        for (split, n) in SHOP_QUERIES {
+            let file = files.join(format!("split/{split}.index"));
+            let all = fs::read_to_string(&file).unwrap();
+            let kept: Vec<&str> = all.lines().take(n).collect();
+            fs::write(&file, kept.join("\n")).unwrap();
+        }
+        let source = files.display().to_string();
+        world.run(["data", "import", "--name", "shop", "--from", &source]).done();
+        world.run(["index", "shop"]).done();
+        world
+    }
+
     /// A path in the world.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -56,6 +80,8 @@ impl World {
             .env_remove("AGENT_LOG")
             .env_remove("OPENAI_API_KEY")
             .env_remove("OPENAI_BASE_URL")
+            .env_remove("OPENAI_ORG_ID")
+            .env_remove("AGENT_MODEL")
             .env("NO_COLOR", "1")
             .env("RAYON_NUM_THREADS", "2")
             .current_dir(self.dir.path())

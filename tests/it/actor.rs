@@ -1,0 +1,291 @@
+//! `agent optimize --actor llm` against a scripted stand-in for a model: that programs come out of
+//! its replies and into a bundle that needs it no more, that a cassette repeats a run to the last
+//! byte, that no failure of the service loses anything, and what a model is never shown.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use agent::optimize::journal::Journal;
+use serde_json::Value;
+
+use crate::{
+    model::{ModelServer, Mood},
+    support::{Ran, World},
+};
+
+/// Stands for a key; looked for in everything that is written.
+const KEY: &str = "sk-scripted-0123456789";
+/// Steps of improvement.
+const STEPS: &str = "6";
+/// A run whose service fails for ever ends within this time, on a loaded machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
+/// The committed cassette, and the arguments it was recorded with.
+const CASSETTE: &str = "tests/data/cassettes/shop.jsonl";
+
+/// Deadlines that make a failing service fail soon.
+const IMPATIENT: &str = "[llm]\nmodel = \"scripted\"\n\
+    [llm.limits]\nconnect_s = 1.0\nfirst_byte_s = 1.0\nidle_s = 1.0\nattempt_s = 2.0\n\
+    total_s = 4.0\nattempts = 2\nfirst_wait_s = 0.01\nlongest_wait_s = 1.0\n\
+    [llm.prices.scripted]\ninput = 1.0\noutput = 10.0\n";
+
+fn command(world: &World, url: &str, run: &Path, args: &[&str]) -> Command {
+    let config = world.path("llm.toml");
+    fs::write(&config, IMPATIENT).unwrap();
+    let (config, run) = (config.display().to_string(), run.display().to_string());
+    let fixed = [
+        "optimize", "--dataset", "shop", "--steps", STEPS, "--config", &config, "--run", &run,
+        "--no-cache",
+    ];
+    let mut command = world.command(fixed.into_iter().chain(args.iter().copied()));
+    command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", url);
+    command
+}
+
+fn optimize(world: &World, url: &str, run: &Path, args: &[&str]) -> Ran {
+    Ran::of(command(world, url, run, args).output().unwrap())
+}
+
+fn bundle(run: &Path) -> Value {
+    serde_json::from_slice(&fs::read(run.join("bundle.json")).unwrap()).unwrap()
+}
+
+/// Bodies of the steps of a kind.
+fn steps(run: &Path, kind: &str) -> Vec<Value> {
+    let steps = Journal::open_read_only(run).unwrap().steps().unwrap();
+    steps.into_iter().filter(|step| step.kind == kind).map(|step| step.body).collect()
+}
+
+/// All files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+#[test]
+fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
+    let world = World::shop();
+    let server = ModelServer::start(Mood::Works);
+    let run = world.path("run");
+    let ran = optimize(&world, &server.url(), &run, &["--actor", "llm", "--json"]);
+    let stderr = ran.stderr.clone();
+    let line = ran.json_lines().pop().unwrap();
+    assert_eq!(line["stopped"], "done", "{stderr}");
+    assert!(line["cost"]["calls"].as_u64().unwrap() >= 6, "{line}");
+    assert!(line["cost"]["usd"].as_f64().unwrap() > 0.0, "{line}");
+
+    // What was asked for was written, mended where it did not parse, improved, and accepted.
+    let attempts = steps(&run, "attempt");
+    let of = |what: &str| attempts.iter().filter(|one| one["what"] == what).collect::<Vec<_>>();
+    assert_eq!(of("initial").len(), 2, "{attempts:?}");
+    assert!(of("initial").iter().all(|one| one["program"].is_string()), "{attempts:?}");
+    assert!(of("improve").iter().any(|one| one["accepted"] == true), "{attempts:?}");
+    let frozen = bundle(&run);
+    let by_model =
+        frozen["categories"].as_array().unwrap().iter().any(|one| one["proposed_by"] == "llm");
+    assert!(by_model, "{frozen}");
+    let validation = &frozen["validation"];
+    let best = validation["baselines"].as_object().unwrap().values();
+    let best = best.map(|mrr| mrr.as_f64().unwrap()).fold(0.0, f64::max);
+    assert!(validation["mrr"].as_f64().unwrap() > best, "{validation}");
+
+    // What the model was shown: no text of a test query, and of validation queries the words, to
+    // sort them.
+    let queries = fs::read_to_string(world.path("sample/qa.csv")).unwrap();
+    let rows: Vec<csv_row::Row> = csv_row::rows(&queries);
+    let texts = |split: &str| -> Vec<String> {
+        let index = fs::read_to_string(world.path("sample").join(format!("split/{split}.index")));
+        let wanted: Vec<String> = index.unwrap().lines().map(str::to_owned).collect();
+        rows.iter().filter(|row| wanted.contains(&row.id)).map(|row| row.query.clone()).collect()
+    };
+    let (validation, test) = (texts("val"), texts("test"));
+    assert!(!validation.is_empty() && !test.is_empty());
+    for request in server.requests() {
+        let text = request["messages"].to_string();
+        let sorts = text.contains("You sort queries into categories");
+        let shows = |queries: &[String]| {
+            queries.iter().find(|query| text.contains(&*json_text(query))).cloned()
+        };
+        assert_eq!(shows(&test), None);
+        if !sorts {
+            assert_eq!(shows(&validation), None);
+        }
+    }
+
+    // The server is gone, the bundle answers.
+    drop(server);
+    let bundle = run.join("bundle.json").display().to_string();
+    let query = ["query", "--bundle", &bundle, "--dataset", "shop", "a durable bottle", "--json"];
+    assert!(!world.run(query).json_lines().is_empty());
+    world.run(["verify", &bundle, "--dataset", "shop"]).done();
+
+    // The key is nowhere.
+    for file in files(&world.path("")) {
+        let bytes = fs::read(&file).unwrap();
+        let found = bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes());
+        assert!(!found, "the key is in {}", file.display());
+    }
+    assert!(!stderr.contains(KEY));
+}
+
+#[test]
+fn a_cassette_repeats_a_run_without_a_service() {
+    let world = World::shop();
+    let cassette = Path::new(env!("CARGO_MANIFEST_DIR")).join(CASSETTE);
+    let actors = ["--actor", "search,llm", "--json"];
+    if std::env::var_os("UPDATE").is_some() {
+        let server = ModelServer::start(Mood::Works);
+        fs::create_dir_all(cassette.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&cassette);
+        let record = ["--record", cassette.to_str().unwrap()];
+        let args: Vec<&str> = actors.iter().copied().chain(record).collect();
+        optimize(&world, &server.url(), &world.path("recorded"), &args).done();
+    }
+    let replay = ["--replay", cassette.to_str().unwrap()];
+    let digest = |run: &Path, threads: &str| {
+        let more = [&replay[..], &["--threads", threads]].concat();
+        let args: Vec<&str> = actors.iter().copied().chain(more).collect();
+        // Nobody listens there.
+        optimize(&world, "http://127.0.0.1:9/v1", run, &args).done();
+        bundle(run)["digest"].as_str().unwrap().to_owned()
+    };
+    let (one, two) = (world.path("one"), world.path("two"));
+    assert_eq!(digest(&one, "1"), digest(&two, "2"));
+    // It is also that of a run that asks the service.
+    let server = ModelServer::start(Mood::Works);
+    let asked = world.path("asked");
+    optimize(&world, &server.url(), &asked, &actors).done();
+    assert_eq!(bundle(&asked)["digest"], bundle(&one)["digest"]);
+    let by = |name: &str| {
+        steps(&one, "trial").iter().any(|trial| trial["origin"]["proposed_by"] == name)
+    };
+    assert!(by("search") && by("llm"), "both actors take part");
+    // A request that was not recorded ends the run and names it.
+    let other = world.path("other");
+    let args = [&["--actor", "llm", "--seed", "77"][..], &replay].concat();
+    let ran = optimize(&world, "http://127.0.0.1:9/v1", &other, &args);
+    assert_eq!(ran.status, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("not recorded") || ran.stderr.contains("does not hold"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_service_that_fails_for_ever_ends_the_run_with_the_best_so_far() {
+    let world = World::shop();
+    for (mood, word) in [
+        (Mood::Garbage, "HTML"),
+        (Mood::Refuses, "key"),
+        (Mood::Hangs, "in time"),
+        (Mood::Limits, "429"),
+        (Mood::Dies(0), "connection"),
+    ] {
+        let server = ModelServer::start(mood);
+        let run = world.path(&format!("{mood:?}").replace(['(', ')'], ""));
+        let began = Instant::now();
+        let ran = optimize(&world, &server.url(), &run, &["--actor", "llm"]);
+        assert!(began.elapsed() < ENDS_WITHIN, "{mood:?}: {:?}", began.elapsed());
+        assert_eq!(ran.status, 1, "{mood:?}: {}", ran.stderr);
+        for expected in [word, "best so far is frozen", "--resume"] {
+            assert!(ran.stderr.contains(expected), "{mood:?}: {expected:?} is not in {}", ran.stderr);
+        }
+        let bundle = run.join("bundle.json").display().to_string();
+        let query = ["query", "--bundle", &bundle, "--dataset", "shop", "a durable bottle"];
+        world.run(query).done();
+    }
+}
+
+#[test]
+fn a_model_that_never_writes_a_program_costs_its_steps_and_no_more() {
+    let world = World::shop();
+    let server = ModelServer::start(Mood::Babbles);
+    let run = world.path("run");
+    let ran = optimize(&world, &server.url(), &run, &["--actor", "search,llm", "--json"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let frozen = bundle(&run);
+    assert!(frozen["categories"].as_array().unwrap().iter().all(|one| one["proposed_by"] != "llm"));
+}
+
+#[test]
+fn an_interrupted_run_pays_no_reply_twice_and_ends_alike() {
+    let world = World::shop();
+    let undisturbed = world.path("undisturbed");
+    let server = ModelServer::start(Mood::Works);
+    optimize(&world, &server.url(), &undisturbed, &["--actor", "llm"]).done();
+    let paid = server.requests().len();
+    for after in [1, 3, 5, 8] {
+        let run = world.path(&format!("after{after}"));
+        let dying = ModelServer::start(Mood::Dies(after));
+        let ran = optimize(&world, &dying.url(), &run, &["--actor", "llm"]);
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        drop(dying);
+        let server = ModelServer::start(Mood::Works);
+        optimize(&world, &server.url(), &run, &["--actor", "llm", "--resume"]).done();
+        assert_eq!(bundle(&run), bundle(&undisturbed), "after {after}");
+        assert_eq!(server.requests().len(), paid - after, "after {after}");
+    }
+}
+
+#[test]
+fn ceilings_stop_before_they_are_passed() {
+    let world = World::shop();
+    let server = ModelServer::start(Mood::Works);
+    let cost = |run: &str, args: &[&str]| -> Value {
+        let args = [&["--actor", "llm", "--json"], args].concat();
+        let ran = optimize(&world, &server.url(), &world.path(run), &args);
+        ran.json_lines().pop().unwrap()
+    };
+    let line = cost("tokens", &["--budget-tokens", "60000"]);
+    assert_eq!(line["stopped"], "budget");
+    let tokens = |name: &str| line["cost"][name].as_u64().unwrap();
+    assert!(tokens("calls") > 0 && tokens("tokens_in") + tokens("tokens_out") <= 60_000, "{line}");
+    let line = cost("usd", &["--budget-usd", "0.2"]);
+    assert_eq!(line["stopped"], "budget");
+    assert!(line["cost"]["usd"].as_f64().unwrap() <= 0.2, "{line}");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_asked_and_asks_nothing() {
+    let world = World::shop();
+    let server = ModelServer::start(Mood::Works);
+    let run = world.path("run");
+    let dry = ["--actor", "llm", "--dry-run", "--json"];
+    let line = optimize(&world, &server.url(), &run, &dry).json_lines().pop().unwrap();
+    assert_eq!(server.requests().len(), 0);
+    let range = |name: &str, end: usize| line["llm"][name][end].as_f64().unwrap();
+    let done = optimize(&world, &server.url(), &run, &["--actor", "llm", "--json"]);
+    let cost = done.json_lines().pop().unwrap()["cost"].clone();
+    let calls = cost["calls"].as_f64().unwrap();
+    assert!(range("calls", 0) <= calls && calls <= range("calls", 1), "{line} {cost}");
+    assert!(cost["usd"].as_f64().unwrap() <= range("usd", 1), "{line} {cost}");
+}
+
+/// A text as it stands in JSON, without its quotes.
+fn json_text(text: &str) -> String {
+    Value::from(text).to_string().trim_matches('"').to_owned()
+}
+
+/// Rows of a file of queries, as far as these tests need them.
+mod csv_row {
+    pub(super) struct Row {
+        pub(super) id: String,
+        pub(super) query: String,
+    }
+
+    pub(super) fn rows(text: &str) -> Vec<Row> {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let cell = |row: &csv::StringRecord, at: usize| row.get(at).unwrap_or_default().to_owned();
+        reader
+            .records()
+            .map(|row| row.unwrap())
+            .map(|row| Row { id: cell(&row, 0), query: cell(&row, 1) })
+            .collect()
+    }
+}
