@@ -2,100 +2,118 @@
 //! Must not know what is asked.
 //!
 //! A request is repeated when it failed for want of a connection, of time or of capacity (status
-//! 408, 409, 429 and 5xx), after a random time below a bound that doubles ("full jitter"), or after
-//! the time that the service names. A wrong key, a spent quota and a wrong request are final. The
-//! key goes into one header and nowhere else: it is taken out of messages, and no redirect is
+//! 408, 409, 425, 429 and 5xx), after a random time below a bound that doubles ("full jitter"), or
+//! after the time that the service names. A wrong key, a spent quota and a wrong request are final.
+//! Secrets go into headers and nowhere else: they are taken out of messages, and no redirect is
 //! followed.
 //!
-//! Calls block; the runtime of their engine stays inside.
+//! ```text
+//! post -> gate (requests under way) -> breaker (after failures in a row: one at a time)
+//!      -> pace (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
+//! ```
+//!
+//! Calls block and may come from several threads at a time; the runtime of their engine stays inside.
 
+mod account;
+mod attempt;
+mod breaker;
+mod failure;
+mod pace;
 #[cfg(test)]
 pub(crate) mod scripted;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fmt,
     hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use reqwest::{
-    Client, Response, StatusCode, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER},
-    redirect::Policy,
-};
+use reqwest::{Client, Url, header::HeaderMap, redirect::Policy};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::Semaphore,
     task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
+use tracing::{Instrument, debug_span, field};
+
+pub use crate::remote::account::Account;
+use crate::remote::{
+    attempt::Attempt,
+    breaker::{Breaker, Probe},
+    failure::Secrets,
+    pace::Pace,
 };
 
-/// Characters of a service's message that are shown.
-const MAX_MESSAGE_CHARS: usize = 300;
-/// Bytes read of a reply that says what went wrong.
-const MAX_ERROR_BYTES: usize = 64 << 10;
+/// How often a request looks whether it is to stop.
+const POLL: Duration = Duration::from_millis(100);
+/// Connections that nobody uses are closed after this time, before services close them.
+const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// What one call may cost.
-#[derive(Clone, Copy, Debug)]
+/// What one request may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Time for the connection.
+    /// Time for the connection: name, TCP and TLS.
     pub connect: Duration,
+    /// Time from the start of an attempt to the first bytes of its reply.
+    pub first_byte: Duration,
+    /// Time between two pieces of a reply.
+    pub idle: Duration,
     /// Time for one attempt, from the connection to the last byte.
     pub attempt: Duration,
+    /// Time for all attempts of a request and all waits between them, from its turn on.
+    pub total: Duration,
     /// Attempts of a request, the first one included.
     pub attempts: u32,
     /// Bound of the first wait between attempts; it doubles.
     pub first_wait: Duration,
-    /// Longest wait between attempts, also when the service names one.
+    /// Longest wait between attempts; a service that names a longer one has failed.
     pub longest_wait: Duration,
     /// Longest reply, bytes.
     pub reply_bytes: usize,
-    /// Requests under way at a time.
+    /// Requests under way at a time, over all threads.
     pub at_a_time: usize,
+    /// Failures in a row, of all requests together, after which only one is tried at a time.
+    pub failures_in_a_row: u32,
+    /// Attempts that begin in a minute; none means any number.
+    pub requests_per_minute: Option<u32>,
+    /// Sum of the weights of attempts that begin in a minute; none means any number.
+    pub tokens_per_minute: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(120),
+            idle: Duration::from_secs(60),
             attempt: Duration::from_secs(120),
+            total: Duration::from_secs(900),
             attempts: 6,
             first_wait: Duration::from_secs(1),
             longest_wait: Duration::from_secs(60),
             reply_bytes: 128 << 20,
             at_a_time: 4,
+            failures_in_a_row: 8,
+            requests_per_minute: None,
+            tokens_per_minute: None,
         }
-    }
-}
-
-/// Where a service is, and what opens it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Account {
-    /// Address that paths are appended to, such as `https://api.openai.com/v1`.
-    pub base_url: String,
-    /// Key, if one is needed.
-    pub key: Option<String>,
-}
-
-/// Never shows the key.
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = self.key.as_ref().map(|_| "...");
-        f.debug_struct("Account").field("base_url", &self.base_url).field("key", &key).finish()
     }
 }
 
 /// Why a service gave no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// Address or key cannot be used.
+    /// Address, key or headers cannot be used.
     #[error("the service cannot be asked: {0}")]
     Setup(String),
     /// The service does not take the key.
-    #[error("{host} does not accept the key (status {status}): {message}")]
+    #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
     Key {
         /// The service.
         host: String,
@@ -105,7 +123,9 @@ pub enum RemoteError {
         message: String,
     },
     /// The account has nothing left.
-    #[error("{host} says that the quota is spent: {message}")]
+    #[error(
+        "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
+    )]
     Quota {
         /// The service.
         host: String,
@@ -113,7 +133,7 @@ pub enum RemoteError {
         message: String,
     },
     /// The service does not take the request.
-    #[error("{host} refuses the request (status {status}): {message}")]
+    #[error("{host} refuses the request (status {status}): {message}{}", failure::remedy(.status, .message))]
     Refused {
         /// The service.
         host: String,
@@ -132,6 +152,18 @@ pub enum RemoteError {
         /// Why the last one failed.
         message: String,
     },
+    /// So many requests failed in a row that this one was not sent any more.
+    #[error(
+        "{host} failed {failures} times in a row, the last time with: {message}; it is not asked until a trial succeeds"
+    )]
+    Outage {
+        /// The service.
+        host: String,
+        /// Failures in a row.
+        failures: u32,
+        /// Why the last one failed.
+        message: String,
+    },
     /// The reply is too long.
     #[error("the reply of {host} is longer than {limit} bytes")]
     TooLong {
@@ -140,33 +172,56 @@ pub enum RemoteError {
         /// Bytes allowed.
         limit: usize,
     },
+    /// The reply is whole, but not in a form that was asked for.
+    #[error("the reply of {host} cannot be read: {reason}")]
+    Unreadable {
+        /// The service.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl RemoteError {
+    /// Whether the service refuses the request for its length.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Refused { status, message, .. } if failure::is_too_long(*status, message))
+    }
 }
 
 /// A service that can be asked.
 pub struct Service {
     asker: Arc<Asker>,
-    runtime: Runtime,
+    /// Taken when the service is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Does not wait for names that are being looked up.
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 struct Asker {
     client: Client,
     headers: HeaderMap,
-    base: String,
+    base: Url,
     /// The service in messages.
     host: String,
-    key: Option<String>,
+    secrets: Secrets,
     limits: Limits,
+    /// The only bound on requests under way, whoever sends them.
+    gate: Semaphore,
+    breaker: Breaker,
+    pace: Pace,
     retries: AtomicU64,
-}
-
-/// Why an attempt failed.
-enum Attempt {
-    /// Another one may succeed, not before this time.
-    Again {
-        message: String,
-        not_before: Option<Duration>,
-    },
-    Final(RemoteError),
+    stop: Arc<AtomicBool>,
 }
 
 impl Service {
@@ -175,35 +230,43 @@ impl Service {
     /// # Errors
     /// [`RemoteError::Setup`].
     pub fn new(account: &Account, limits: Limits) -> Result<Service, RemoteError> {
-        let url: Url = account.base_url.parse().map_err(|error| {
-            RemoteError::Setup(format!("its address is not an address ({error})"))
-        })?;
-        let host = url.host_str().filter(|_| ["http", "https"].contains(&url.scheme()));
-        let Some(host) = host.map(str::to_owned) else {
-            return Err(RemoteError::Setup("its address is not one of http or https".to_owned()));
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(key) = &account.key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
-                RemoteError::Setup("its key holds characters that no key has".to_owned())
-            })?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        let setup = |error: &dyn fmt::Display| RemoteError::Setup(error.to_string());
+        Service::stoppable(account, limits, Arc::default())
+    }
+
+    /// Prepares to ask a service. Once `stop` is set, whatever waits ends within a second.
+    ///
+    /// # Errors
+    /// [`RemoteError::Setup`].
+    pub fn stoppable(
+        account: &Account,
+        limits: Limits,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Service, RemoteError> {
+        let (base, host) = account.address()?;
+        let headers = account.header_map()?;
+        let setup = |error: &dyn std::fmt::Display| RemoteError::Setup(error.to_string());
         let client = Client::builder()
             .connect_timeout(limits.connect)
-            .timeout(limits.attempt)
+            .pool_idle_timeout(IDLE_CONNECTION)
             .redirect(Policy::none())
             .build()
             .map_err(|error| setup(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| setup(&error))?;
-        let (base, key) = (account.base_url.trim_end_matches('/').to_owned(), account.key.clone());
-        let retries = AtomicU64::new(0);
-        let asker = Asker { client, headers, base, host, key, limits, retries };
-        Ok(Service { asker: Arc::new(asker), runtime })
+        let asker = Asker {
+            client,
+            headers,
+            base,
+            host,
+            secrets: Secrets::of(account),
+            limits,
+            gate: Semaphore::new(limits.at_a_time.clamp(1, Semaphore::MAX_PERMITS)),
+            breaker: Breaker::new(limits.failures_in_a_row),
+            pace: Pace::new(limits.requests_per_minute, limits.tokens_per_minute),
+            retries: AtomicU64::new(0),
+            stop,
+        };
+        Ok(Service { asker: Arc::new(asker), runtime: Some(runtime) })
     }
 
     /// The name of its host.
@@ -216,24 +279,39 @@ impl Service {
         self.asker.retries.load(Ordering::Relaxed)
     }
 
+    /// What a service says, on one short line without secrets.
+    pub fn shown(&self, message: &str) -> String {
+        self.asker.secrets.shown(message)
+    }
+
+    /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
+    /// counts to [`Limits::tokens_per_minute`], for each attempt.
+    ///
+    /// A reply that tells its length, or comes in chunks, is whole. One that ends with its
+    /// connection may be cut, which only its reader can find out.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; what may pass has been tried again before.
+    pub fn post(&self, path: &str, body: Vec<u8>, weight: u64) -> Result<Vec<u8>, RemoteError> {
+        let Some(runtime) = &self.runtime else { return Err(RemoteError::Stopped) };
+        runtime.block_on(self.asker.ask(path, &body, weight))
+    }
+
     /// Posts bodies to a path, some at a time; replies in the order of the bodies.
     pub fn post_all(&self, path: &str, bodies: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, RemoteError>> {
-        let url = format!("{}{path}", self.asker.base);
-        let gate = Arc::new(Semaphore::new(self.asker.limits.at_a_time));
         let mut replies: Vec<_> = bodies.iter().map(|_| None).collect();
-        self.runtime.block_on(async {
+        let Some(runtime) = &self.runtime else { return Vec::new() };
+        runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for (at, body) in bodies.into_iter().enumerate() {
-                let (asker, url, gate) = (self.asker.clone(), url.clone(), gate.clone());
-                tasks.spawn(async move {
-                    // The gate is never closed.
-                    let _turn = gate.acquire().await;
-                    (at, asker.ask(&url, body).await)
-                });
+                let (asker, path) = (self.asker.clone(), path.to_owned());
+                tasks.spawn(async move { (at, asker.ask(&path, &body, 0).await) });
             }
             while let Some(done) = tasks.join_next().await {
-                if let Ok((at, reply)) = done {
-                    replies[at] = Some(reply);
+                if let Ok((at, reply)) = done
+                    && let Some(place) = replies.get_mut(at)
+                {
+                    *place = Some(reply);
                 }
             }
         });
@@ -243,218 +321,174 @@ impl Service {
 }
 
 impl Asker {
-    async fn ask(&self, url: &str, body: Vec<u8>) -> Result<Vec<u8>, RemoteError> {
-        let Limits { attempts, first_wait, longest_wait, .. } = self.limits;
-        let mut bound = first_wait;
-        let mut attempt = 1;
+    /// The reply to a request, or an error soon after the stop flag is set.
+    async fn ask(&self, path: &str, body: &[u8], weight: u64) -> Result<Vec<u8>, RemoteError> {
+        tokio::select! {
+            biased;
+            () = self.stopped() => Err(RemoteError::Stopped),
+            reply = self.ask_in_turn(path, body, weight) => reply,
+        }
+    }
+
+    async fn stopped(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(POLL).await;
+        }
+    }
+
+    async fn ask_in_turn(
+        &self,
+        path: &str,
+        body: &[u8],
+        weight: u64,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let arrival = self.breaker.arrival();
+        // The gate is never closed.
+        let _turn = self.gate.acquire().await;
+        let url = account::join(&self.base, path);
+        let mut course = Course {
+            deadline: Instant::now() + self.limits.total,
+            attempts: 0,
+            bound: self.limits.first_wait,
+            probe: None,
+        };
         loop {
-            let (message, not_before) = match self.attempt(url, body.clone()).await {
-                Ok(reply) => return Ok(reply),
-                Err(Attempt::Final(error)) => return Err(error),
-                Err(Attempt::Again { message, not_before }) => (message, not_before),
+            self.pass_breaker(arrival, &mut course).await?;
+            self.keep_pace(weight, &course).await?;
+            course.attempts += 1;
+            let (message, told) = match self.traced_attempt(&url, body, &course).await {
+                Ok(reply) => {
+                    self.breaker.succeeded();
+                    return Ok(reply);
+                }
+                Err(Attempt::Final(error)) => {
+                    // The service answers, and says what is wrong.
+                    self.breaker.succeeded();
+                    return Err(error);
+                }
+                Err(Attempt::Again { message, told }) => (message, told),
             };
-            let host = self.host.clone();
-            if let Some(wait) = not_before.filter(|wait| *wait > longest_wait) {
-                let message = format!("{message}; it asks to wait {} s", wait.as_secs());
-                return Err(RemoteError::Failed { host, attempts: attempt, message });
-            }
-            if attempt >= attempts {
-                return Err(RemoteError::Failed { host, attempts: attempt, message });
-            }
-            let jitter = bound.min(longest_wait).mul_f64(chance());
-            tokio::time::sleep(not_before.unwrap_or_default() + jitter).await;
-            bound = bound.saturating_mul(2);
-            attempt += 1;
+            self.breaker.failed(&message);
+            let wait = self.wait(&mut course, told, message)?;
+            sleep(wait).await;
             self.retries.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    async fn attempt(&self, url: &str, body: Vec<u8>) -> Result<Vec<u8>, Attempt> {
-        let again = |error: reqwest::Error| {
-            let what = if error.is_timeout() {
-                "no reply in time"
-            } else if error.is_connect() {
-                "no connection"
-            } else {
-                "the connection broke off"
-            };
-            Attempt::Again { message: what.to_owned(), not_before: None }
+    /// Waits while others failed too often and one of them tries.
+    async fn pass_breaker<'a>(
+        &'a self,
+        arrival: u64,
+        course: &mut Course<'a>,
+    ) -> Result<(), RemoteError> {
+        if course.probe.is_some() {
+            return Ok(());
+        }
+        let outage = |(failures, message)| {
+            Err(RemoteError::Outage { host: self.host.clone(), failures, message })
         };
-        let request = self.client.post(url).headers(self.headers.clone()).body(body);
-        let mut reply = request.send().await.map_err(again)?;
-        let status = reply.status();
-        if !status.is_success() {
-            return Err(self.failure(status, reply).await);
-        }
-        let limit = self.limits.reply_bytes;
-        let mut bytes = Vec::new();
-        while let Some(chunk) = reply.chunk().await.map_err(again)? {
-            if bytes.len() + chunk.len() > limit {
-                let host = self.host.clone();
-                return Err(Attempt::Final(RemoteError::TooLong { host, limit }));
+        match timeout_at(course.deadline, self.breaker.enter(arrival)).await {
+            Ok(Ok(probe)) => {
+                course.probe = probe;
+                Ok(())
             }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
-    }
-
-    /// What a reply with a status of failure means.
-    async fn failure(&self, status: StatusCode, mut reply: Response) -> Attempt {
-        let not_before = wait_named(reply.headers());
-        let mut bytes = Vec::new();
-        while let Ok(Some(chunk)) = reply.chunk().await {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() > MAX_ERROR_BYTES {
-                break;
-            }
-        }
-        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let error = &json["error"];
-        let text = [&error["message"], error, &json["message"], &json["detail"]];
-        let text = text.iter().find_map(|value| value.as_str());
-        let message = self.shown(text.unwrap_or(&String::from_utf8_lossy(&bytes)));
-        let is_quota = ["insufficient_quota", "billing_hard_limit_reached"]
-            .iter()
-            .any(|code| error["code"] == **code || error["type"] == **code);
-        let (host, status) = (self.host.clone(), status.as_u16());
-        match status {
-            _ if is_quota => Attempt::Final(RemoteError::Quota { host, message }),
-            402 => Attempt::Final(RemoteError::Quota { host, message }),
-            401 | 403 => Attempt::Final(RemoteError::Key { host, status, message }),
-            408 | 409 | 429 | 500.. => {
-                Attempt::Again { message: format!("status {status}: {message}"), not_before }
-            }
-            _ => Attempt::Final(RemoteError::Refused { host, status, message }),
+            Ok(Err(state)) => outage(state),
+            Err(_) => outage(self.breaker.state()),
         }
     }
 
-    /// A message on one short line, without the key.
-    fn shown(&self, message: &str) -> String {
-        let message = match self.key.as_deref() {
-            Some(key) if !key.is_empty() => message.replace(key, "..."),
-            _ => message.to_owned(),
-        };
-        let one_line = message.chars().map(|c| if c.is_control() { ' ' } else { c });
-        one_line.take(MAX_MESSAGE_CHARS).collect()
+    /// Waits until the limits of a minute let the next attempt begin.
+    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
+        match self.pace.turn(Instant::now(), weight, course.deadline) {
+            Ok(begin) => {
+                sleep_until(begin).await;
+                Ok(())
+            }
+            Err(wait) => {
+                let message = format!(
+                    "its limits of a minute let the next request begin after {:.0} s, later than the total of {} s",
+                    wait.as_secs_f64(),
+                    self.limits.total.as_secs_f64()
+                );
+                Err(self.failed(course, message))
+            }
+        }
     }
+
+    async fn traced_attempt(
+        &self,
+        url: &Url,
+        body: &[u8],
+        course: &Course<'_>,
+    ) -> Result<Vec<u8>, Attempt> {
+        let span = debug_span!(
+            "attempt",
+            "server.address" = self.host,
+            "http.request.resend_count" = course.attempts.saturating_sub(1),
+            "http.request.body.size" = body.len(),
+            "http.response.body.size" = field::Empty,
+            "error.type" = field::Empty,
+        );
+        let reply = self.attempt(url, body, course.deadline).instrument(span.clone()).await;
+        match &reply {
+            Ok(bytes) => span.record("http.response.body.size", bytes.len()),
+            Err(failure) => span.record("error.type", failure.kind()),
+        };
+        reply
+    }
+
+    /// How long to wait before the next attempt, if there is to be one.
+    fn wait(
+        &self,
+        course: &mut Course<'_>,
+        told: Option<Duration>,
+        message: String,
+    ) -> Result<Duration, RemoteError> {
+        let Limits { attempts, longest_wait, total, .. } = self.limits;
+        let fail = |message: String| {
+            if course.probe.is_some() {
+                self.breaker.gave_up();
+            }
+            Err(self.failed(course, message))
+        };
+        if let Some(told) = told.filter(|told| *told > longest_wait) {
+            let (told, longest) = (told.as_secs_f64(), longest_wait.as_secs_f64());
+            return fail(format!(
+                "{message}; it asks to wait {told:.0} s, and at most {longest} s are waited"
+            ));
+        }
+        if course.attempts >= attempts {
+            return fail(message);
+        }
+        let jitter = course.bound.min(longest_wait).mul_f64(chance());
+        let wait = told.unwrap_or_default() + jitter;
+        if Instant::now() + wait >= course.deadline {
+            let total = total.as_secs_f64();
+            return fail(format!("{message}; no time is left for another attempt in {total} s"));
+        }
+        course.bound = course.bound.saturating_mul(2);
+        Ok(wait)
+    }
+
+    fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
+        RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
+    }
+}
+
+/// How far a request is.
+struct Course<'a> {
+    /// When its total time is over.
+    deadline: Instant,
+    /// Attempts begun.
+    attempts: u32,
+    /// Bound of the next wait.
+    bound: Duration,
+    /// Set while it is the one request that tries a failing service.
+    probe: Option<Probe<'a>>,
 }
 
 /// A random number in `0..1`, from the keys that the system gives hash maps.
 pub(crate) fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// The wait that a service names, in seconds or milliseconds; dates are not read.
-fn wait_named(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let seconds =
-        number("retry-after-ms").map(|ms| ms / 1e3).or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::{
-        scripted::{Scripted, reply, reply_with},
-        *,
-    };
-
-    /// Limits that make tests short.
-    pub(crate) fn quick() -> Limits {
-        Limits {
-            attempt: Duration::from_millis(500),
-            attempts: 3,
-            first_wait: Duration::from_millis(1),
-            longest_wait: Duration::from_secs(1),
-            reply_bytes: 1_000,
-            ..Limits::default()
-        }
-    }
-
-    fn ask(script: Vec<Vec<u8>>) -> (Result<Vec<u8>, RemoteError>, usize) {
-        let server = Scripted::new(script);
-        let account = Account { base_url: server.url(), key: Some("sk-secret".to_owned()) };
-        let service = Service::new(&account, quick()).unwrap();
-        let reply = service.post_all("/x", vec![b"{}".to_vec()]).remove(0);
-        (reply, server.requests().len())
-    }
-
-    #[test]
-    fn what_may_pass_is_repeated_and_what_is_final_is_not() {
-        let ok = || reply(200, "fine");
-        assert_eq!(ask(vec![ok()]), (Ok(b"fine".to_vec()), 1));
-        for status in [408, 409, 429, 500, 502, 503] {
-            let script = vec![reply(status, "busy"), reply(status, "busy"), ok()];
-            assert_eq!(ask(script), (Ok(b"fine".to_vec()), 3), "{status}");
-        }
-        let (failed, asked) = ask(vec![reply(503, "busy"), reply(429, "x"), reply(500, "down")]);
-        let RemoteError::Failed { attempts, message, .. } = failed.unwrap_err() else { panic!() };
-        assert_eq!((attempts, message.as_str(), asked), (3, "status 500: down", 3));
-
-        let body = r#"{"error":{"message":"bad key sk-secret\n","type":"x","code":null}}"#;
-        for status in [401, 403] {
-            let (failed, asked) = ask(vec![reply(status, body)]);
-            let RemoteError::Key { message, .. } = failed.unwrap_err() else { panic!() };
-            assert_eq!((message.as_str(), asked), ("bad key ... ", 1));
-        }
-        let body = r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#;
-        let (failed, asked) = ask(vec![reply(429, body)]);
-        assert!(
-            matches!(failed.unwrap_err(), RemoteError::Quota { message, .. } if message == "pay")
-        );
-        assert_eq!(asked, 1);
-        let (failed, asked) = ask(vec![reply(400, "what?")]);
-        assert!(matches!(failed.unwrap_err(), RemoteError::Refused { status: 400, .. }));
-        assert_eq!(asked, 1);
-        // A redirect could carry the key elsewhere.
-        let (failed, _) = ask(vec![reply_with(307, &["location: http://127.0.0.1:9/"], "")]);
-        assert!(matches!(failed.unwrap_err(), RemoteError::Refused { status: 307, .. }));
-    }
-
-    #[test]
-    fn a_hanging_breaking_or_endless_reply_ends() {
-        // Nothing is sent; half a reply is sent; then all of it.
-        let broken = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_vec();
-        assert_eq!(ask(vec![Vec::new(), broken, reply(200, "whole")]).0, Ok(b"whole".to_vec()));
-        let (failed, asked) = ask(vec![reply(200, &"x".repeat(1_001))]);
-        assert!(matches!(failed.unwrap_err(), RemoteError::TooLong { limit: 1_000, .. }));
-        assert_eq!(asked, 1);
-        assert_eq!(ask(vec![reply(200, &"x".repeat(1_000))]).0.unwrap().len(), 1_000);
-    }
-
-    #[test]
-    fn the_wait_that_the_service_names_is_kept_unless_too_long() {
-        let began = Instant::now();
-        let named = |wait: &str| reply_with(429, &[wait], "slow down");
-        assert!(ask(vec![named("retry-after-ms: 300"), reply(200, "fine")]).0.is_ok());
-        assert!(began.elapsed() >= Duration::from_millis(300));
-        let (failed, asked) = ask(vec![named("retry-after: 86400"), reply(200, "fine")]);
-        assert!(failed.unwrap_err().to_string().contains("wait 86400 s"));
-        assert_eq!(asked, 1);
-    }
-
-    #[test]
-    fn replies_come_in_the_order_of_the_bodies() {
-        let server = Scripted::echo();
-        let account = Account { base_url: server.url(), key: None };
-        let service = Service::new(&account, quick()).unwrap();
-        let bodies: Vec<Vec<u8>> = (0..20).map(|n| vec![b'a' + n; 3]).collect();
-        let replies = service.post_all("/x", bodies.clone());
-        assert_eq!(replies.into_iter().map(Result::unwrap).collect::<Vec<_>>(), bodies);
-    }
-
-    #[test]
-    fn a_wrong_account_is_told_without_its_key() {
-        for base_url in ["", "nonsense", "file:///etc"] {
-            let account = Account { base_url: base_url.to_owned(), key: None };
-            assert!(matches!(Service::new(&account, quick()), Err(RemoteError::Setup(_))));
-        }
-        let account =
-            Account { base_url: "http://127.0.0.1".to_owned(), key: Some("sk-\n1".to_owned()) };
-        let Err(error) = Service::new(&account, quick()) else { panic!() };
-        assert!(!format!("{error:?} {account:?}").contains("sk-"), "{error:?} {account:?}");
-    }
 }

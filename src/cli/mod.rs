@@ -150,8 +150,10 @@ impl Context {
     fn access(&self) -> Access {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
-        let service = (key.is_some() || base_url.is_some())
-            .then(|| Account { base_url: base_url.unwrap_or_else(|| OPENAI_URL.to_owned()), key });
+        let service = (key.is_some() || base_url.is_some()).then(|| {
+            let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
+            Account { base_url, key, ..Account::default() }
+        });
         Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
     }
 }

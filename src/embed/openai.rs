@@ -20,7 +20,7 @@ use async_openai::types::embeddings::{
 
 use crate::{
     embed::{EmbedError, Embedder, Matrix, Spent, matrix::normalise},
-    remote::{Account, Limits, RemoteError, Service},
+    remote::{Account, Limits, Service},
 };
 
 /// Texts of one request.
@@ -181,15 +181,7 @@ impl OpenAiEmbedder {
 
 /// Whether a service refuses a text, or several, for their length.
 fn is_too_long(error: &EmbedError) -> bool {
-    let EmbedError::Remote(RemoteError::Refused { status, message, .. }) = error else {
-        return false;
-    };
-    let says = |words: &str| message.to_lowercase().contains(words);
-    *status == 413
-        || *status == 400
-            && ["context length", "too long", "too many tokens", "maximum input", "input length"]
-                .into_iter()
-                .any(says)
+    matches!(error, EmbedError::Remote(error) if error.is_too_long())
 }
 
 /// The longest beginning of at most so many bytes that ends between two characters.
@@ -278,7 +270,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::remote::scripted::{Scripted, reply};
+    use crate::remote::{
+        RemoteError,
+        scripted::{Scripted, reply},
+    };
 
     fn quick() -> Limits {
         Limits {
@@ -290,7 +285,11 @@ mod tests {
     }
 
     fn open(server: &Scripted, dim: Option<usize>) -> Result<OpenAiEmbedder, EmbedError> {
-        let account = Account { base_url: server.url() + "/v1/", key: Some("sk-1".to_owned()) };
+        let account = Account {
+            base_url: server.url() + "/v1/",
+            key: Some("sk-1".to_owned()),
+            ..Account::default()
+        };
         OpenAiEmbedder::open("small", &account, dim, quick())
     }
 
@@ -414,7 +413,7 @@ mod tests {
         let server = Scripted::new(vec![reply(401, r#"{"error":{"message":"no"}}"#)]);
         let error = open(&server, None).err().unwrap();
         assert!(matches!(error, EmbedError::Remote(RemoteError::Key { status: 401, .. })));
-        let nobody = Account { base_url: "http://127.0.0.1:1".to_owned(), key: None };
+        let nobody = Account { base_url: "http://127.0.0.1:1".to_owned(), ..Account::default() };
         let error = OpenAiEmbedder::open("small", &nobody, None, quick()).err().unwrap();
         assert!(error.to_string().contains("no connection"), "{error}");
         assert!(OpenAiEmbedder::open("a\nb", &nobody, None, quick()).is_err());

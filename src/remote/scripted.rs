@@ -1,9 +1,12 @@
-//! A service for tests that answers on the loopback with what a script says.
+//! A service for tests that answers on the loopback with what a script says, faults included.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -11,11 +14,32 @@ use std::{
 /// Longer than any deadline of a test.
 const HANG: Duration = Duration::from_secs(5);
 
-/// A running service; its thread ends with the script, or with the process.
+/// A step of what a service does on a connection.
+#[derive(Clone)]
+pub(crate) enum Act {
+    /// Sends bytes.
+    Send(Vec<u8>),
+    /// Sends bytes one by one, with a pause before each.
+    Drip(Vec<u8>, Duration),
+    /// Sends bytes so many times, or until nobody reads them.
+    Repeat(Vec<u8>, usize),
+    /// Keeps silent for longer than any test waits, or for this time.
+    Pause(Option<Duration>),
+    /// Reads the next request of the connection, and acts as the script says for it.
+    KeepAlive,
+    /// Breaks the connection off, so that who reads gets an error; stands first in a list, since
+    /// the body of the request stays unread for it.
+    Reset,
+}
+
+/// A running service; its threads end with the process.
 pub(crate) struct Scripted {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
+    written: Arc<AtomicUsize>,
 }
+
+type Answer = dyn FnMut(&str) -> Option<Vec<Act>> + Send;
 
 impl Scripted {
     /// Answers each request with the next bytes; with nothing, and no end, where they are empty.
@@ -33,28 +57,42 @@ impl Scripted {
     pub(crate) fn answering(
         mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static,
     ) -> Scripted {
+        Scripted::start(false, move |body| match answer(body)? {
+            bytes if bytes.is_empty() => Some(vec![Act::Pause(None)]),
+            bytes => Some(vec![Act::Send(bytes)]),
+        })
+    }
+
+    /// Acts on each request as the next list says; closes connections when lists or script end.
+    pub(crate) fn acting(script: Vec<Vec<Act>>) -> Scripted {
+        let resets = script.iter().any(|acts| matches!(acts.first(), Some(Act::Reset)));
+        let mut script = script.into_iter();
+        Scripted::start(resets, move |_| script.next())
+    }
+
+    /// Acts on each request as a function says of its body, until that is nothing.
+    pub(crate) fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
+        Scripted::start(false, answer)
+    }
+
+    /// Answers many requests at a time. Where a script resets, bodies stay unread.
+    fn start(
+        resets: bool,
+        answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static,
+    ) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let heard = requests.clone();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let written = Arc::new(AtomicUsize::new(0));
+        let (heard, sent) = (requests.clone(), written.clone());
+        let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(answer));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let Some((head, body)) = request(&stream) else { continue };
-                heard.lock().unwrap().push(format!("{head}\n{body}"));
-                let Some(bytes) = answer(&body) else { return };
-                if bytes.is_empty() {
-                    thread::spawn(move || {
-                        thread::sleep(HANG);
-                        drop(stream);
-                    });
-                } else {
-                    // Who asks may have gone.
-                    let _ = stream.write_all(&bytes);
-                }
+                let (heard, sent, answer) = (heard.clone(), sent.clone(), answer.clone());
+                thread::spawn(move || serve(&stream.unwrap(), resets, &answer, &heard, &sent));
             }
         });
-        Scripted { address, requests }
+        Scripted { address, requests, written }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -65,6 +103,68 @@ impl Scripted {
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
+
+    /// Bytes of repeated pieces that were taken off its hands.
+    pub(crate) fn written(&self) -> usize {
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
+/// A port of the loopback where nobody listens.
+pub(crate) fn refused_url() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+fn serve(
+    stream: &TcpStream,
+    resets: bool,
+    answer: &Mutex<Answer>,
+    heard: &Mutex<Vec<String>>,
+    written: &AtomicUsize,
+) {
+    loop {
+        let Some((head, body)) = (if resets { head(stream) } else { request(stream) }) else {
+            // Whatever came, it is no request: a greeting of TLS.
+            let _ = (&mut &*stream).write_all(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n");
+            return;
+        };
+        heard.lock().unwrap().push(format!("{head}\n{body}"));
+        let Some(acts) = answer.lock().unwrap()(&body) else { return };
+        if !act(stream, &acts, written) {
+            return;
+        }
+    }
+}
+
+/// Does what a list says; whether the connection goes on.
+fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
+    for act in acts {
+        // Who asks may have gone.
+        let sent = match act {
+            Act::Send(bytes) => stream.write_all(bytes).is_ok(),
+            Act::Drip(bytes, pause) => bytes.iter().all(|byte| {
+                thread::sleep(*pause);
+                stream.write_all(&[*byte]).is_ok()
+            }),
+            Act::Repeat(bytes, times) => (0..*times).all(|_| {
+                let sent = stream.write_all(bytes).is_ok();
+                written.fetch_add(if sent { bytes.len() } else { 0 }, Ordering::Relaxed);
+                sent
+            }),
+            Act::Pause(time) => {
+                thread::sleep(time.unwrap_or(HANG));
+                true
+            }
+            Act::KeepAlive => return true,
+            // The unread body makes the system break the connection off.
+            Act::Reset => true,
+        };
+        if !sent {
+            return false;
+        }
+    }
+    false
 }
 
 /// A whole reply.
@@ -80,6 +180,17 @@ pub(crate) fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
         "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
     )
     .into_bytes()
+}
+
+/// Head of a request; its body stays unread.
+fn head(mut stream: &TcpStream) -> Option<(String, String)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some((String::from_utf8(head).ok()?, String::new()))
 }
 
 /// Head and body of a request.

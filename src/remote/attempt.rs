@@ -1,0 +1,185 @@
+//! One attempt: sends a request and reads its reply, each step before its deadline.
+//! Must not know how often, or when, a request is repeated.
+
+use std::{error::Error, fmt::Write, future::Future, time::Duration};
+
+use reqwest::{
+    Response, Url,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap},
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::remote::{Asker, RemoteError, failure};
+
+/// Bytes read of a reply that says what went wrong.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// Why an attempt failed.
+pub(super) enum Attempt {
+    /// Another one may succeed, not before this time.
+    Again {
+        /// What happened.
+        message: String,
+        /// The wait that the service names.
+        told: Option<Duration>,
+    },
+    /// Another one would fail alike.
+    Final(RemoteError),
+}
+
+impl Attempt {
+    /// Its kind in logs, which hold nothing of what was asked.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Again { .. } => "again",
+            Self::Final(RemoteError::Key { .. }) => "key",
+            Self::Final(RemoteError::Quota { .. }) => "quota",
+            Self::Final(RemoteError::TooLong { .. }) => "too_long",
+            Self::Final(RemoteError::Unreadable { .. }) => "unreadable",
+            Self::Final(_) => "refused",
+        }
+    }
+
+    fn again(message: impl Into<String>) -> Attempt {
+        Attempt::Again { message: message.into(), told: None }
+    }
+}
+
+impl Asker {
+    /// The bytes of the reply; the attempt ends at its own deadline or at this one.
+    pub(super) async fn attempt(
+        &self,
+        url: &Url,
+        body: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Attempt> {
+        let limits = &self.limits;
+        let begin = Instant::now();
+        let end = deadline.min(begin + limits.attempt);
+        let request =
+            self.client.post(url.clone()).headers(self.headers.clone()).body(body.to_vec());
+        let late = || format!("no reply in {}", seconds(limits.first_byte.min(limits.attempt)));
+        let sent = before(end.min(begin + limits.first_byte), request.send(), late).await?;
+        let reply = sent.map_err(|error| self.broken(&error))?;
+        if reply.status().is_success() {
+            self.check_form(reply.headers())?;
+            return self.read(reply, end).await;
+        }
+        let status = reply.status().as_u16();
+        let told = failure::told_wait(reply.headers());
+        let bytes = self.read_error(reply, end).await;
+        Err(failure::meaning(&self.host, &self.secrets, status, told, &bytes))
+    }
+
+    /// All bytes of a reply.
+    async fn read(&self, mut reply: Response, end: Instant) -> Result<Vec<u8>, Attempt> {
+        let limit = self.limits.reply_bytes;
+        let too_long = || Attempt::Final(RemoteError::TooLong { host: self.host.clone(), limit });
+        if reply.content_length().is_some_and(|length| length > limit as u64) {
+            return Err(too_long());
+        }
+        let mut bytes = Vec::new();
+        while self.read_more(&mut reply, end, &mut bytes).await? {
+            if bytes.len() > limit {
+                return Err(too_long());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The first bytes of a reply that says what went wrong, as many as come.
+    async fn read_error(&self, mut reply: Response, end: Instant) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while matches!(self.read_more(&mut reply, end, &mut bytes).await, Ok(true)) {
+            if bytes.len() > MAX_ERROR_BYTES {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// Reads the next piece of a reply, of some kilobytes; false when the reply has ended.
+    async fn read_more(
+        &self,
+        reply: &mut Response,
+        end: Instant,
+        bytes: &mut Vec<u8>,
+    ) -> Result<bool, Attempt> {
+        let idle = Instant::now() + self.limits.idle;
+        let late = || {
+            if idle < end {
+                format!("the reply stopped for {}", seconds(self.limits.idle))
+            } else {
+                format!("the reply was not whole in {}", seconds(self.limits.attempt))
+            }
+        };
+        let chunk = before(end.min(idle), reply.chunk(), late).await?;
+        let chunk = chunk.map_err(|error| self.broken(&error))?;
+        if let Some(chunk) = &chunk {
+            bytes.extend_from_slice(chunk);
+        }
+        Ok(chunk.is_some())
+    }
+
+    /// What a failed connection means.
+    fn broken(&self, error: &reqwest::Error) -> Attempt {
+        let mut message = match (error.is_connect(), error.is_timeout()) {
+            (true, true) => {
+                let wait = seconds(self.limits.connect);
+                return Attempt::again(format!("no connection in {wait}"));
+            }
+            (true, false) => "no connection".to_owned(),
+            (false, _) => "the connection broke off".to_owned(),
+        };
+        let mut cause: &dyn Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        // The outermost error names the address; the innermost one says what happened.
+        if error.source().is_some() {
+            // Writing to a text cannot fail.
+            let _ = write!(message, " ({})", self.secrets.shown(&cause.to_string()));
+        }
+        Attempt::again(message)
+    }
+
+    /// Refuses forms that were not asked for: packed, in another alphabet, a page for people.
+    fn check_form(&self, headers: &HeaderMap) -> Result<(), Attempt> {
+        let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let unreadable = |reason: String| {
+            let reason = self.secrets.shown(&reason);
+            Err(Attempt::Final(RemoteError::Unreadable { host: self.host.clone(), reason }))
+        };
+        if let Some(encoding) = text(CONTENT_ENCODING)
+            && !encoding.trim().eq_ignore_ascii_case("identity")
+        {
+            return unreadable(format!("it is packed with {encoding:?}, which was not asked for"));
+        }
+        let Some(kind) = text(CONTENT_TYPE).map(|kind| kind.to_ascii_lowercase()) else {
+            return Ok(());
+        };
+        if kind.trim_start().starts_with("text/html") {
+            let reason = "it is a web page; check the base address, and what stands between";
+            return unreadable(reason.to_owned());
+        }
+        let charset = kind.split(';').find_map(|part| part.trim().strip_prefix("charset="));
+        match charset.map(|charset| charset.trim_matches('"')) {
+            None | Some("utf-8" | "utf8" | "us-ascii") => Ok(()),
+            Some(other) => unreadable(format!("its text is in {other:?} and not in UTF-8")),
+        }
+    }
+}
+
+/// What a future gives before the deadline.
+async fn before<T>(
+    deadline: Instant,
+    future: impl Future<Output = T>,
+    late: impl Fn() -> String,
+) -> Result<T, Attempt> {
+    timeout_at(deadline, future).await.map_err(|_| Attempt::again(late()))
+}
+
+/// A time for people.
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
