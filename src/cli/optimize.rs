@@ -246,8 +246,9 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let dataset = if elsewhere {
-        let (printer, stop) = (Arc::new(Printer::new(Level::Quiet)), ctx.stop.clone());
-        dataset::find(&args.dataset, &Context { home: Home::new(temporary.path()), printer, stop })?
+        let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
+        let (stop, config) = (ctx.stop.clone(), None);
+        dataset::find(&args.dataset, &Context { home, printer, stop, config })?
     } else {
         dataset::find(&args.dataset, ctx)?
     };

@@ -15,12 +15,14 @@
 mod ask;
 pub mod cassette;
 pub mod ledger;
+pub mod openai;
 pub mod replies;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod settings;
 pub mod shared;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -215,6 +217,27 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// [`LlmError`]; what may pass has been tried again before.
     fn ask(&self, request: &Request) -> Result<Reply, LlmError>;
+
+    /// As [`Model::ask`], and tells of each reply that was paid for and cannot be used: what it
+    /// took, and whether the model asks again. An error of `unusable` ends the asking. A model
+    /// that never asks twice has nothing to tell.
+    ///
+    /// # Errors
+    /// Those of [`Model::ask`], and those of `unusable`.
+    fn ask_counting(
+        &self,
+        request: &Request,
+        unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
+    ) -> Result<Reply, LlmError> {
+        let _ = unusable;
+        self.ask(request)
+    }
+}
+
+impl<T: Model + ?Sized> Model for Arc<T> {
+    fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
+        (**self).ask(request)
+    }
 }
 
 /// Keeps exchanges by the key of their request.
@@ -261,7 +284,10 @@ pub enum LlmError {
         next: String,
     },
     /// A ceiling in dollars cannot be kept without a price.
-    #[error("the price of model {0:?} is not known, so that no budget in USD can be kept")]
+    #[error(
+        "the price of model {0:?} is not known, so that no budget in USD can be kept; \
+         add [llm.prices.{0:?}] with input and output, USD for a million tokens, to the settings"
+    )]
     NoPrice(String),
     /// A cassette does not hold the request.
     #[error("{0}")]
@@ -277,7 +303,7 @@ pub enum LlmError {
 impl LlmError {
     /// Whether asking later may well succeed: it says nothing of what was asked.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Remote(_))
+        matches!(self, Self::Remote(error) if !matches!(error, RemoteError::Refused { .. }))
     }
 
     /// Whether every further request would fail alike, so that nothing is won by asking on.

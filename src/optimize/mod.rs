@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::optimize::{
     accept::Decision,
-    actor::{Attempt, Estimate, Range, estimate},
+    actor::{Attempt, Categories, CategoryFound, Estimate, Range, estimate},
 };
 use crate::{
     bundle::{Bundle, BundleError},

@@ -37,7 +37,15 @@ fn command(world: &World, url: &str, run: &Path, args: &[&str]) -> Command {
     fs::write(&config, IMPATIENT).unwrap();
     let (config, run) = (config.display().to_string(), run.display().to_string());
     let fixed = [
-        "optimize", "--dataset", "shop", "--steps", STEPS, "--config", &config, "--run", &run,
+        "optimize",
+        "--dataset",
+        "shop",
+        "--steps",
+        STEPS,
+        "--config",
+        &config,
+        "--run",
+        &run,
         "--no-cache",
     ];
     let mut command = world.command(fixed.into_iter().chain(args.iter().copied()));
@@ -86,7 +94,8 @@ fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
     // What was asked for was written, mended where it did not parse, improved, and accepted.
     let attempts = steps(&run, "attempt");
     let of = |what: &str| attempts.iter().filter(|one| one["what"] == what).collect::<Vec<_>>();
-    assert_eq!(of("initial").len(), 2, "{attempts:?}");
+    assert!(of("initial").len() >= 2, "{attempts:?}");
+    assert_eq!(steps(&run, "categories")[0]["found"].as_array().unwrap().len(), 2);
     assert!(of("initial").iter().all(|one| one["program"].is_string()), "{attempts:?}");
     assert!(of("improve").iter().any(|one| one["accepted"] == true), "{attempts:?}");
     let frozen = bundle(&run);
@@ -174,16 +183,16 @@ fn a_cassette_repeats_a_run_without_a_service() {
     let args = [&["--actor", "llm", "--seed", "77"][..], &replay].concat();
     let ran = optimize(&world, "http://127.0.0.1:9/v1", &other, &args);
     assert_eq!(ran.status, 1, "{}", ran.stderr);
-    assert!(ran.stderr.contains("not recorded") || ran.stderr.contains("does not hold"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has no reply to this request of categories"), "{}", ran.stderr);
 }
 
 #[test]
 fn a_service_that_fails_for_ever_ends_the_run_with_the_best_so_far() {
     let world = World::shop();
     for (mood, word) in [
-        (Mood::Garbage, "HTML"),
+        (Mood::Garbage, "web page"),
         (Mood::Refuses, "key"),
-        (Mood::Hangs, "in time"),
+        (Mood::Hangs, "no reply in 1 s"),
         (Mood::Limits, "429"),
         (Mood::Dies(0), "connection"),
     ] {
@@ -194,7 +203,11 @@ fn a_service_that_fails_for_ever_ends_the_run_with_the_best_so_far() {
         assert!(began.elapsed() < ENDS_WITHIN, "{mood:?}: {:?}", began.elapsed());
         assert_eq!(ran.status, 1, "{mood:?}: {}", ran.stderr);
         for expected in [word, "best so far is frozen", "--resume"] {
-            assert!(ran.stderr.contains(expected), "{mood:?}: {expected:?} is not in {}", ran.stderr);
+            assert!(
+                ran.stderr.contains(expected),
+                "{mood:?}: {expected:?} is not in {}",
+                ran.stderr
+            );
         }
         let bundle = run.join("bundle.json").display().to_string();
         let query = ["query", "--bundle", &bundle, "--dataset", "shop", "a durable bottle"];
@@ -242,13 +255,13 @@ fn ceilings_stop_before_they_are_passed() {
         let ran = optimize(&world, &server.url(), &world.path(run), &args);
         ran.json_lines().pop().unwrap()
     };
-    let line = cost("tokens", &["--budget-tokens", "60000"]);
+    let line = cost("tokens", &["--budget-tokens", "25000"]);
     assert_eq!(line["stopped"], "budget");
     let tokens = |name: &str| line["cost"][name].as_u64().unwrap();
-    assert!(tokens("calls") > 0 && tokens("tokens_in") + tokens("tokens_out") <= 60_000, "{line}");
-    let line = cost("usd", &["--budget-usd", "0.2"]);
+    assert!(tokens("calls") > 0 && tokens("tokens_in") + tokens("tokens_out") <= 25_000, "{line}");
+    let line = cost("usd", &["--budget-usd", "0.1"]);
     assert_eq!(line["stopped"], "budget");
-    assert!(line["cost"]["usd"].as_f64().unwrap() <= 0.2, "{line}");
+    assert!(line["cost"]["usd"].as_f64().unwrap() <= 0.1, "{line}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod faults;
 mod generated;
 mod gpu;
 mod help;
+mod llm;
 mod model;
 mod optimize;
 mod programs;

@@ -9,7 +9,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex, PoisonError, atomic::{AtomicBool, AtomicUsize, Ordering}},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -97,8 +100,12 @@ fn serve(
         Mood::Dies(_) => return,
         Mood::Babbles => (200, completion("I would rather talk about the weather.")),
         Mood::Garbage => (200, "<html><body>It works!</body></html>".to_owned()),
-        Mood::Refuses => (401, r#"{"error":{"message":"wrong key","code":"invalid_api_key"}}"#.to_owned()),
-        Mood::Limits => (429, r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#.to_owned()),
+        Mood::Refuses => {
+            (401, r#"{"error":{"message":"wrong key","code":"invalid_api_key"}}"#.to_owned())
+        }
+        Mood::Limits => {
+            (429, r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#.to_owned())
+        }
         Mood::Hangs => {
             while !off.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(50));
@@ -225,20 +232,20 @@ fn categories(user: &str) -> String {
     for (n, text) in queries(user) {
         if names(&text) { named.push(n) } else { described.push(n) }
     }
-    let category = |name: &str, queries: Vec<u64>| {
-        json!({ "name": name, "description": "by their words", "queries": queries })
-    };
+    let category = |name: &str, queries: Vec<u64>| json!({ "name": name, "description": "by their words", "queries": queries });
     json!({ "categories": [category(NAMED, named), category(DESCRIBED, described)] }).to_string()
 }
 
 /// A program that links names of every type next to a type of answers and follows the relation.
 fn better(user: &str) -> String {
     let is_answer = |kind: &str| {
-        user.lines().any(|line| line.starts_with(&format!("- {kind}:")) && line.contains("may be answers"))
+        user.lines()
+            .any(|line| line.starts_with(&format!("- {kind}:")) && line.contains("may be answers"))
     };
     let mut walks = Vec::new();
     for line in user.lines() {
-        let Some((edge, _)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once(", ")) else {
+        let Some((edge, _)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once(", "))
+        else {
             continue;
         };
         let Some((source, rest)) = edge.split_once(" -") else { continue };

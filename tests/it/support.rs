@@ -81,6 +81,7 @@ impl World {
             .env_remove("OPENAI_API_KEY")
             .env_remove("OPENAI_BASE_URL")
             .env_remove("OPENAI_ORG_ID")
+            .env_remove("AZURE_OPENAI_API_KEY")
             .env_remove("AGENT_MODEL")
             .env("NO_COLOR", "1")
             .env("RAYON_NUM_THREADS", "2")

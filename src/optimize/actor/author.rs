@@ -15,7 +15,10 @@ use crate::{
     llm::{Role, replies::program_of},
     optimize::{
         Event, OptimizeError, Run,
-        actor::{Actor, Attempt, LLM, Memory, Notes, categories::Found, evidence},
+        actor::{
+            Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
+            evidence,
+        },
         members::{Member, Queries},
         plan::{self, Plan},
         search::SEARCH,
@@ -56,6 +59,7 @@ impl Run<'_> {
     ) -> Result<(), OptimizeError> {
         (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
         let found = self.find_categories(actor)?;
+        self.commit_categories(actor, &found)?;
         let fallback = self.fallback(members)?;
         let total = found.len();
         for (done, Found { name, description, queries }) in found.into_iter().enumerate() {
@@ -144,7 +148,7 @@ impl Run<'_> {
                 let after = mean(&member.train_on(&queries.train));
                 attempt.after = Some(after);
                 attempt.accepted = after > before;
-                actor.remember(name, &member, after, queries.train.len(), "");
+                actor.remember(name, &member.program, after, queries.train.len(), "");
                 Some(member)
             }
             Err(why) => {
@@ -245,11 +249,11 @@ impl Run<'_> {
         let ranks = self.trial(&program, &ParamValues::new(), false, queries, &origin)?;
         let after = mean(&ranks);
         if after <= before {
-            actor.remember_source(&name, program.source(), after, queries.len(), advice);
+            actor.remember(&name, &program, after, queries.len(), advice);
             return Ok((after, false));
         }
         let changed = self.member(None, program, ParamValues::new(), &origin)?;
-        actor.remember(&name, &changed, after, queries.len(), advice);
+        actor.remember(&name, &changed.program, after, queries.len(), advice);
         Ok((after, self.accept(member, changed, routed, &origin)?))
     }
 
@@ -337,8 +341,12 @@ impl Run<'_> {
         let mut tried = queries.to_vec();
         tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
         let written = self.written(actor, &name, "actor/improve", inputs, &tried, sample)?;
-        Ok(written.and_then(|program| match program.id() == member.program.id() {
-            true => Err("the model gave the program back as it was".to_owned()),
+        let tried = actor.notes.get(&name).is_some_and(|notes| match &written {
+            Ok(program) => notes.tried.contains(program.id()),
+            Err(_) => false,
+        });
+        Ok(written.and_then(|program| match tried || program.id() == member.program.id() {
+            true => Err("the model gave a program that was tried before".to_owned()),
             false => Ok(program),
         }))
     }
@@ -438,6 +446,26 @@ impl Run<'_> {
         queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
     }
 
+    /// Commits the categories, unless they are to be found again when the run goes on.
+    fn commit_categories(
+        &mut self,
+        actor: &mut Actor,
+        found: &[Found],
+    ) -> Result<(), OptimizeError> {
+        let replies = std::mem::take(&mut actor.replies);
+        if actor.stop().is_some() {
+            return Ok(());
+        }
+        let found = found.iter().map(|one| CategoryFound {
+            name: one.name.clone(),
+            description: one.description.clone(),
+            train: one.queries.train.clone(),
+            validation: one.queries.validation.clone(),
+        });
+        let categories = Categories { found: found.collect(), replies };
+        Ok(self.trials.journal.commit("categories", "found", &categories, &[])?)
+    }
+
     /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
     /// is done when the run goes on.
     fn commit_attempt(
@@ -461,19 +489,15 @@ impl Actor {
         json!({ "name": name, "description": description })
     }
 
-    fn remember(&mut self, name: &str, member: &Member, score: f64, n: usize, advice: &str) {
-        self.remember_source(name, member.program.source(), score, n, advice);
-    }
-
-    fn remember_source(&mut self, name: &str, source: &str, score: f64, n: usize, advice: &str) {
-        let memory = &mut self.notes.entry(name.to_owned()).or_default().memory;
-        if memory.iter().any(|known| known.source == source) {
+    fn remember(&mut self, name: &str, program: &Program, score: f64, n: usize, advice: &str) {
+        let notes = self.notes.entry(name.to_owned()).or_default();
+        if !notes.tried.insert(program.id().to_owned()) {
             return;
         }
-        let (source, advice) = (source.to_owned(), advice.to_owned());
-        memory.push(Memory { source, score, n, advice });
-        memory.sort_by(|a, b| b.score.total_cmp(&a.score));
-        memory.truncate(REMEMBERED);
+        let (source, advice) = (program.source().to_owned(), advice.to_owned());
+        notes.memory.push(Memory { source, score, n, advice });
+        notes.memory.sort_by(|a, b| b.score.total_cmp(&a.score));
+        notes.memory.truncate(REMEMBERED);
     }
 }
 

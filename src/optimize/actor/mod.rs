@@ -20,7 +20,10 @@ mod categories;
 mod estimate;
 mod evidence;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -65,6 +68,28 @@ pub struct Attempt {
     pub replies: Vec<String>,
 }
 
+/// The categories that were found, as the journal keeps them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Categories {
+    /// In the order in which programs are written for them.
+    pub found: Vec<CategoryFound>,
+    /// Keys of the replies they were made from.
+    pub replies: Vec<String>,
+}
+
+/// One category that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CategoryFound {
+    /// Its name.
+    pub name: String,
+    /// Which queries belong to it, in the model's words.
+    pub description: String,
+    /// Training queries by position.
+    pub train: Vec<usize>,
+    /// Validation queries by position.
+    pub validation: Vec<usize>,
+}
+
 /// An earlier program of a category.
 #[derive(Clone, Debug)]
 struct Memory {
@@ -79,6 +104,8 @@ struct Memory {
 struct Notes {
     description: String,
     memory: Vec<Memory>,
+    /// Ids of programs that were measured.
+    tried: BTreeSet<String>,
     /// Steps since something was accepted.
     gap: usize,
     /// Times it was begun anew.
