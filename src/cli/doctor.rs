@@ -9,11 +9,22 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    cli::{Context, Exit, dataset, failure::Result, printer::table},
+    cli::{
+        Context, Exit, dataset,
+        failure::Result,
+        llm::{self, LlmArgs},
+        printer::table,
+    },
     dataset::DatasetError,
     index::IndexError,
     kb::Kb,
+    llm::{Message, Role, ledger::Ceilings},
 };
+
+/// Characters of an answer that are shown.
+const MAX_SHOWN_CHARS: usize = 60;
+/// What the language model is asked with `--ask`.
+const QUESTION: &str = "Answer with the one word ready.";
 
 /// Check the home directory and everything installed in it
 ///
@@ -23,6 +34,12 @@ pub(super) struct Args {
     /// Print JSON lines with check, status, detail and remedy
     #[arg(long)]
     json: bool,
+    /// Also ask the language model one short question, which costs some tokens
+    #[arg(long)]
+    ask: bool,
+    /// Ask this language model instead of the configured one
+    #[arg(long, value_name = "M", env = "AGENT_MODEL")]
+    model: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -58,6 +75,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Check::new("threads", Status::Ok, rayon::current_num_threads().to_string()),
         home(ctx.home.path()),
     ];
+    checks.extend(language_model(args, ctx));
     let names = names(ctx);
     for name in &names {
         checks.extend(base(name, ctx));
@@ -103,6 +121,61 @@ fn home(path: &Path) -> Check {
         )
         .remedy("give a writable directory with --home DIR or AGENT_HOME"),
     }
+}
+
+/// Which language model is configured, and with `--ask` whether it answers.
+fn language_model(args: &Args, ctx: &Context) -> Vec<Check> {
+    let check = "language model";
+    let configured = match llm::configured(ctx, args.model.as_deref()) {
+        Ok(Some(configured)) => configured,
+        Ok(None) => {
+            let none = Check::new(check, Status::Note, "none is configured");
+            return vec![none.remedy(llm::REMEDY)];
+        }
+        Err(error) => return vec![Check::new(check, Status::Broken, error.message())],
+    };
+    let key = match &configured.key_variable {
+        Some(variable) => format!("with the key of {variable}"),
+        None => "without a key".to_owned(),
+    };
+    let models = llm::models_in_words(&configured);
+    let limits = llm::limits_in_words(&configured);
+    let service = match configured.account.place() {
+        Ok(service) => service,
+        Err(error) => return vec![Check::new(check, Status::Broken, error.to_string())],
+    };
+    let detail = format!("{models} at {service} {key}; {limits}");
+    let mut checks = vec![match llm::require_key(&configured) {
+        Ok(()) => Check::new(check, Status::Ok, detail),
+        Err(error) => Check::new(check, Status::Broken, error.message())
+            .remedy("set OPENAI_API_KEY, or OPENAI_BASE_URL for another service"),
+    }];
+    if args.ask {
+        checks.push(match answer(args, ctx) {
+            Ok(text) => Check::new("its answer", Status::Ok, text),
+            Err(error) => Check::new("its answer", Status::Broken, error.message()),
+        });
+    }
+    checks
+}
+
+/// What the language model answers to one short question, and what that took.
+fn answer(args: &Args, ctx: &Context) -> Result<String> {
+    let choice = LlmArgs { model: args.model.clone(), no_cache: true, ..LlmArgs::default() };
+    let Some(llm) = llm::open(ctx, &choice, Vec::new(), Ceilings::default())? else {
+        return Err(llm::none_configured());
+    };
+    let began = Instant::now();
+    let request = llm.request(Role::Router, vec![Message::user(QUESTION)], None, 0);
+    let reply = llm.ask(&request)?;
+    let spent = llm.ledger().total();
+    let tokens = spent.tokens_in + spent.tokens_out;
+    Ok(format!("{:?} in {}, {tokens} tokens", beginning(&reply.text), ms(began)))
+}
+
+/// The first words of a text.
+fn beginning(text: &str) -> String {
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
 /// Hidden directories: work under way, or what a killed process left.

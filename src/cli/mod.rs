@@ -7,6 +7,7 @@
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
+//! | `llm` | given options, environment and settings: which language model, and how it is opened |
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `hits` | given a ranking: how it is printed |
@@ -23,6 +24,7 @@ mod eval;
 mod failure;
 mod hits;
 mod index;
+mod llm;
 mod optimize;
 mod printer;
 mod program;
@@ -99,6 +101,9 @@ struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
     home: Option<PathBuf>,
+    /// Read settings from this file [default: config.toml in the home directory, if it is there]
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
     /// Write errors only to stderr: no notices, no progress
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -139,6 +144,8 @@ enum Command {
 /// What every command gets.
 struct Context {
     home: Home,
+    /// The file of `--config`.
+    config: Option<PathBuf>,
     printer: Arc<Printer>,
     /// Set by Ctrl-C and SIGTERM; every long operation polls it.
     stop: Arc<AtomicBool>,
@@ -147,7 +154,6 @@ struct Context {
 impl Context {
     /// What embedders get from outside a base.
     fn access(&self) -> Access {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
         let service = (key.is_some() || base_url.is_some()).then(|| {
             let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
@@ -155,6 +161,11 @@ impl Context {
         });
         Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
     }
+}
+
+/// A variable of the environment that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
@@ -205,7 +216,8 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
     let outcome =
         watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
-            let ctx = Context { home, printer: printer.clone(), stop: stop.clone() };
+            let (config, printer) = (cli.global.config, printer.clone());
+            let ctx = Context { home, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)
         });
     match outcome {

@@ -179,7 +179,10 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let dataset = if elsewhere {
         let (printer, stop) = (Arc::new(Printer::new(Level::Quiet)), ctx.stop.clone());
-        dataset::find(&args.dataset, &Context { home: Home::new(temporary.path()), printer, stop })?
+        dataset::find(
+            &args.dataset,
+            &Context { home: Home::new(temporary.path()), config: None, printer, stop },
+        )?
     } else {
         dataset::find(&args.dataset, ctx)?
     };

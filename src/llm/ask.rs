@@ -1,9 +1,10 @@
-//! Asks a model through everything that stands before it: kept replies, and the ledger.
+//! Asks a model through everything that stands before it: kept replies, and the ledger. Must not
+//! know who asks, or which model answers.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -31,6 +32,9 @@ pub struct Voice {
     pub parameters: Map<String, Value>,
 }
 
+/// Held while a key is asked for; then it holds the answer for those who waited.
+type Turn = Mutex<Option<Result<Reply, LlmError>>>;
+
 /// A language model with everything that stands before it. Shared by all who ask.
 pub struct Llm {
     model: Box<dyn Model>,
@@ -38,14 +42,15 @@ pub struct Llm {
     /// Asked in this order; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
-    /// One lock for each key that is being asked, so that nobody pays for it at the same time.
-    asked: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    /// A place for each key that is being asked for, so that nobody else pays for it meanwhile.
+    asked: Mutex<HashMap<String, Arc<Turn>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Llm {
     /// A model with a voice for every role. Replies are looked for in the stores in their order
-    /// and kept in all of them; only the first one's count as paid by this run.
+    /// and kept in all of them; only the first one's count as paid by this run. Once `stop` is
+    /// set, nothing is asked any more, and what is kept is still found.
     pub fn new(
         model: Box<dyn Model>,
         voices: HashMap<Role, Voice>,
@@ -90,7 +95,8 @@ impl Llm {
         &self.ledger
     }
 
-    /// The reply to a request: kept earlier, or asked for now and kept.
+    /// The reply to a request: kept earlier, or asked for now and kept. Of several threads that
+    /// ask for the same key at a time, one asks, and the others get what it gets.
     ///
     /// # Errors
     /// [`LlmError`].
@@ -98,8 +104,8 @@ impl Llm {
         let key = request.key();
         let turn = self.lock_asked().entry(key.clone()).or_default().clone();
         let reply = {
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-            self.ask_in_turn(&key, request)
+            let mut answer = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.get_or_insert_with(|| self.ask_in_turn(&key, request)).clone()
         };
         let mut asked = self.lock_asked();
         // This thread's and the map's are the only ones left.
@@ -109,7 +115,7 @@ impl Llm {
         reply
     }
 
-    /// Replies to requests in their order, some asked at a time. After an error that stops a run
+    /// Replies to requests in their order, at most eight asked at a time. After an error that stops a run
     /// (a ceiling, a stop, a store that fails), no further request is begun.
     pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
         let next = AtomicUsize::new(0);
@@ -153,26 +159,49 @@ impl Llm {
         for (at, store) in self.stores.iter().enumerate() {
             if let Some(exchange) = store.get(key)? {
                 let kept = Exchange { paid: exchange.paid && at == 0, ..exchange };
-                for earlier in &self.stores[..at] {
-                    earlier.put(key, &kept)?;
-                }
+                self.keep(key, &kept, Some(at))?;
                 return Ok(kept.reply);
             }
         }
         if self.stop.load(Ordering::Relaxed) {
             return Err(LlmError::Stopped);
         }
-        let reservation = self.ledger.reserve(request)?;
-        let reply = self.model.ask(request)?;
-        reservation.settle(&reply);
+        let reply = self.ask_model(request)?;
         let exchange = Exchange { request: request.clone(), reply: reply.clone(), paid: true };
-        for store in &self.stores {
-            store.put(key, &exchange)?;
+        self.keep(key, &exchange, None)?;
+        Ok(reply)
+    }
+
+    /// Asks the model. Every reply that is paid for is reserved before and counted after, those
+    /// that cannot be used too.
+    fn ask_model(&self, request: &Request) -> Result<Reply, LlmError> {
+        let mut reservation = Some(self.ledger.reserve(request)?);
+        let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
+            if let Some(reservation) = reservation.take() {
+                reservation.settle(usage);
+            }
+            if is_asked_again {
+                reservation = Some(self.ledger.reserve(request)?);
+            }
+            Ok(())
+        })?;
+        if let Some(reservation) = reservation {
+            reservation.settle(reply.usage);
         }
         Ok(reply)
     }
 
-    fn lock_asked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Mutex<()>>>> {
+    /// Keeps an exchange in all stores but the one it came from; also in those after one that
+    /// fails, so that a paid reply is not lost for want of room in one of them.
+    fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
+        let others = self.stores.iter().enumerate().filter(|(at, _)| Some(*at) != from);
+        others.fold(Ok(()), |kept, (_, store)| kept.and(store.put(key, exchange)))
+    }
+
+    fn lock_asked(&self) -> MutexGuard<'_, HashMap<String, Arc<Turn>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Before a request is sent, the most that it can take is reserved: its own tokens as estimated,
 //! and all tokens that its reply may have. A request that could pass a ceiling together with what
-//! was spent and what is reserved is not sent.
+//! was spent and what is reserved is not sent. Must not know who asks, or how.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::llm::{LlmError, Reply, Request, Role, Usage};
+use crate::llm::{LlmError, Request, Role, Usage};
 
-/// Characters of a token, about; fewer than English has, so that estimates are rather too high.
+/// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
 const BYTES_PER_TOKEN: u64 = 3;
 /// Tokens that a message takes beside its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
@@ -60,16 +60,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, usage: Usage, price: Option<Price>) {
-        self.calls += 1;
-        self.tokens_in += usage.tokens_in;
-        self.tokens_out += usage.tokens_out;
-        match price {
-            Some(price) => self.usd += price.of(usage),
-            None => self.unpriced += 1,
-        }
-    }
-
     /// Together with another.
     pub fn and(self, other: Spent) -> Spent {
         Spent {
@@ -82,14 +72,56 @@ impl Spent {
     }
 }
 
-#[derive(Default)]
-struct Books {
-    spent: BTreeMap<Role, Spent>,
-    reserved_usd: f64,
-    reserved_tokens: u64,
+/// What one role took from one model, in whole numbers, so that sums do not depend on the order.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    calls: u64,
+    tokens_in: u64,
+    tokens_out: u64,
 }
 
-/// Counts what is spent and refuses what could pass a ceiling.
+impl Tally {
+    fn add(&mut self, usage: Usage) {
+        self.calls = self.calls.saturating_add(1);
+        self.tokens_in = self.tokens_in.saturating_add(usage.tokens_in);
+        self.tokens_out = self.tokens_out.saturating_add(usage.tokens_out);
+    }
+
+    fn spent(self, price: Option<Price>) -> Spent {
+        let Tally { calls, tokens_in, tokens_out } = self;
+        let usage = Usage { tokens_in, tokens_out, estimated: false };
+        let usd = price.map_or(0.0, |price| price.of(usage));
+        let unpriced = if price.is_none() { calls } else { 0 };
+        Spent { calls, tokens_in, tokens_out, usd, unpriced }
+    }
+}
+
+#[derive(Default)]
+struct Books {
+    tallies: BTreeMap<(Role, String), Tally>,
+    /// What is set aside for requests under way.
+    reserved: Vec<Reserved>,
+    next: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Reserved {
+    id: u64,
+    usd: f64,
+    tokens: u64,
+}
+
+impl Books {
+    fn add(&mut self, role: Role, model: &str, usage: Usage) {
+        self.tallies.entry((role, model.to_owned())).or_default().add(usage);
+    }
+
+    fn release(&mut self, id: u64) {
+        self.reserved.retain(|reserved| reserved.id != id);
+    }
+}
+
+/// Counts what is spent and refuses what could pass a ceiling. Used by several threads at a time.
 pub struct Ledger {
     prices: BTreeMap<String, Price>,
     ceilings: Ceilings,
@@ -97,25 +129,29 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// An empty ledger, with prices by model.
     pub fn new(prices: BTreeMap<String, Price>, ceilings: Ceilings) -> Ledger {
         Ledger { prices, ceilings, books: Mutex::default() }
     }
 
-    /// Counts what the run paid before it was interrupted.
+    /// Counts a reply that was paid for, now or before the run was interrupted.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
-        let price = self.prices.get(model).copied();
-        self.lock().spent.entry(role).or_default().add(usage, price);
+        self.lock().add(role, model, usage);
     }
 
-    /// What was spent, by role.
+    /// What was spent, by role. The same whatever the order in which replies came.
     pub fn spent(&self) -> BTreeMap<Role, Spent> {
-        self.lock().spent.clone()
+        let mut spent: BTreeMap<Role, Spent> = BTreeMap::new();
+        for ((role, model), tally) in &self.lock().tallies {
+            let sum = spent.entry(*role).or_default();
+            *sum = sum.and(tally.spent(self.price(model)));
+        }
+        spent
     }
 
     /// What was spent by all roles.
     pub fn total(&self) -> Spent {
-        self.lock().spent.values().copied().fold(Spent::default(), Spent::and)
+        self.spent().into_values().fold(Spent::default(), Spent::and)
     }
 
     /// The price of a model.
@@ -123,7 +159,13 @@ impl Ledger {
         self.prices.get(model).copied()
     }
 
-    /// Sets aside the most that a request can take.
+    /// The ceilings.
+    pub fn ceilings(&self) -> Ceilings {
+        self.ceilings
+    }
+
+    /// Sets aside the most that a request can take: its own tokens as estimated, and all that its
+    /// reply may have. A service that counts more than that can pass a ceiling by one request.
     ///
     /// # Errors
     /// [`LlmError::Budget`], [`LlmError::NoPrice`].
@@ -137,35 +179,42 @@ impl Ledger {
         let usd = price.map_or(0.0, |price| price.of(most));
         let tokens = most.tokens_in + most.tokens_out;
         let mut books = self.lock();
-        let total = books.spent.values().copied().fold(Spent::default(), Spent::and);
+        let total = books
+            .tallies
+            .iter()
+            .map(|((_, model), tally)| tally.spent(self.price(model)))
+            .fold(Spent::default(), Spent::and);
         if let Some(ceiling) = self.ceilings.usd {
             if price.is_none() {
                 return Err(LlmError::NoPrice(request.model.clone()));
             }
-            if total.usd + books.reserved_usd + usd > ceiling {
+            let reserved: f64 = books.reserved.iter().map(|reserved| reserved.usd).sum();
+            if total.usd + reserved + usd > ceiling {
                 return Err(LlmError::Budget {
                     what: "budget in USD",
                     spent: format!("{:.4}", total.usd),
                     ceiling: format!("{ceiling:.4} USD"),
-                    next: format!("{usd:.4}"),
+                    next: format!("{usd:.4} USD"),
                 });
             }
         }
         if let Some(ceiling) = self.ceilings.tokens {
             let used = total.tokens_in + total.tokens_out;
-            if used + books.reserved_tokens + tokens > ceiling {
+            let reserved: u64 = books.reserved.iter().map(|reserved| reserved.tokens).sum();
+            if used.saturating_add(reserved).saturating_add(tokens) > ceiling {
                 return Err(LlmError::Budget {
                     what: "budget of tokens",
                     spent: used.to_string(),
                     ceiling: format!("{ceiling} tokens"),
-                    next: tokens.to_string(),
+                    next: format!("{tokens} tokens"),
                 });
             }
         }
-        books.reserved_usd += usd;
-        books.reserved_tokens += tokens;
+        let id = books.next;
+        books.next += 1;
+        books.reserved.push(Reserved { id, usd, tokens });
         let model = request.model.clone();
-        Ok(Reservation { ledger: self, role: request.role, model, usd, tokens })
+        Ok(Reservation { ledger: self, role: request.role, model, id })
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
@@ -178,22 +227,21 @@ pub struct Reservation<'a> {
     ledger: &'a Ledger,
     role: Role,
     model: String,
-    usd: f64,
-    tokens: u64,
+    id: u64,
 }
 
 impl Reservation<'_> {
-    /// Counts what the reply took.
-    pub fn settle(self, reply: &Reply) {
-        self.ledger.paid(self.role, &self.model, reply.usage);
+    /// Counts what a reply took, and gives the rest back.
+    pub fn settle(self, usage: Usage) {
+        let mut books = self.ledger.lock();
+        books.add(self.role, &self.model, usage);
+        books.release(self.id);
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        let mut books = self.ledger.lock();
-        books.reserved_usd -= self.usd;
-        books.reserved_tokens -= self.tokens;
+        self.ledger.lock().release(self.id);
     }
 }
 
@@ -202,9 +250,113 @@ pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Tokens that a request sends, about, rather too many.
+/// Tokens that a request sends, about, rather too many: its messages and its schema.
 pub fn estimated_tokens(request: &Request) -> u64 {
     let schema = request.json.as_ref().map_or(0, |json| tokens(&json.schema.to_string()));
     let texts = request.messages.iter().map(|message| tokens(&message.text) + TOKENS_PER_MESSAGE);
     texts.sum::<u64>() + schema
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU64, Ordering},
+        thread,
+    };
+
+    use super::*;
+    use crate::llm::Message;
+
+    fn request(model: &str, max_tokens: u32) -> Request {
+        Request {
+            role: Role::Actor,
+            model: model.to_owned(),
+            messages: vec![Message::user("123456")],
+            temperature: None,
+            max_tokens,
+            parameters: serde_json::Map::new(),
+            json: None,
+            sample: 0,
+        }
+    }
+
+    fn ledger(ceilings: Ceilings) -> Ledger {
+        let price = Price { input: 1.0, output: 10.0 };
+        Ledger::new([("m".to_owned(), price)].into(), ceilings)
+    }
+
+    fn usage(tokens_in: u64, tokens_out: u64) -> Usage {
+        Usage { tokens_in, tokens_out, estimated: false }
+    }
+
+    #[test]
+    fn what_is_spent_is_summed_by_role_and_priced_by_model() {
+        let ledger = ledger(Ceilings::default());
+        ledger.paid(Role::Actor, "m", usage(1_000_000, 100_000));
+        ledger.paid(Role::Actor, "unknown", usage(1, 2));
+        ledger.paid(Role::Rerank, "m", usage(0, 100_000));
+        let actor =
+            Spent { calls: 2, tokens_in: 1_000_001, tokens_out: 100_002, usd: 2.0, unpriced: 1 };
+        assert_eq!(ledger.spent()[&Role::Actor], actor);
+        let total = ledger.total();
+        assert_eq!((total.calls, total.usd, total.unpriced), (3, 3.0, 1));
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_the_order() {
+        let price = Price { input: 0.1, output: 0.7 };
+        let sum = |order: &mut dyn Iterator<Item = u64>| {
+            let ledger = Ledger::new([("m".to_owned(), price)].into(), Ceilings::default());
+            order.for_each(|n| ledger.paid(Role::Tools, "m", usage(n, n * n)));
+            ledger.total().usd.to_bits()
+        };
+        assert_eq!(sum(&mut (0..1_000)), sum(&mut (0..1_000).rev()));
+    }
+
+    #[test]
+    fn o10_a_ceiling_counts_what_is_under_way() {
+        // Each takes at most 2 + 8 tokens sent and 90 received.
+        let ledger = ledger(Ceilings { tokens: Some(250), usd: None });
+        let first = ledger.reserve(&request("m", 90)).unwrap();
+        let second = ledger.reserve(&request("m", 90)).unwrap();
+        let refused = ledger.reserve(&request("m", 90)).err().unwrap();
+        let LlmError::Budget { spent, ceiling, next, .. } = &refused else { panic!("{refused}") };
+        assert_eq!([spent, ceiling, next], ["0", "250 tokens", "100 tokens"]);
+        drop(second);
+        first.settle(usage(10, 40));
+        let third = ledger.reserve(&request("m", 90)).unwrap();
+        assert!(ledger.reserve(&request("m", 91)).is_err());
+        drop(third);
+        assert!(ledger.reserve(&request("m", 190)).is_ok());
+    }
+
+    #[test]
+    fn o10_a_ceiling_in_dollars_needs_a_price() {
+        let ledger = ledger(Ceilings { tokens: None, usd: Some(0.01) });
+        assert!(ledger.reserve(&request("m", 900)).is_ok());
+        assert!(matches!(ledger.reserve(&request("m", 1_100)), Err(LlmError::Budget { .. })));
+        let error = ledger.reserve(&request("new", 1)).err().unwrap().to_string();
+        assert!(error.contains("[llm.prices.\"new\"]"), "{error}");
+    }
+
+    #[test]
+    fn o10_no_ceiling_is_passed_by_32_threads() {
+        let ledger = ledger(Ceilings { tokens: Some(20_000), usd: Some(0.1) });
+        let answered = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..32 {
+                scope.spawn(|| {
+                    while let Ok(reservation) = ledger.reserve(&request("m", 90)) {
+                        reservation
+                            .settle(usage(10, 30 + answered.fetch_add(1, Ordering::Relaxed) % 60));
+                    }
+                });
+            }
+        });
+        let total = ledger.total();
+        assert_eq!(total.calls, answered.load(Ordering::Relaxed));
+        assert!(total.usd <= 0.1 && total.tokens_in + total.tokens_out <= 20_000, "{total:?}");
+        // It stops because the next could pass, not long before.
+        assert!(total.usd > 0.1 - 2.0 * 910e-6, "{total:?}");
+    }
 }

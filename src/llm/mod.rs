@@ -14,6 +14,8 @@
 
 mod ask;
 pub mod ledger;
+pub mod openai;
+pub mod settings;
 
 use std::fmt;
 
@@ -205,6 +207,21 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// [`LlmError`]; what may pass has been tried again before.
     fn ask(&self, request: &Request) -> Result<Reply, LlmError>;
+
+    /// As [`Model::ask`], and tells of each reply that was paid for and cannot be used: what it
+    /// took, and whether the model asks again. An error of `unusable` ends the asking. A model
+    /// that never asks twice has nothing to tell.
+    ///
+    /// # Errors
+    /// Those of [`Model::ask`], and those of `unusable`.
+    fn ask_counting(
+        &self,
+        request: &Request,
+        unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
+    ) -> Result<Reply, LlmError> {
+        let _ = unusable;
+        self.ask(request)
+    }
 }
 
 /// Keeps exchanges by the key of their request.
@@ -251,7 +268,10 @@ pub enum LlmError {
         next: String,
     },
     /// A ceiling in dollars cannot be kept without a price.
-    #[error("the price of model {0:?} is not known, so that no budget in USD can be kept")]
+    #[error(
+        "the price of model {0:?} is not known, so that no budget in USD can be kept; \
+         add [llm.prices.{0:?}] with input and output, USD for a million tokens, to the settings"
+    )]
     NoPrice(String),
     /// A cassette does not hold the request.
     #[error("{0}")]
@@ -267,7 +287,7 @@ pub enum LlmError {
 impl LlmError {
     /// Whether asking later may well succeed: it says nothing of what was asked.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Remote(_))
+        matches!(self, Self::Remote(error) if !matches!(error, RemoteError::Refused { .. }))
     }
 
     /// Whether every further request would fail alike, so that nothing is won by asking on.

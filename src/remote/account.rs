@@ -33,10 +33,7 @@ impl fmt::Debug for Account {
         let names = |pairs: &[(String, String)]| -> Vec<String> {
             pairs.iter().map(|(name, _)| name.clone()).collect()
         };
-        let base_url = match self.address() {
-            Ok((url, _)) => url.origin().ascii_serialization() + url.path(),
-            Err(_) => "(wrong)".to_owned(),
-        };
+        let base_url = self.place().unwrap_or_else(|_| "(wrong)".to_owned());
         f.debug_struct("Account")
             .field("base_url", &base_url)
             .field("key", &self.key.as_ref().map(|_| "..."))
@@ -48,6 +45,15 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
+    /// Its address without parameters, for people.
+    ///
+    /// # Errors
+    /// [`RemoteError::Setup`] for an address that is none, or holds a password.
+    pub fn place(&self) -> Result<String, RemoteError> {
+        let (url, _) = self.address()?;
+        Ok(url.origin().ascii_serialization() + url.path())
+    }
+
     /// Its address with all parameters, and the name of its host.
     ///
     /// # Errors

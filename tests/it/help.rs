@@ -8,7 +8,7 @@ fn help_names_every_flag_of_every_command() {
     for (command, flags) in [
         (
             "",
-            "data index search eval program query verify doctor bench --home --quiet --verbose AGENT_HOME 130",
+            "data index search eval program query verify doctor bench --home --config --quiet --verbose AGENT_HOME 130",
         ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
@@ -34,7 +34,7 @@ fn help_names_every_flag_of_every_command() {
         ("program lineage", "--run --bundle --json"),
         ("query", "--bundle --dataset -k --explain --force --json"),
         ("verify", "FILE --dataset --json"),
-        ("doctor", "--json"),
+        ("doctor", "--json --ask --model AGENT_MODEL"),
         ("bench", "load neighbors hop2 bm25 dense embed metrics program"),
         ("bench load", "--json"),
         ("bench neighbors", "--work --json"),

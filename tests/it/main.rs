@@ -12,6 +12,7 @@ mod faults;
 mod generated;
 mod gpu;
 mod help;
+mod llm;
 mod optimize;
 mod programs;
 mod pull;

@@ -1,0 +1,251 @@
+//! Which language model is configured, and how it is opened. The only place that knows from which
+//! variables of the environment keys come; they go into the account and nowhere else.
+//!
+//! What stands nearer wins: an option, then the environment, then the settings
+//! (`config.toml` in the home directory, or `--config FILE`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, OPENAI_URL,
+        failure::{CommandError, Explain, Result},
+        variable,
+    },
+    llm::{
+        Llm, Model, ReplyStore, Role, Voice,
+        ledger::{Ceilings, Ledger},
+        openai::OpenAi,
+        settings::{self, Settings},
+    },
+    remote::{Account, Service},
+};
+
+/// The settings in the home directory.
+const CONFIG_FILE: &str = "config.toml";
+/// The end of the hosts that are Azure's, where keys go into a header of their own.
+const AZURE_HOSTS: &str = ".openai.azure.com";
+/// How to configure a language model.
+pub(super) const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
+    config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
+
+/// Options of all commands that ask a language model.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct LlmArgs {
+    /// Ask this language model; roles with a model of their own in the settings keep it
+    #[arg(long, value_name = "M", env = "AGENT_MODEL")]
+    pub(super) model: Option<String>,
+    /// Also keep all replies in this file, for --replay
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(super) record: Option<PathBuf>,
+    /// Take replies from this file and ask no service; what is not in it fails
+    #[arg(long, value_name = "FILE")]
+    pub(super) replay: Option<PathBuf>,
+    /// Do without the replies that other runs have kept, and keep none for them
+    #[arg(long)]
+    pub(super) no_cache: bool,
+}
+
+/// A language model that could be asked.
+pub(super) struct Configured {
+    /// Where, and as whom.
+    pub(super) account: Account,
+    /// How every role asks.
+    pub(super) voices: HashMap<Role, Voice>,
+    /// What the file says.
+    pub(super) settings: Settings,
+    /// The variable that holds the key, if there is one.
+    pub(super) key_variable: Option<String>,
+}
+
+/// Opens the language model that is configured: replies are looked for in the stores, asked for,
+/// and counted against the ceilings. Nothing, where no model is named anywhere.
+///
+/// # Errors
+/// Wrong settings, a missing key, a budget in USD without prices.
+pub(super) fn open(
+    ctx: &Context,
+    choice: &LlmArgs,
+    stores: Vec<Arc<dyn ReplyStore>>,
+    ceilings: Ceilings,
+) -> Result<Option<Arc<Llm>>> {
+    let Some(configured) = configured(ctx, choice.model.as_deref())? else { return Ok(None) };
+    check_prices(&configured, ceilings)?;
+    let (model, stores) = around(ctx, choice, &configured, stores)?;
+    let Configured { voices, settings, .. } = configured;
+    let ledger = Ledger::new(settings.prices, ceilings);
+    Ok(Some(Arc::new(Llm::new(model, voices, stores, ledger, ctx.stop.clone()))))
+}
+
+/// The error of a command that needs a language model where none is configured.
+pub(super) fn none_configured() -> CommandError {
+    let error: Result<()> = Err(anyhow!("no language model is configured")).hint(REMEDY);
+    error.err().unwrap_or_else(|| anyhow!(REMEDY).into())
+}
+
+/// What answers, and all that keeps replies: the stores of the caller first.
+///
+/// This is the place of cassettes (`--record`, `--replay`) and of the cache that runs share
+/// (`--no-cache`).
+fn around(
+    ctx: &Context,
+    choice: &LlmArgs,
+    configured: &Configured,
+    stores: Vec<Arc<dyn ReplyStore>>,
+) -> Result<(Box<dyn Model>, Vec<Arc<dyn ReplyStore>>)> {
+    if choice.record.is_some() || choice.replay.is_some() {
+        return Err(anyhow!("this build neither records nor replays").into());
+    }
+    require_key(configured)?;
+    let Configured { account, settings, .. } = configured;
+    let service = Service::stoppable(account, settings.limits, ctx.stop.clone())?;
+    Ok((Box::new(OpenAi::new(service, settings.form)), stores))
+}
+
+/// What is configured; nothing, where no model is named anywhere.
+///
+/// # Errors
+/// Wrong settings, a role without a model, a variable that is named and not set.
+pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Configured>> {
+    let settings = read_settings(ctx)?;
+    let voices = match settings.voices(model) {
+        Ok(voices) => voices,
+        Err(missing) if missing.len() == Role::ALL.len() => return Ok(None),
+        Err(missing) => {
+            let names: Vec<&str> = missing.into_iter().map(Role::name).collect();
+            return Err(anyhow!("no model is named for the roles {}", names.join(", ")))
+                .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
+        }
+    };
+    let (account, key_variable) = account(&settings)?;
+    Ok(Some(Configured { account, voices, settings, key_variable }))
+}
+
+impl Configured {
+    /// The names of all models, each once.
+    pub(super) fn models(&self) -> BTreeSet<&str> {
+        self.voices.values().map(|voice| voice.model.as_str()).collect()
+    }
+}
+
+/// The settings of `--config FILE`, or of the home directory if there are any.
+fn read_settings(ctx: &Context) -> Result<Settings> {
+    let path = match &ctx.config {
+        Some(path) => path.clone(),
+        None => {
+            let path = ctx.home.path().join(CONFIG_FILE);
+            if !path.exists() {
+                return Ok(Settings::default());
+            }
+            path
+        }
+    };
+    let text = read_text(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Settings::read(&text, &path.display().to_string())?)
+}
+
+/// The text of a file, not much more than settings may have.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let limit = settings::MAX_FILE_BYTES as u64 + 1;
+    fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The account of the settings and the environment, and the variable of its key.
+fn account(settings: &Settings) -> Result<(Account, Option<String>)> {
+    let base_url = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
+    let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
+    let host = base_url.split('/').nth(2).unwrap_or_default();
+    let is_azure = host.split(':').next().unwrap_or_default().ends_with(AZURE_HOSTS);
+    let names = match &settings.key_env {
+        Some(name) => vec![name.as_str()],
+        None if is_azure => vec!["AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"],
+        None => vec!["OPENAI_API_KEY"],
+    };
+    let key = names.into_iter().find_map(|name| Some((name, variable(name)?)));
+    if let (Some(name), None) = (&settings.key_env, &key) {
+        return Err(anyhow!("the variable {name}, which key_env names, is not set"))
+            .hint("set it, or remove key_env from the settings");
+    }
+    let (key_variable, key) = key.map(|(name, key)| (name.to_owned(), key)).unzip();
+    let key_header = settings.key_header.clone();
+    let mut headers = settings.headers.clone();
+    let organisation = variable("OPENAI_ORG_ID").or_else(|| settings.organisation.clone());
+    let named =
+        [("OpenAI-Organization", organisation), ("OpenAI-Project", settings.project.clone())];
+    headers.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    let account = Account {
+        base_url,
+        key,
+        key_header: key_header.or_else(|| is_azure.then(|| "api-key".to_owned())),
+        headers,
+        query: settings.query.clone(),
+    };
+    Ok((account, key_variable))
+}
+
+/// OpenAI's own service takes no request without a key.
+pub(super) fn require_key(configured: &Configured) -> Result<()> {
+    if configured.account.key.is_none() && configured.account.base_url == OPENAI_URL {
+        return Err(anyhow!("there is no key for {OPENAI_URL}"))
+            .hint("set OPENAI_API_KEY, or OPENAI_BASE_URL for another service");
+    }
+    Ok(())
+}
+
+/// A budget in USD needs the price of every model.
+fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
+    let prices = &configured.settings.prices;
+    let unknown = configured.models().into_iter().filter(|model| !prices.contains_key(*model));
+    let unknown: Vec<&str> = unknown.collect();
+    if ceilings.usd.is_none() || unknown.is_empty() {
+        return Ok(());
+    }
+    let lines = unknown.iter().map(|model| {
+        let name = toml::Value::String((*model).to_owned());
+        format!("[llm.prices.{name}]\ninput = 0.00   # USD for a million tokens sent\noutput = 0.00  # USD for a million tokens received")
+    });
+    let lines: Vec<String> = lines.collect();
+    let error =
+        anyhow!("a budget in USD cannot be kept: the price of {} is not known", unknown.join(", "));
+    Err(error)
+        .hint(format!("add to config.toml, with the prices of your service:\n{}", lines.join("\n")))
+}
+
+/// Numbers of the limits, for people.
+pub(super) fn limits_in_words(configured: &Configured) -> String {
+    let limits = &configured.settings.limits;
+    let mut parts = vec![
+        format!("{} requests at a time", limits.at_a_time),
+        format!("{} attempts", limits.attempts),
+        format!("{} s an attempt", limits.attempt.as_secs_f64()),
+        format!("{} s in all", limits.total.as_secs_f64()),
+    ];
+    parts.extend(limits.requests_per_minute.map(|n| format!("{n} requests a minute")));
+    parts.extend(limits.tokens_per_minute.map(|n| format!("{n} tokens a minute")));
+    parts.join(", ")
+}
+
+/// Models with their roles, for people: one model for all, or each with its roles.
+pub(super) fn models_in_words(configured: &Configured) -> String {
+    let mut roles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for role in Role::ALL {
+        if let Some(voice) = configured.voices.get(&role) {
+            roles.entry(&voice.model).or_default().push(role.name());
+        }
+    }
+    let part = |(model, roles): (&&str, &Vec<&str>)| format!("{model} ({})", roles.join(", "));
+    match roles.len() {
+        1 => roles.keys().copied().collect(),
+        _ => roles.iter().map(part).collect::<Vec<_>>().join("; "),
+    }
+}

@@ -1,0 +1,340 @@
+//! A language model behind an interface like OpenAI's: their service, or any that offers
+//! `POST /chat/completions` in the same form. With `openai/reply.rs`, the only place that knows
+//! that form. Must not know prompts, prices, or where replies are kept.
+//!
+//! Servers differ in two names: how many tokens a reply may have is `max_tokens` or
+//! `max_completion_tokens`, and some models take no temperature. A refusal that names one of them
+//! changes what is sent, and the change is remembered. A reply that cannot be used is asked for
+//! again a few times, as it may well be better then.
+//!
+//! Sources: the reference of OpenAI's chat completions; the GenAI conventions of OpenTelemetry for
+//! the names in spans. Spans never hold texts.
+
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, PoisonError};
+
+use async_openai::types::chat::{
+    ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
+    ChatCompletionRequestSystemMessage, ChatCompletionRequestUserMessage,
+    CreateChatCompletionRequest, ResponseFormat, ResponseFormatJsonSchema,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tracing::{Span, field, info_span, warn};
+
+use crate::{
+    llm::{
+        Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
+        ledger::estimated_tokens, openai::reply::Unusable,
+    },
+    remote::{RemoteError, Service},
+};
+
+/// Where a conversation is posted, below the base address.
+const PATH: &str = "/chat/completions";
+/// Changes of what is sent that one request may try.
+const MAX_CHANGES: usize = 2;
+/// What is asked for besides the schema, where a server takes none.
+const JSON_ONLY: &str = "Answer with one JSON value of this schema, and with nothing else:";
+
+/// How a server is told that a reply is to be JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonForm {
+    /// By `response_format` with the schema.
+    #[default]
+    Schema,
+    /// By `response_format` without it; the schema is put after the last message.
+    Object,
+    /// Only by the schema after the last message.
+    None,
+}
+
+/// The name that a server has for the tokens of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenLimit {
+    /// `max_tokens`, known to most servers.
+    MaxTokens,
+    /// `max_completion_tokens`, which newer models of OpenAI ask for.
+    MaxCompletionTokens,
+}
+
+impl TokenLimit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+
+    fn other(self) -> TokenLimit {
+        match self {
+            Self::MaxTokens => Self::MaxCompletionTokens,
+            Self::MaxCompletionTokens => Self::MaxTokens,
+        }
+    }
+}
+
+/// What a server is taken to understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// How JSON is asked for.
+    pub json: JsonForm,
+    /// The name of the limit; without one, that of the service's host.
+    pub token_limit: Option<TokenLimit>,
+    /// How often a reply that cannot be used is asked for again.
+    pub unusable_retries: u32,
+}
+
+impl Default for Form {
+    fn default() -> Form {
+        Form { json: JsonForm::default(), token_limit: None, unusable_retries: 2 }
+    }
+}
+
+/// What was found out of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dialect {
+    token_limit: TokenLimit,
+    takes_temperature: bool,
+}
+
+/// Models of a service.
+pub struct OpenAi {
+    service: Service,
+    form: Form,
+    dialect: Mutex<Dialect>,
+}
+
+/// Why one try gave no reply.
+enum Failure {
+    Error(LlmError),
+    Unusable(Unusable),
+}
+
+impl OpenAi {
+    /// Asks this service in this form.
+    pub fn new(service: Service, form: Form) -> OpenAi {
+        let is_openai = service.host() == "api.openai.com";
+        let token_limit = form.token_limit.unwrap_or(match is_openai {
+            true => TokenLimit::MaxCompletionTokens,
+            false => TokenLimit::MaxTokens,
+        });
+        let dialect = Mutex::new(Dialect { token_limit, takes_temperature: true });
+        OpenAi { service, form, dialect }
+    }
+
+    /// Its name in spans.
+    fn provider(&self) -> &str {
+        match self.service.host() {
+            "api.openai.com" => "openai",
+            host if host.ends_with(".openai.azure.com") => "azure.ai.openai",
+            host => host,
+        }
+    }
+
+    fn span(&self, request: &Request) -> Span {
+        info_span!(
+            "chat",
+            "gen_ai.operation.name" = "chat",
+            "gen_ai.provider.name" = self.provider(),
+            "gen_ai.request.model" = request.model,
+            "gen_ai.request.max_tokens" = request.max_tokens,
+            "gen_ai.request.temperature" = request.temperature,
+            "gen_ai.response.finish_reasons" = field::Empty,
+            "gen_ai.usage.input_tokens" = field::Empty,
+            "gen_ai.usage.output_tokens" = field::Empty,
+            "error.type" = field::Empty,
+            "server.address" = self.service.host(),
+            "agent.role" = request.role.name(),
+        )
+    }
+
+    /// One try: a reply that can be used, or why there is none.
+    fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
+        match self.send(request) {
+            Ok(bytes) => reply::read(&bytes, request, |text| self.service.shown(text))
+                .map_err(Failure::Unusable),
+            Err(RemoteError::Stopped) => Err(Failure::Error(LlmError::Stopped)),
+            Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {
+                Err(Failure::Unusable(reply::unread(request, error.to_string())))
+            }
+            Err(error) => Err(Failure::Error(error.into())),
+        }
+    }
+
+    /// The bytes of a reply; what is sent is changed as the server asks for.
+    fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
+        let weight = estimated_tokens(request) + u64::from(request.max_tokens);
+        let known = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dialect = known;
+        for change in 0.. {
+            let body = self.body(request, dialect)?;
+            let failed = match self.service.post(PATH, body, weight) {
+                Ok(bytes) => {
+                    if dialect != known {
+                        warn!(?dialect, "the service takes other parameters than expected");
+                        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+                    }
+                    return Ok(bytes);
+                }
+                Err(failed) => failed,
+            };
+            match dialect.after(&failed).filter(|_| change < MAX_CHANGES) {
+                Some(other) => dialect = other,
+                None => return Err(failed),
+            }
+        }
+        Err(RemoteError::Stopped)
+    }
+
+    fn body(&self, request: &Request, dialect: Dialect) -> Result<Vec<u8>, RemoteError> {
+        let wrong = |error: serde_json::Error| {
+            RemoteError::Setup(format!("the request has no JSON form ({error})"))
+        };
+        let schema = request.json.as_ref();
+        let told = schema.filter(|_| self.form.json != JsonForm::Schema);
+        let chat = CreateChatCompletionRequest {
+            messages: messages(&request.messages, told),
+            model: request.model.clone(),
+            response_format: schema.and_then(|schema| self.response_format(schema)),
+            ..CreateChatCompletionRequest::default()
+        };
+        let mut body = request.parameters.clone();
+        if let Value::Object(chat) = serde_json::to_value(chat).map_err(wrong)? {
+            body.extend(chat);
+        }
+        // The foreign type holds 32 bits of it, which would show in the text of the number.
+        if let Some(temperature) = request.temperature.filter(|_| dialect.takes_temperature) {
+            body.insert("temperature".to_owned(), temperature.into());
+        }
+        body.insert(dialect.token_limit.name().to_owned(), request.max_tokens.into());
+        serde_json::to_vec(&body).map_err(wrong)
+    }
+
+    fn response_format(&self, schema: &Schema) -> Option<ResponseFormat> {
+        match self.form.json {
+            JsonForm::None => None,
+            JsonForm::Object => Some(ResponseFormat::JsonObject),
+            JsonForm::Schema => {
+                let json_schema = ResponseFormatJsonSchema {
+                    description: None,
+                    name: schema.name.clone(),
+                    schema: schema.schema.clone(),
+                    strict: is_strict(&schema.schema).then_some(true),
+                };
+                Some(ResponseFormat::JsonSchema { json_schema })
+            }
+        }
+    }
+}
+
+impl Dialect {
+    /// What to send instead after a refusal that names what was sent, if there is something.
+    fn after(self, failed: &RemoteError) -> Option<Dialect> {
+        let RemoteError::Refused { status: 400 | 422, message, .. } = failed else { return None };
+        if failed.is_too_long() {
+            return None;
+        }
+        let message = message.to_lowercase();
+        let names = |name: &str| message.contains(name);
+        let refuses = ["support", "unrecognized", "unknown", "unexpected", "permitted", "allowed"];
+        let is_refused = |name: &str| names(name) && refuses.iter().any(|word| names(word));
+        let other = self.token_limit.other();
+        if names(other.name()) || is_refused(self.token_limit.name()) {
+            return Some(Dialect { token_limit: other, ..self });
+        }
+        (self.takes_temperature && is_refused("temperature"))
+            .then_some(Dialect { takes_temperature: false, ..self })
+    }
+}
+
+/// A conversation in the foreign form, with a schema after the last message where one is told.
+fn messages(messages: &[Message], told: Option<&Schema>) -> Vec<ChatCompletionRequestMessage> {
+    let last = messages.len().saturating_sub(1);
+    let foreign = |(at, message): (usize, &Message)| {
+        let text = match told.filter(|_| at == last) {
+            Some(schema) => format!("{}\n\n{JSON_ONLY}\n{}", message.text, schema.schema),
+            None => message.text.clone(),
+        };
+        match message.speaker {
+            Speaker::System => ChatCompletionRequestSystemMessage::from(text).into(),
+            Speaker::User => ChatCompletionRequestUserMessage::from(text).into(),
+            Speaker::Assistant => ChatCompletionRequestAssistantMessage::from(text).into(),
+        }
+    };
+    messages.iter().enumerate().map(foreign).collect()
+}
+
+/// Whether a schema fits the strict mode: every object lists all its properties as required and
+/// allows no others.
+fn is_strict(schema: &Value) -> bool {
+    let is_strict_object = |object: &Map<String, Value>| {
+        let Some(properties) = object.get("properties").and_then(Value::as_object) else {
+            return object.get("type").is_none_or(|kind| kind != "object");
+        };
+        let required = object.get("required").and_then(Value::as_array);
+        let is_required =
+            |name: &String| required.is_some_and(|list| list.iter().any(|item| item == name));
+        object.get("additionalProperties") == Some(&Value::Bool(false))
+            && properties.keys().all(is_required)
+    };
+    match schema {
+        Value::Object(object) => is_strict_object(object) && object.values().all(is_strict),
+        Value::Array(items) => items.iter().all(is_strict),
+        _ => true,
+    }
+}
+
+impl Model for OpenAi {
+    fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
+        self.ask_counting(request, &mut |_, _| Ok(()))
+    }
+
+    fn ask_counting(
+        &self,
+        request: &Request,
+        unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
+    ) -> Result<Reply, LlmError> {
+        let span = self.span(request);
+        let _entered = span.enter();
+        let mut left = self.form.unusable_retries;
+        loop {
+            match self.ask_once(request) {
+                Ok(reply) => {
+                    span.record("gen_ai.response.finish_reasons", finish_name(reply.finish));
+                    span.record("gen_ai.usage.input_tokens", reply.usage.tokens_in);
+                    span.record("gen_ai.usage.output_tokens", reply.usage.tokens_out);
+                    return Ok(reply);
+                }
+                Err(Failure::Error(error)) => {
+                    span.record("error.type", "service");
+                    return Err(error);
+                }
+                Err(Failure::Unusable(reply)) => {
+                    span.record("error.type", "unusable_reply");
+                    let again = left > 0 && reply.may_differ;
+                    unusable(reply.usage, again)?;
+                    if !again {
+                        let (model, reason) = (request.model.clone(), reply.reason);
+                        return Err(LlmError::Reply { model, reason });
+                    }
+                    left -= 1;
+                }
+            }
+        }
+    }
+}
+
+fn finish_name(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+        Finish::Filter => "content_filter",
+        Finish::Other => "other",
+    }
+}

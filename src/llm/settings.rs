@@ -1,0 +1,374 @@
+//! What users set about language models: where they are asked, as whom, within which limits, at
+//! which prices. Read from the text of a TOML file. Must not know the environment, files, or keys:
+//! a file that holds a key is refused.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    llm::{
+        Role, Voice,
+        ledger::Price,
+        openai::{Form, JsonForm, TokenLimit},
+        settings::check::Lines,
+    },
+    remote::Limits,
+};
+
+/// Longest file, bytes.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// Longest reply of a language model, bytes, unless set otherwise.
+const REPLY_BYTES: usize = 8 << 20;
+/// Longest reply that may be set: reading one takes some times its length.
+const MAX_REPLY_BYTES: usize = 16 << 20;
+
+/// What is wrong with a file of settings. Never shows a value that may be a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// It is longer than any settings.
+    #[error("{file} has more than {MAX_FILE_BYTES} bytes")]
+    TooLong {
+        /// The file.
+        file: String,
+    },
+    /// It is no TOML, or a value has the wrong type.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A key of the file is not known.
+    #[error("{file}:{line}: there is no setting {key}{}", did_you_mean(.nearest))]
+    Unknown {
+        /// The file.
+        file: String,
+        /// Its line, from 1.
+        line: usize,
+        /// The whole name.
+        key: String,
+        /// The known name that is nearest, if one is near.
+        nearest: Option<String>,
+    },
+    /// It holds what looks like a key of an account.
+    #[error(
+        "{file}:{line}: {key} looks like a key, which no file of settings may hold; remove it and \
+         set OPENAI_API_KEY (AZURE_OPENAI_API_KEY for Azure), or the variable that key_env names, \
+         in the environment"
+    )]
+    Secret {
+        /// The file.
+        file: String,
+        /// Its line, from 1.
+        line: usize,
+        /// The whole name.
+        key: String,
+    },
+    /// A value is out of its range.
+    #[error("{file}:{line}: {key} must be {expected}")]
+    Value {
+        /// The file.
+        file: String,
+        /// Its line, from 1.
+        line: usize,
+        /// The whole name.
+        key: String,
+        /// What it must be, with the unit.
+        expected: String,
+    },
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}
+
+/// What users set; what they left out has its default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Address of the service, such as `https://api.openai.com/v1`.
+    pub base_url: Option<String>,
+    /// The model of all roles that name none.
+    pub model: Option<String>,
+    /// The variable of the environment that holds the key.
+    pub key_env: Option<String>,
+    /// The header that holds the key, instead of `Authorization: Bearer`.
+    pub key_header: Option<String>,
+    /// The organisation that pays.
+    pub organisation: Option<String>,
+    /// The project that pays.
+    pub project: Option<String>,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// Parameters of the address.
+    pub query: Vec<(String, String)>,
+    /// What one request may cost in time, and how often it is repeated.
+    pub limits: Limits,
+    /// What the server is taken to understand.
+    pub form: Form,
+    /// USD for a million tokens, by model.
+    pub prices: BTreeMap<String, Price>,
+    roles: BTreeMap<Role, RoleFile>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            base_url: None,
+            model: None,
+            key_env: None,
+            key_header: None,
+            organisation: None,
+            project: None,
+            headers: Vec::new(),
+            query: Vec::new(),
+            limits: default_limits(),
+            form: Form::default(),
+            prices: BTreeMap::new(),
+            roles: BTreeMap::new(),
+        }
+    }
+}
+
+/// Limits of requests to language models, which may think for minutes before they answer.
+fn default_limits() -> Limits {
+    Limits {
+        first_byte: Duration::from_secs(300),
+        attempt: Duration::from_secs(300),
+        total: Duration::from_secs(900),
+        attempts: 10,
+        reply_bytes: REPLY_BYTES,
+        ..Limits::default()
+    }
+}
+
+/// The temperature of a role unless set otherwise: the actor's is left to the service, since its
+/// programs are to differ; all others are to repeat themselves.
+fn default_temperature(role: Role) -> Option<f64> {
+    (role != Role::Actor).then_some(0.0)
+}
+
+/// Tokens of a role's reply at most unless set otherwise; hidden reasoning counts.
+fn default_max_tokens(role: Role) -> u32 {
+    match role {
+        Role::Actor => 8_192,
+        Role::Comparator | Role::Categories => 4_096,
+        Role::Tools | Role::React | Role::Rerank => 2_048,
+        Role::Router => 1_024,
+    }
+}
+
+impl Settings {
+    /// The settings in the text of a file; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// [`SettingsError`], for the first thing that is wrong.
+    pub fn read(text: &str, file: &str) -> Result<Settings, SettingsError> {
+        if text.len() > MAX_FILE_BYTES {
+            return Err(SettingsError::TooLong { file: file.to_owned() });
+        }
+        let lines = check::names(text, file)?;
+        let parsed: File =
+            toml::from_str(text).map_err(|error| check::syntax(&error, text, file))?;
+        let LlmFile { limits, .. } = &parsed.llm;
+        let limits = limits.checked(&lines)?;
+        let llm = parsed.llm;
+        for (role, settings) in &llm.roles {
+            settings.check(*role, &lines)?;
+        }
+        for (model, price) in &llm.prices {
+            for (name, usd) in [("input", price.input), ("output", price.output)] {
+                let is_price = usd.is_finite() && usd >= 0.0;
+                let expected = "USD for a million tokens, 0 or more";
+                lines.require(is_price, &format!("llm.prices.{model}.{name}"), expected)?;
+            }
+        }
+        let retries = llm.unusable_retries.unwrap_or(Form::default().unusable_retries);
+        lines.require(retries <= 10, "llm.unusable_retries", "0 to 10")?;
+        let form = Form {
+            json: llm.json.unwrap_or_default(),
+            token_limit: llm.token_limit,
+            unusable_retries: retries,
+        };
+        Ok(Settings {
+            base_url: llm.base_url,
+            model: llm.model,
+            key_env: llm.key_env,
+            key_header: llm.key_header,
+            organisation: llm.organisation,
+            project: llm.project,
+            headers: llm.headers.into_iter().collect(),
+            query: llm.query.into_iter().collect(),
+            limits,
+            form,
+            prices: llm.prices,
+            roles: llm.roles,
+        })
+    }
+
+    /// How every role asks. A role without a model of its own has the one that is given, else the
+    /// general one.
+    ///
+    /// # Errors
+    /// The roles that have no model, when there are such.
+    pub fn voices(&self, model: Option<&str>) -> Result<HashMap<Role, Voice>, Vec<Role>> {
+        let general = model.or(self.model.as_deref());
+        let nothing = RoleFile::default();
+        let mut voices = HashMap::new();
+        let mut missing = Vec::new();
+        for role in Role::ALL {
+            let set = self.roles.get(&role).unwrap_or(&nothing);
+            let Some(model) = set.model.as_deref().or(general) else {
+                missing.push(role);
+                continue;
+            };
+            let temperature = match &set.temperature {
+                None => default_temperature(role),
+                Some(Temperature::Number(number)) => Some(*number),
+                Some(Temperature::Word(_)) => None,
+            };
+            let voice = Voice {
+                model: model.to_owned(),
+                temperature,
+                max_tokens: set.max_tokens.unwrap_or_else(|| default_max_tokens(role)),
+                parameters: set.parameters.clone(),
+            };
+            voices.insert(role, voice);
+        }
+        if missing.is_empty() { Ok(voices) } else { Err(missing) }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    llm: LlmFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LlmFile {
+    base_url: Option<String>,
+    model: Option<String>,
+    key_env: Option<String>,
+    key_header: Option<String>,
+    organisation: Option<String>,
+    project: Option<String>,
+    json: Option<JsonForm>,
+    token_limit: Option<TokenLimit>,
+    unusable_retries: Option<u32>,
+    headers: BTreeMap<String, String>,
+    query: BTreeMap<String, String>,
+    limits: LimitsFile,
+    roles: BTreeMap<Role, RoleFile>,
+    prices: BTreeMap<String, Price>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsFile {
+    connect_s: Option<f64>,
+    first_byte_s: Option<f64>,
+    idle_s: Option<f64>,
+    attempt_s: Option<f64>,
+    total_s: Option<f64>,
+    first_wait_s: Option<f64>,
+    longest_wait_s: Option<f64>,
+    attempts: Option<u32>,
+    at_a_time: Option<usize>,
+    failures_in_a_row: Option<u32>,
+    reply_bytes: Option<usize>,
+    requests_per_minute: Option<u32>,
+    tokens_per_minute: Option<u64>,
+}
+
+impl LimitsFile {
+    fn checked(&self, lines: &Lines) -> Result<Limits, SettingsError> {
+        let mut limits = default_limits();
+        for (name, set, time) in [
+            ("connect_s", self.connect_s, &mut limits.connect),
+            ("first_byte_s", self.first_byte_s, &mut limits.first_byte),
+            ("idle_s", self.idle_s, &mut limits.idle),
+            ("attempt_s", self.attempt_s, &mut limits.attempt),
+            ("total_s", self.total_s, &mut limits.total),
+            ("first_wait_s", self.first_wait_s, &mut limits.first_wait),
+            ("longest_wait_s", self.longest_wait_s, &mut limits.longest_wait),
+        ] {
+            let Some(seconds) = set else { continue };
+            let is_time = (0.001..=86_400.0).contains(&seconds);
+            let expected = "a time of 0.001 to 86400 seconds";
+            lines.require(is_time, &format!("llm.limits.{name}"), expected)?;
+            *time = Duration::from_secs_f64(seconds);
+        }
+        let count = |name: &str, set: Option<u64>, most: u64| {
+            let is_count = set.is_none_or(|count| (1..=most).contains(&count));
+            let name = format!("llm.limits.{name}");
+            lines.require(is_count, &name, &format!("a number of 1 to {most}"))
+        };
+        let (at_a_time, reply_bytes) = (self.at_a_time, self.reply_bytes);
+        count("attempts", self.attempts.map(u64::from), 100)?;
+        count("at_a_time", at_a_time.map(|n| n as u64), 256)?;
+        count("failures_in_a_row", self.failures_in_a_row.map(u64::from), 1_000_000)?;
+        count("reply_bytes", reply_bytes.map(|n| n as u64), MAX_REPLY_BYTES as u64)?;
+        count("requests_per_minute", self.requests_per_minute.map(u64::from), u32::MAX.into())?;
+        count("tokens_per_minute", self.tokens_per_minute, 1_000_000_000_000)?;
+        Ok(Limits {
+            attempts: self.attempts.unwrap_or(limits.attempts),
+            at_a_time: at_a_time.unwrap_or(limits.at_a_time),
+            failures_in_a_row: self.failures_in_a_row.unwrap_or(limits.failures_in_a_row),
+            reply_bytes: reply_bytes.unwrap_or(limits.reply_bytes),
+            requests_per_minute: self.requests_per_minute,
+            tokens_per_minute: self.tokens_per_minute,
+            ..limits
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RoleFile {
+    model: Option<String>,
+    temperature: Option<Temperature>,
+    max_tokens: Option<u32>,
+    parameters: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Temperature {
+    Number(f64),
+    /// `none`: it is left to the service.
+    Word(String),
+}
+
+impl RoleFile {
+    fn check(&self, role: Role, lines: &Lines) -> Result<(), SettingsError> {
+        let is_temperature = match &self.temperature {
+            None => true,
+            Some(Temperature::Number(number)) => (0.0..=2.0).contains(number),
+            Some(Temperature::Word(word)) => word == "none",
+        };
+        let name = format!("llm.roles.{role}");
+        let expected = "a number of 0 to 2, or \"none\" to leave it to the service";
+        lines.require(is_temperature, &format!("{name}.temperature"), expected)?;
+        let is_limit = self.max_tokens.is_none_or(|tokens| (1..=1_000_000).contains(&tokens));
+        lines.require(is_limit, &format!("{name}.max_tokens"), "a number of 1 to 1000000")?;
+        for parameter in self.parameters.keys() {
+            let is_free = !check::OWN_PARAMETERS.contains(&parameter.as_str());
+            let expected = "left out: it has a setting of its own, or is the program's";
+            lines.require(is_free, &format!("{name}.parameters.{parameter}"), expected)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! Walks through a file of settings before it is read: which names are known, what looks like a
+//! key, and on which line a setting stands. Must not know what settings mean.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::llm::{Role, settings::SettingsError};
+
+/// Parameters of a request that no setting may replace.
+pub(super) const OWN_PARAMETERS: [&str; 11] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "n",
+    "temperature",
+    "max_tokens",
+    "max_completion_tokens",
+    "response_format",
+    "tools",
+    "functions",
+];
+/// Letters that a known name may differ in to be proposed.
+const MAX_DISTANCE: usize = 2;
+
+/// What may stand at a place.
+enum Shape {
+    /// A value that is no table.
+    Value,
+    /// A table with any names and plain values.
+    Free,
+    /// A table with these names.
+    Table(&'static [(&'static str, Shape)]),
+    /// A table with any names, each of this shape.
+    Each(&'static Shape),
+    /// A table with the names of roles, each of this shape.
+    Roles(&'static Shape),
+}
+
+const FILE: Shape = Shape::Table(&[("llm", LLM)]);
+const LLM: Shape = Shape::Table(&[
+    ("base_url", Shape::Value),
+    ("model", Shape::Value),
+    ("key_env", Shape::Value),
+    ("key_header", Shape::Value),
+    ("organisation", Shape::Value),
+    ("project", Shape::Value),
+    ("json", Shape::Value),
+    ("token_limit", Shape::Value),
+    ("unusable_retries", Shape::Value),
+    ("headers", Shape::Free),
+    ("query", Shape::Free),
+    ("limits", LIMITS),
+    ("roles", Shape::Roles(&ROLE)),
+    ("prices", Shape::Each(&PRICE)),
+]);
+const LIMITS: Shape = Shape::Table(&[
+    ("connect_s", Shape::Value),
+    ("first_byte_s", Shape::Value),
+    ("idle_s", Shape::Value),
+    ("attempt_s", Shape::Value),
+    ("total_s", Shape::Value),
+    ("first_wait_s", Shape::Value),
+    ("longest_wait_s", Shape::Value),
+    ("attempts", Shape::Value),
+    ("at_a_time", Shape::Value),
+    ("failures_in_a_row", Shape::Value),
+    ("reply_bytes", Shape::Value),
+    ("requests_per_minute", Shape::Value),
+    ("tokens_per_minute", Shape::Value),
+]);
+const ROLE: Shape = Shape::Table(&[
+    ("model", Shape::Value),
+    ("temperature", Shape::Value),
+    ("max_tokens", Shape::Value),
+    ("parameters", Shape::Free),
+]);
+const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
+
+/// On which line each setting stands, by its whole name.
+pub(super) struct Lines {
+    file: String,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Lines {
+    /// # Errors
+    /// [`SettingsError::Value`] for this setting, unless the condition holds.
+    pub(super) fn require(
+        &self,
+        holds: bool,
+        key: &str,
+        expected: &str,
+    ) -> Result<(), SettingsError> {
+        if holds {
+            return Ok(());
+        }
+        Err(SettingsError::Value {
+            file: self.file.clone(),
+            line: self.lines.get(key).copied().unwrap_or(1),
+            key: key.to_owned(),
+            expected: expected.to_owned(),
+        })
+    }
+}
+
+/// What the parser says, with its line and without the text of the file.
+pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SettingsError {
+    let message = error.message().replace('\n', "; ");
+    // The parser repeats a value of the wrong type, which may be a key at the wrong place.
+    let repeats = ["string \"", "unknown variant `", "integer `", "floating point `"];
+    let message = match repeats.iter().find_map(|start| message.split_once(start)) {
+        Some((before, rest)) => match rest.rsplit_once("expected ") {
+            Some((_, expected)) => format!("{before}the value is wrong, expected {expected}"),
+            None => "a value is wrong".to_owned(),
+        },
+        None => message,
+    };
+    let line = error.span().map_or(1, |span| line_of(text, &span));
+    SettingsError::Syntax { file: file.to_owned(), line, message }
+}
+
+/// Checks all names of a file.
+///
+/// # Errors
+/// All of [`SettingsError`] but those of values.
+pub(super) fn names(text: &str, file: &str) -> Result<Lines, SettingsError> {
+    let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
+    let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
+    let mut walk = Walk { text, lines };
+    walk.table("", table.get_ref(), &FILE)?;
+    Ok(walk.lines)
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    lines: Lines,
+}
+
+impl Walk<'_> {
+    fn table(
+        &mut self,
+        above: &str,
+        table: &DeTable<'_>,
+        shape: &Shape,
+    ) -> Result<(), SettingsError> {
+        // In the order of the file, so that the first fault is told.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_unstable_by_key(|(name, _)| name.span().start);
+        for (name, value) in entries {
+            let line = line_of(self.text, &name.span());
+            let name: &str = name.get_ref();
+            let key = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+            self.lines.lines.insert(key.clone(), line);
+            self.entry(&key, name, line, value.get_ref(), shape)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        key: &str,
+        name: &str,
+        line: usize,
+        value: &DeValue<'_>,
+        shape: &Shape,
+    ) -> Result<(), SettingsError> {
+        let file = self.lines.file.clone();
+        let roles: [(&str, &Shape); 7];
+        let (known, inner): (Vec<&str>, Option<&Shape>) = match shape {
+            Shape::Value => (Vec::new(), None),
+            Shape::Free => (vec![name], Some(&Shape::Value)),
+            Shape::Each(inner) => (vec![name], Some(inner)),
+            Shape::Table(entries) => {
+                let inner = entries.iter().find(|(known, _)| *known == name);
+                (entries.iter().map(|(known, _)| *known).collect(), inner.map(|(_, shape)| shape))
+            }
+            Shape::Roles(inner) => {
+                roles = Role::ALL.map(|role| (role.name(), *inner));
+                let inner = roles.iter().find(|(known, _)| *known == name);
+                (roles.iter().map(|(known, _)| *known).collect(), inner.map(|(_, shape)| *shape))
+            }
+        };
+        let is_named = matches!(shape, Shape::Free) || inner.is_none();
+        if is_named && is_name_of_secret(name) || holds_secret(value) {
+            return Err(SettingsError::Secret { file, line, key: key.to_owned() });
+        }
+        let Some(inner) = inner else {
+            let nearest = nearest(name, &known);
+            return Err(SettingsError::Unknown { file, line, key: key.to_owned(), nearest });
+        };
+        match (value, inner) {
+            (DeValue::Table(_), Shape::Value) => Ok(()),
+            (DeValue::Table(table), inner) => self.table(key, table, inner),
+            // Its type is told when it is read.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The line of a place, from 1.
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = text.as_bytes().get(..span.start).unwrap_or_default();
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The known name that differs least, if it is near; ties go to the first.
+fn nearest(name: &str, known: &[&str]) -> Option<String> {
+    let distances = known.iter().map(|known| (strsim::osa_distance(name, known), *known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= MAX_DISTANCE && distance < name.len()).then(|| nearest.to_owned())
+}
+
+/// Whether settings of this name hold keys of accounts.
+fn is_name_of_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    let whole = ["key", "token", "auth", "authorization", "bearer", "password", "code"];
+    let parts = ["api_key", "apikey", "secret", "access_token", "auth_token", "access_key"];
+    whole.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
+}
+
+/// Whether a text, or one inside a table or a list, has the form of a key.
+fn holds_secret(value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::String(text) => {
+            let text = text.trim();
+            text.len() >= 8 && (text.starts_with("sk-") || text.starts_with("Bearer "))
+        }
+        DeValue::Array(items) => items.iter().any(|item| holds_secret(item.get_ref())),
+        // Tables are walked through, or free of names.
+        DeValue::Table(table) => table.iter().any(|(_, value)| {
+            !matches!(value.get_ref(), DeValue::Table(_)) && holds_secret(value.get_ref())
+        }),
+        _ => false,
+    }
+}

@@ -1,0 +1,185 @@
+//! What a file of settings may say, and what is said about one that is wrong.
+
+use super::*;
+
+fn read(text: &str) -> Result<Settings, SettingsError> {
+    Settings::read(text, "config.toml")
+}
+
+#[track_caller]
+fn refuses(text: &str, message: &str) {
+    let error = read(text).unwrap_err().to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+#[test]
+fn nothing_is_the_default_and_has_no_model() {
+    assert_eq!(read("").unwrap(), Settings::default());
+    assert_eq!(read("[llm]\n").unwrap(), Settings::default());
+    assert_eq!(Settings::default().voices(None), Err(Role::ALL.to_vec()));
+    let voices = Settings::default().voices(Some("m")).unwrap();
+    assert_eq!(
+        (voices[&Role::Actor].temperature, voices[&Role::Router].temperature),
+        (None, Some(0.0))
+    );
+    assert!(voices.values().all(|voice| voice.model == "m" && voice.max_tokens >= 1_024));
+}
+
+#[test]
+fn everything_can_be_set() {
+    let settings = read(
+        r#"
+        [llm]
+        base_url = "https://x.openai.azure.com/openai/v1"
+        model = "general"
+        key_env = "MY_VARIABLE"
+        key_header = "api-key"
+        organisation = "org"
+        project = "proj"
+        json = "object"
+        token_limit = "max_completion_tokens"
+        unusable_retries = 1
+        headers = { x-team = "search" }
+        query = { api-version = "2024-10-21" }
+        [llm.limits]
+        connect_s = 1
+        first_byte_s = 2.5
+        idle_s = 3
+        attempt_s = 4
+        total_s = 5
+        first_wait_s = 0.5
+        longest_wait_s = 6
+        attempts = 7
+        at_a_time = 8
+        failures_in_a_row = 9
+        reply_bytes = 10
+        requests_per_minute = 11
+        tokens_per_minute = 12
+        [llm.roles.actor]
+        model = "large"
+        temperature = 0.7
+        max_tokens = 100
+        parameters = { reasoning_effort = "high", top_p = 0.9, stop = ["a"] }
+        [llm.roles.router]
+        temperature = "none"
+        [llm.prices."general"]
+        input = 0.15
+        output = 1
+        "#,
+    )
+    .unwrap();
+    let s = Duration::from_secs_f64;
+    let limits = Limits {
+        connect: s(1.0),
+        first_byte: s(2.5),
+        idle: s(3.0),
+        attempt: s(4.0),
+        total: s(5.0),
+        first_wait: s(0.5),
+        longest_wait: s(6.0),
+        attempts: 7,
+        at_a_time: 8,
+        failures_in_a_row: 9,
+        reply_bytes: 10,
+        requests_per_minute: Some(11),
+        tokens_per_minute: Some(12),
+    };
+    assert_eq!(settings.limits, limits);
+    let token_limit = Some(TokenLimit::MaxCompletionTokens);
+    assert_eq!(settings.form, Form { json: JsonForm::Object, token_limit, unusable_retries: 1 });
+    assert_eq!(settings.prices["general"], Price { input: 0.15, output: 1.0 });
+    assert_eq!(settings.query, [("api-version".to_owned(), "2024-10-21".to_owned())]);
+    let voices = settings.voices(Some("given")).unwrap();
+    let actor = &voices[&Role::Actor];
+    assert_eq!(
+        (actor.model.as_str(), actor.temperature, actor.max_tokens),
+        ("large", Some(0.7), 100)
+    );
+    let parameters = serde_json::json!({"reasoning_effort": "high", "top_p": 0.9, "stop": ["a"]});
+    assert_eq!(Value::Object(actor.parameters.clone()), parameters);
+    assert_eq!(
+        (voices[&Role::Router].model.as_str(), voices[&Role::Router].temperature),
+        ("given", None)
+    );
+    assert_eq!(settings.voices(None).unwrap()[&Role::Rerank].model, "general");
+}
+
+#[test]
+fn unknown_names_are_refused_with_line_and_nearest() {
+    refuses(
+        "\n[llm]\nmodle = \"x\"",
+        "config.toml:3: there is no setting llm.modle; did you mean model?",
+    );
+    refuses("[lm]\n", "config.toml:1: there is no setting lm; did you mean llm?");
+    refuses("[llm.limits]\nconnect = 3", "llm.limits.connect; did you mean connect_s?");
+    refuses("[llm.roles.actr]\nmodel = \"x\"", "llm.roles.actr; did you mean actor?");
+    refuses(
+        "[llm.roles.actor]\n\ntemprature = 1",
+        "config.toml:3: there is no setting llm.roles.actor.temprature; did you mean temperature?",
+    );
+    refuses("[llm.prices.m]\nin = 1", "there is no setting llm.prices.m.in");
+    refuses("[llm]\nzzz = 1", "there is no setting llm.zzz");
+    assert!(!read("[llm]\nzzz = 1").unwrap_err().to_string().contains("did you mean"));
+}
+
+#[test]
+fn l9_keys_are_refused_and_never_repeated() {
+    for text in [
+        "[llm]\napi_key = \"abc-123456\"",
+        "[llm]\nkey = \"abc-123456\"",
+        "[llm]\nOPENAI_API_KEY = \"abc-123456\"",
+        "[llm]\nheaders = { Authorization = \"abc-123456\" }",
+        "[llm.headers]\nx-api-key = \"abc-123456\"",
+        "[llm.query]\nkey = \"abc-123456\"",
+        "[llm]\nmodel = \"sk-abc-123456\"",
+        "[llm]\nkey_env = \"sk-abc-123456\"",
+        "[llm]\nheaders = { x = \"Bearer abc-123456\" }",
+        "[llm.roles.actor.parameters]\nuser = [\"sk-abc-123456\"]",
+        "api_key = \"abc-123456\"",
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(matches!(error, SettingsError::Secret { .. }), "{text}: {error}");
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("123456") && shown.contains("OPENAI_API_KEY"), "{shown}");
+    }
+    // What cannot be read at all is not repeated either.
+    for text in [
+        "[llm]\napi_key = abc-123456",
+        "[llm]\nmodel = [\"abc-123456\"]",
+        "[llm.limits]\nattempts = \"abc-123456\"",
+        "[llm]\njson = \"abc-123456\"",
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(matches!(error, SettingsError::Syntax { line: 2, .. }), "{error}");
+        assert!(!format!("{error} {error:?}").contains("123456"), "{error}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_their_line() {
+    refuses(
+        "[llm.limits]\n\ntotal_s = 0",
+        "config.toml:3: llm.limits.total_s must be a time of 0.001 to 86400 seconds",
+    );
+    refuses("[llm.limits]\nidle_s = nan", "llm.limits.idle_s must be");
+    refuses("[llm.limits]\nat_a_time = 0", "llm.limits.at_a_time must be a number of 1 to 256");
+    refuses("[llm.limits]\nreply_bytes = 1000000000", "llm.limits.reply_bytes must be");
+    refuses("[llm]\nunusable_retries = 11", "llm.unusable_retries must be 0 to 10");
+    refuses(
+        "[llm.roles.actor]\ntemperature = 3",
+        "llm.roles.actor.temperature must be a number of 0 to 2",
+    );
+    refuses(
+        "[llm.roles.actor]\ntemperature = \"hot\"",
+        "config.toml:2: llm.roles.actor.temperature",
+    );
+    refuses("[llm.roles.actor]\nmax_tokens = 0", "llm.roles.actor.max_tokens must be");
+    refuses(
+        "[llm.roles.actor.parameters]\nstream = true",
+        "config.toml:2: llm.roles.actor.parameters.stream must be left out",
+    );
+    refuses("[llm.prices.m]\ninput = -1\noutput = 1", "llm.prices.m.input must be USD");
+    refuses("[llm.prices.m]\ninput = 1", "missing field `output`");
+    refuses("[llm", "config.toml:1:");
+    refuses(&" ".repeat(MAX_FILE_BYTES + 1), "more than 1048576 bytes");
+}
