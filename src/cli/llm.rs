@@ -17,7 +17,7 @@ use anyhow::{Context as _, anyhow};
 use crate::{
     cli::{
         Context, OPENAI_URL,
-        failure::{CommandError, Explain, Result},
+        failure::{Explain, Result},
         variable,
     },
     llm::{
@@ -85,10 +85,18 @@ pub(super) fn open(
     Ok(Some(Arc::new(Llm::new(model, voices, stores, ledger, ctx.stop.clone()))))
 }
 
-/// The error of a command that needs a language model where none is configured.
-pub(super) fn none_configured() -> CommandError {
-    let error: Result<()> = Err(anyhow!("no language model is configured")).hint(REMEDY);
-    error.err().unwrap_or_else(|| anyhow!(REMEDY).into())
+/// As [`open`], for a command that cannot do without.
+///
+/// # Errors
+/// Those of [`open`], and that nothing is configured.
+pub(super) fn require(
+    ctx: &Context,
+    choice: &LlmArgs,
+    stores: Vec<Arc<dyn ReplyStore>>,
+    ceilings: Ceilings,
+) -> Result<Arc<Llm>> {
+    let llm = open(ctx, choice, stores, ceilings)?;
+    llm.ok_or_else(|| anyhow!("no language model is configured")).hint(REMEDY)
 }
 
 /// What answers, and all that keeps replies: the stores of the caller first.
@@ -116,6 +124,8 @@ fn around(
 /// Wrong settings, a role without a model, a variable that is named and not set.
 pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Configured>> {
     let settings = read_settings(ctx)?;
+    // An empty variable counts as none.
+    let model = model.filter(|model| !model.trim().is_empty());
     let voices = match settings.voices(model) {
         Ok(voices) => voices,
         Err(missing) if missing.len() == Role::ALL.len() => return Ok(None),

@@ -26,6 +26,8 @@ use crate::{
 
 /// Longest file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// Longest name of a model, characters.
+const MAX_NAME_CHARS: usize = 200;
 /// Longest reply of a language model, bytes, unless set otherwise.
 const REPLY_BYTES: usize = 8 << 20;
 /// Longest reply that may be set: reading one takes some times its length.
@@ -193,6 +195,16 @@ impl Settings {
                 let expected = "USD for a million tokens, 0 or more";
                 lines.require(is_price, &format!("llm.prices.{model}.{name}"), expected)?;
             }
+        }
+        let models =
+            llm.roles.iter().map(|(role, set)| (format!("llm.roles.{role}.model"), &set.model));
+        for (name, model) in models.chain([("llm.model".to_owned(), &llm.model)]) {
+            let is_name = |model: &String| {
+                (1..=MAX_NAME_CHARS).contains(&model.chars().count())
+                    && !model.chars().any(char::is_control)
+            };
+            let expected = format!("a name of 1 to {MAX_NAME_CHARS} characters");
+            lines.require(model.as_ref().is_none_or(is_name), &name, &expected)?;
         }
         let retries = llm.unusable_retries.unwrap_or(Form::default().unusable_retries);
         lines.require(retries <= 10, "llm.unusable_retries", "0 to 10")?;
