@@ -8,6 +8,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     time::Duration,
 };
 
@@ -97,7 +98,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 }
 
 /// What users set; what they left out has its default.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
@@ -122,6 +123,19 @@ pub struct Settings {
     /// USD for a million tokens, by model.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
+}
+
+/// Shows nothing of what may be private: addresses, organisations, headers.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("model", &self.model)
+            .field("limits", &self.limits)
+            .field("form", &self.form)
+            .field("prices", &self.prices)
+            .field("roles", &self.roles)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Settings {
