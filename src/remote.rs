@@ -15,6 +15,7 @@
 //! Calls block and may come from several threads at a time; the runtime of their engine stays inside.
 
 mod account;
+mod asker;
 mod attempt;
 mod breaker;
 mod failure;
@@ -33,25 +34,16 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Client, Url, header::HeaderMap, redirect::Policy};
+use reqwest::{Client, redirect::Policy};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::Semaphore,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout_at},
 };
-use tracing::{Instrument, debug_span, field};
 
 pub use crate::remote::account::Account;
-use crate::remote::{
-    attempt::Attempt,
-    breaker::{Breaker, Probe},
-    failure::Secrets,
-    pace::Pace,
-};
+use crate::remote::{asker::Asker, breaker::Breaker, failure::Secrets, pace::Pace};
 
-/// How often a request looks whether it is to stop.
-const POLL: Duration = Duration::from_millis(100);
 /// Connections that nobody uses are closed after this time, before services close them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
@@ -208,22 +200,6 @@ impl Drop for Service {
     }
 }
 
-struct Asker {
-    client: Client,
-    headers: HeaderMap,
-    base: Url,
-    /// The service in messages.
-    host: String,
-    secrets: Secrets,
-    limits: Limits,
-    /// The only bound on requests under way, whoever sends them.
-    gate: Semaphore,
-    breaker: Breaker,
-    pace: Pace,
-    retries: AtomicU64,
-    stop: Arc<AtomicBool>,
-}
-
 impl Service {
     /// Prepares to ask a service; nothing is sent yet.
     ///
@@ -318,173 +294,6 @@ impl Service {
         let lost = || Err(RemoteError::Setup("its task ended early".to_owned()));
         replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
     }
-}
-
-impl Asker {
-    /// The reply to a request, or an error soon after the stop flag is set.
-    async fn ask(&self, path: &str, body: &[u8], weight: u64) -> Result<Vec<u8>, RemoteError> {
-        tokio::select! {
-            biased;
-            () = self.stopped() => Err(RemoteError::Stopped),
-            reply = self.ask_in_turn(path, body, weight) => reply,
-        }
-    }
-
-    async fn stopped(&self) {
-        while !self.stop.load(Ordering::Relaxed) {
-            sleep(POLL).await;
-        }
-    }
-
-    async fn ask_in_turn(
-        &self,
-        path: &str,
-        body: &[u8],
-        weight: u64,
-    ) -> Result<Vec<u8>, RemoteError> {
-        let arrival = self.breaker.arrival();
-        // The gate is never closed.
-        let _turn = self.gate.acquire().await;
-        let url = account::join(&self.base, path);
-        let mut course = Course {
-            deadline: Instant::now() + self.limits.total,
-            attempts: 0,
-            bound: self.limits.first_wait,
-            probe: None,
-        };
-        loop {
-            self.pass_breaker(arrival, &mut course).await?;
-            self.keep_pace(weight, &course).await?;
-            course.attempts += 1;
-            let (message, told) = match self.traced_attempt(&url, body, &course).await {
-                Ok(reply) => {
-                    self.breaker.succeeded();
-                    return Ok(reply);
-                }
-                Err(Attempt::Final(error)) => {
-                    // The service answers, and says what is wrong.
-                    self.breaker.succeeded();
-                    return Err(error);
-                }
-                Err(Attempt::Again { message, told }) => (message, told),
-            };
-            self.breaker.failed(&message);
-            let wait = self.wait(&mut course, told, message)?;
-            sleep(wait).await;
-            self.retries.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits while others failed too often and one of them tries.
-    async fn pass_breaker<'a>(
-        &'a self,
-        arrival: u64,
-        course: &mut Course<'a>,
-    ) -> Result<(), RemoteError> {
-        if course.probe.is_some() {
-            return Ok(());
-        }
-        let outage = |(failures, message)| {
-            Err(RemoteError::Outage { host: self.host.clone(), failures, message })
-        };
-        match timeout_at(course.deadline, self.breaker.enter(arrival)).await {
-            Ok(Ok(probe)) => {
-                course.probe = probe;
-                Ok(())
-            }
-            Ok(Err(state)) => outage(state),
-            Err(_) => outage(self.breaker.state()),
-        }
-    }
-
-    /// Waits until the limits of a minute let the next attempt begin.
-    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
-        match self.pace.turn(Instant::now(), weight, course.deadline) {
-            Ok(begin) => {
-                sleep_until(begin).await;
-                Ok(())
-            }
-            Err(wait) => {
-                let message = format!(
-                    "its limits of a minute let the next request begin after {:.0} s, later than the total of {} s",
-                    wait.as_secs_f64(),
-                    self.limits.total.as_secs_f64()
-                );
-                Err(self.failed(course, message))
-            }
-        }
-    }
-
-    async fn traced_attempt(
-        &self,
-        url: &Url,
-        body: &[u8],
-        course: &Course<'_>,
-    ) -> Result<Vec<u8>, Attempt> {
-        let span = debug_span!(
-            "attempt",
-            "server.address" = self.host,
-            "http.request.resend_count" = course.attempts.saturating_sub(1),
-            "http.request.body.size" = body.len(),
-            "http.response.body.size" = field::Empty,
-            "error.type" = field::Empty,
-        );
-        let reply = self.attempt(url, body, course.deadline).instrument(span.clone()).await;
-        match &reply {
-            Ok(bytes) => span.record("http.response.body.size", bytes.len()),
-            Err(failure) => span.record("error.type", failure.kind()),
-        };
-        reply
-    }
-
-    /// How long to wait before the next attempt, if there is to be one.
-    fn wait(
-        &self,
-        course: &mut Course<'_>,
-        told: Option<Duration>,
-        message: String,
-    ) -> Result<Duration, RemoteError> {
-        let Limits { attempts, longest_wait, total, .. } = self.limits;
-        let fail = |message: String| {
-            if course.probe.is_some() {
-                self.breaker.gave_up();
-            }
-            Err(self.failed(course, message))
-        };
-        if let Some(told) = told.filter(|told| *told > longest_wait) {
-            let (told, longest) = (told.as_secs_f64(), longest_wait.as_secs_f64());
-            return fail(format!(
-                "{message}; it asks to wait {told:.0} s, and at most {longest} s are waited"
-            ));
-        }
-        if course.attempts >= attempts {
-            return fail(message);
-        }
-        let jitter = course.bound.min(longest_wait).mul_f64(chance());
-        let wait = told.unwrap_or_default() + jitter;
-        if Instant::now() + wait >= course.deadline {
-            let total = total.as_secs_f64();
-            return fail(format!("{message}; no time is left for another attempt in {total} s"));
-        }
-        course.bound = course.bound.saturating_mul(2);
-        Ok(wait)
-    }
-
-    fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
-        RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
-    }
-}
-
-/// How far a request is.
-struct Course<'a> {
-    /// When its total time is over.
-    deadline: Instant,
-    /// Attempts begun.
-    attempts: u32,
-    /// Bound of the next wait.
-    bound: Duration,
-    /// Set while it is the one request that tries a failing service.
-    probe: Option<Probe<'a>>,
 }
 
 /// A random number in `0..1`, from the keys that the system gives hash maps.

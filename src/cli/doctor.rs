@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
     time::Instant,
 };
 
@@ -75,7 +76,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Check::new("threads", Status::Ok, rayon::current_num_threads().to_string()),
         home(ctx.home.path()),
     ];
-    checks.extend(language_model(args, ctx));
+    checks.extend(language_model(args, ctx)?);
     let names = names(ctx);
     for name in &names {
         checks.extend(base(name, ctx));
@@ -124,15 +125,15 @@ fn home(path: &Path) -> Check {
 }
 
 /// Which language model is configured, and with `--ask` whether it answers.
-fn language_model(args: &Args, ctx: &Context) -> Vec<Check> {
+fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     let check = "language model";
     let configured = match llm::configured(ctx, args.model.as_deref()) {
         Ok(Some(configured)) => configured,
         Ok(None) => {
             let none = Check::new(check, Status::Note, "none is configured");
-            return vec![none.remedy(llm::REMEDY)];
+            return Ok(vec![none.remedy(llm::REMEDY)]);
         }
-        Err(error) => return vec![Check::new(check, Status::Broken, error.message())],
+        Err(error) => return Ok(vec![Check::new(check, Status::Broken, error.message())]),
     };
     let key = match &configured.key_variable {
         Some(variable) => format!("with the key of {variable}"),
@@ -142,7 +143,7 @@ fn language_model(args: &Args, ctx: &Context) -> Vec<Check> {
     let limits = llm::limits_in_words(&configured);
     let service = match configured.account.place() {
         Ok(service) => service,
-        Err(error) => return vec![Check::new(check, Status::Broken, error.to_string())],
+        Err(error) => return Ok(vec![Check::new(check, Status::Broken, error.to_string())]),
     };
     let detail = format!("{models} at {service} {key}; {limits}");
     let mut checks = vec![match llm::require_key(&configured) {
@@ -153,10 +154,11 @@ fn language_model(args: &Args, ctx: &Context) -> Vec<Check> {
     if args.ask {
         checks.push(match answer(args, ctx) {
             Ok(text) => Check::new("its answer", Status::Ok, text),
+            Err(error) if ctx.stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => Check::new("its answer", Status::Broken, error.message()),
         });
     }
-    checks
+    Ok(checks)
 }
 
 /// What the language model answers to one short question, and what that took.

@@ -177,6 +177,8 @@ fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
 /// Wrong settings, a role without a model, a variable that is named and not set.
 pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Configured>> {
     let settings = read_settings(ctx)?;
+    // An empty variable counts as none.
+    let model = model.filter(|model| !model.trim().is_empty());
     let voices = match settings.voices(model) {
         Ok(voices) => voices,
         Err(missing) if missing.len() == Role::ALL.len() => return Ok(None),
@@ -271,15 +273,24 @@ fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
     if ceilings.usd.is_none() || unknown.is_empty() {
         return Ok(());
     }
-    let lines = unknown.iter().map(|model| {
+    let names = unknown.join(", ");
+    Err(anyhow!("a budget in USD cannot be kept: the price of {names} is not known")).hint(format!(
+        "add to config.toml, with the prices of your service:\n{}",
+        price_lines(&unknown)
+    ))
+}
+
+/// The lines of settings that are missing for some models, to be filled in.
+fn price_lines(models: &[&str]) -> String {
+    let lines = models.iter().map(|model| {
         let name = toml::Value::String((*model).to_owned());
-        format!("[llm.prices.{name}]\ninput = 0.00   # USD for a million tokens sent\noutput = 0.00  # USD for a million tokens received")
+        format!(
+            "[llm.prices.{name}]\n\
+             input = 0.00   # USD for a million tokens sent\n\
+             output = 0.00  # USD for a million tokens received"
+        )
     });
-    let lines: Vec<String> = lines.collect();
-    let error =
-        anyhow!("a budget in USD cannot be kept: the price of {} is not known", unknown.join(", "));
-    Err(error)
-        .hint(format!("add to config.toml, with the prices of your service:\n{}", lines.join("\n")))
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Numbers of the limits, for people.
@@ -308,5 +319,40 @@ pub(super) fn models_in_words(configured: &Configured) -> String {
     match roles.len() {
         1 => roles.keys().copied().collect(),
         _ => roles.iter().map(part).collect::<Vec<_>>().join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(settings: &str) -> Configured {
+        let settings = Settings::read(settings, "config.toml").unwrap();
+        let voices = settings.voices(Some("general")).unwrap();
+        Configured { account: Account::default(), voices, settings, key_variable: None }
+    }
+
+    #[test]
+    fn o10_a_budget_in_usd_needs_the_price_of_every_model() {
+        let configured = configured(
+            "[llm.roles.actor]\nmodel = 'a \"b\".c'\n[llm.prices.general]\ninput = 1\noutput = 2\n",
+        );
+        let dollars = Ceilings { usd: Some(1.0), tokens: None };
+        assert!(check_prices(&configured, Ceilings { usd: None, tokens: Some(1) }).is_ok());
+        let error = format!("{:?}", check_prices(&configured, dollars).unwrap_err());
+        assert!(error.contains("the price of a \"b\".c is not known"), "{error}");
+        assert!(error.contains("[llm.prices.") && !error.contains("general"), "{error}");
+        // The lines are settings as they stand.
+        let models: Vec<&str> = configured.models().into_iter().collect();
+        let read = Settings::read(&price_lines(&models), "config.toml").unwrap();
+        assert_eq!(read.prices.keys().map(String::as_str).collect::<Vec<_>>(), models);
+    }
+
+    #[test]
+    fn models_are_told_with_their_roles() {
+        assert_eq!(models_in_words(&configured("")), "general");
+        let two = configured("[llm.roles.rerank]\nmodel = \"small\"\n");
+        let words = "general (actor, comparator, categories, router, tools, react); small (rerank)";
+        assert_eq!(models_in_words(&two), words);
     }
 }

@@ -238,6 +238,14 @@ impl<T: Model + ?Sized> Model for Arc<T> {
     fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
         (**self).ask(request)
     }
+
+    fn ask_counting(
+        &self,
+        request: &Request,
+        unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
+    ) -> Result<Reply, LlmError> {
+        (**self).ask_counting(request, unusable)
+    }
 }
 
 /// Keeps exchanges by the key of their request.

@@ -35,6 +35,8 @@ use crate::{
 
 /// Where a conversation is posted, below the base address.
 const PATH: &str = "/chat/completions";
+/// Longest request, bytes; no model reads as much.
+const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Changes of what is sent that one request may try.
 const MAX_CHANGES: usize = 2;
 /// What is asked for besides the schema, where a server takes none.
@@ -172,7 +174,8 @@ impl OpenAi {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
         let known = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
         let mut dialect = known;
-        for change in 0.. {
+        let mut changes = 0;
+        loop {
             let body = self.body(request, dialect)?;
             let failed = match self.service.post(PATH, body, weight) {
                 Ok(bytes) => {
@@ -184,12 +187,12 @@ impl OpenAi {
                 }
                 Err(failed) => failed,
             };
-            match dialect.after(&failed).filter(|_| change < MAX_CHANGES) {
-                Some(other) => dialect = other,
-                None => return Err(failed),
-            }
+            dialect = match dialect.after(&failed) {
+                Some(other) if changes < MAX_CHANGES => other,
+                _ => return Err(failed),
+            };
+            changes += 1;
         }
-        Err(RemoteError::Stopped)
     }
 
     fn body(&self, request: &Request, dialect: Dialect) -> Result<Vec<u8>, RemoteError> {
@@ -213,7 +216,14 @@ impl OpenAi {
             body.insert("temperature".to_owned(), temperature.into());
         }
         body.insert(dialect.token_limit.name().to_owned(), request.max_tokens.into());
-        serde_json::to_vec(&body).map_err(wrong)
+        let body = serde_json::to_vec(&body).map_err(wrong)?;
+        if body.len() > MAX_REQUEST_BYTES {
+            let n_bytes = body.len();
+            return Err(RemoteError::Setup(format!(
+                "the request has {n_bytes} bytes, more than {MAX_REQUEST_BYTES}"
+            )));
+        }
+        Ok(body)
     }
 
     fn response_format(&self, schema: &Schema) -> Option<ResponseFormat> {

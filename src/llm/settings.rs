@@ -8,6 +8,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     time::Duration,
 };
 
@@ -26,6 +27,8 @@ use crate::{
 
 /// Longest file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// Longest name of a model, characters.
+const MAX_NAME_CHARS: usize = 200;
 /// Longest reply of a language model, bytes, unless set otherwise.
 const REPLY_BYTES: usize = 8 << 20;
 /// Longest reply that may be set: reading one takes some times its length.
@@ -95,7 +98,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 }
 
 /// What users set; what they left out has its default.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
@@ -120,6 +123,19 @@ pub struct Settings {
     /// USD for a million tokens, by model.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
+}
+
+/// Shows nothing of what may be private: addresses, organisations, headers.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("model", &self.model)
+            .field("limits", &self.limits)
+            .field("form", &self.form)
+            .field("prices", &self.prices)
+            .field("roles", &self.roles)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Settings {
@@ -193,6 +209,16 @@ impl Settings {
                 let expected = "USD for a million tokens, 0 or more";
                 lines.require(is_price, &format!("llm.prices.{model}.{name}"), expected)?;
             }
+        }
+        let models =
+            llm.roles.iter().map(|(role, set)| (format!("llm.roles.{role}.model"), &set.model));
+        for (name, model) in models.chain([("llm.model".to_owned(), &llm.model)]) {
+            let is_name = |model: &String| {
+                (1..=MAX_NAME_CHARS).contains(&model.chars().count())
+                    && !model.chars().any(char::is_control)
+            };
+            let expected = format!("a name of 1 to {MAX_NAME_CHARS} characters");
+            lines.require(model.as_ref().is_none_or(is_name), &name, &expected)?;
         }
         let retries = llm.unusable_retries.unwrap_or(Form::default().unusable_retries);
         lines.require(retries <= 10, "llm.unusable_retries", "0 to 10")?;

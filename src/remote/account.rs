@@ -61,7 +61,7 @@ impl Account {
     pub(super) fn address(&self) -> Result<(Url, String), RemoteError> {
         let setup = |reason: &str| RemoteError::Setup(reason.to_owned());
         let mut url: Url = self.base_url.parse().map_err(|error| {
-            RemoteError::Setup(format!("its address is not an address ({error})"))
+            RemoteError::Setup(format!("its address is not one such as https://host/v1 ({error})"))
         })?;
         if !["http", "https"].contains(&url.scheme()) {
             return Err(setup("its address is not one of http or https"));

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::remote::{Asker, RemoteError, failure};
+use crate::remote::{RemoteError, asker::Asker, failure};
 
 /// Bytes read of a reply that says what went wrong.
 const MAX_ERROR_BYTES: usize = 64 << 10;

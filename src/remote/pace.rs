@@ -37,7 +37,8 @@ impl Pace {
     ) -> Result<Instant, Duration> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = next.map_or(now, |next| next.max(now));
-        if begin > deadline {
+        // Who need not wait is never too late.
+        if begin > now.max(deadline) {
             return Err(begin - now);
         }
         let space = self.space(weight);

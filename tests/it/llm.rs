@@ -5,8 +5,10 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     thread,
+    time::{Duration, Instant},
 };
 
 use crate::support::{Ran, World};
@@ -67,11 +69,12 @@ fn read(stream: &TcpStream) -> Option<String> {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
-        text += &line;
+        text.push_str(&line);
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(text + std::str::from_utf8(&body).ok()?)
+    text.push_str(&String::from_utf8(body).ok()?);
+    Some(text)
 }
 
 /// Runs doctor with these variables.
@@ -248,6 +251,27 @@ fn l2_final_errors_are_asked_once_and_told_with_a_remedy() {
     }
 }
 
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test sends a signal to the binary")]
+fn a_signal_ends_all_waiting() {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut command = world.command(["doctor", "--ask", "--model", "m"]);
+    let child = command.env("OPENAI_BASE_URL", url).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    // It is connected, and nobody will answer.
+    let held = listener.accept().unwrap();
+    let began = Instant::now();
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!(ran.status, 130, "{}", ran.stderr);
+    assert!(ran.stderr.contains("interrupted: stopped"), "{}", ran.stderr);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    drop(held);
+}
+
 /// All files below a directory with their bytes.
 fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -271,6 +295,9 @@ fn l9_the_key_is_in_one_header_and_nowhere_else() {
             assert_eq!(told(&ran).len(), 2);
             assert!(!ran.stdout.contains(KEY), "{}", ran.stdout);
             assert!(!ran.stderr.contains(KEY), "{}", ran.stderr);
+            // There is a log, and it holds nothing of what was asked.
+            assert!(log != "trace" || ran.stderr.contains("gen_ai.request.model"));
+            assert!(!ran.stderr.contains("Answer with"), "{}", ran.stderr);
         }
         for heard in service.heard() {
             assert_eq!(heard.matches(KEY).count(), 1);

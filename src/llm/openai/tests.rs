@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -336,6 +337,50 @@ fn a_stop_is_told_as_such() {
     let service = Service::stoppable(&account, Limits::default(), stop).unwrap();
     let model = OpenAi::new(service, Form::default());
     assert_eq!(model.ask(&request()), Err(LlmError::Stopped));
+}
+
+/// What is read of these bytes.
+fn read(bytes: &[u8]) -> Result<Reply, Unusable> {
+    reply::read(bytes, &request(), str::to_owned)
+}
+
+#[test]
+fn no_beginning_of_a_reply_is_taken_for_it() {
+    let whole = said("fn retrieve() { \"é\" }");
+    for end in 0..whole.len() {
+        assert!(read(&whole.as_bytes()[..end]).is_err(), "{end}");
+    }
+    assert!(read(whole.as_bytes()).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_safe_to_read(bytes: Vec<u8>) {
+        let _ = read(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_reply_is_read_or_refused(at in 0..500_usize, byte: u8, cut in 0..500_usize) {
+        let parts = json!([{"type": "text", "text": "a"}]);
+        let body = json!({"message": {"content": parts, "refusal": null}, "finish_reason": "stop"});
+        let mut bytes = choice(&body).into_bytes();
+        let n = bytes.len();
+        bytes[at % n] = byte;
+        let _ = read(&bytes);
+        bytes.truncate(cut);
+        if let Ok(reply) = read(&bytes) {
+            prop_assert!(!reply.text.trim().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_too_long_is_not_sent() {
+    let server = Scripted::echo();
+    let long = Request { messages: vec![Message::user("x".repeat(17 << 20))], ..request() };
+    let error = open(server.url(), Form::default()).ask(&long).unwrap_err();
+    assert!(error.to_string().contains("more than 16777216"), "{error}");
+    assert!(server.requests().is_empty());
 }
 
 /// Keeps the names and values of all spans and events as text.

@@ -1,5 +1,7 @@
 //! What a file of settings may say, and what is said about one that is wrong.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn read(text: &str) -> Result<Settings, SettingsError> {
@@ -111,7 +113,7 @@ fn unknown_names_are_refused_with_line_and_nearest() {
         "config.toml:3: there is no setting llm.modle; did you mean model?",
     );
     refuses("[lm]\n", "config.toml:1: there is no setting lm; did you mean llm?");
-    refuses("[llm.limits]\nattempt = 3", "llm.limits.attempt; did you mean attempt_s?");
+    refuses("[llm.limits]\nconnect = 3", "llm.limits.connect; did you mean connect_s?");
     refuses("[llm.roles.actr]\nmodel = \"x\"", "llm.roles.actr; did you mean actor?");
     refuses(
         "[llm.roles.actor]\n\ntemprature = 1",
@@ -180,6 +182,15 @@ fn values_out_of_range_are_refused_with_their_line() {
     );
     refuses("[llm.prices.m]\ninput = -1\noutput = 1", "llm.prices.m.input must be USD");
     refuses("[llm.prices.m]\ninput = 1", "missing field `output`");
+    refuses("[llm]\nmodel = \"\"", "config.toml:2: llm.model must be a name of 1 to 200");
+    refuses("[llm.roles.react]\nmodel = \"a\\nb\"", "llm.roles.react.model must be a name");
     refuses("[llm", "config.toml:1:");
     refuses(&" ".repeat(MAX_FILE_BYTES + 1), "more than 1048576 bytes");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "(\\[?llm[.]?[a-z_]{0,8}\\]?( = )?[0-9\"{}\\[,a-z.=\\n-]{0,24}\\n?){0,6}") {
+        let _ = read(&text);
+    }
 }

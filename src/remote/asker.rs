@@ -1,0 +1,228 @@
+//! A request from its turn to its end: attempts, and the waits between them. Must not know how one
+//! attempt is made, or what its failure means.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::{Client, Url, header::HeaderMap};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
+use tracing::{Instrument, debug_span, field};
+
+use crate::remote::{
+    Limits, RemoteError, account,
+    attempt::Attempt,
+    breaker::{Breaker, Probe},
+    chance,
+    failure::Secrets,
+    pace::Pace,
+};
+
+/// How often a request looks whether it is to stop.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Asks one service for all who ask it.
+pub(super) struct Asker {
+    pub(super) client: Client,
+    pub(super) headers: HeaderMap,
+    pub(super) base: Url,
+    /// The service in messages.
+    pub(super) host: String,
+    pub(super) secrets: Secrets,
+    pub(super) limits: Limits,
+    /// The only bound on requests under way, whoever sends them.
+    pub(super) gate: Semaphore,
+    pub(super) breaker: Breaker,
+    pub(super) pace: Pace,
+    pub(super) retries: AtomicU64,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// The reply to a request, or an error soon after the stop flag is set.
+    pub(super) async fn ask(
+        &self,
+        path: &str,
+        body: &[u8],
+        weight: u64,
+    ) -> Result<Vec<u8>, RemoteError> {
+        tokio::select! {
+            biased;
+            () = self.stopped() => Err(RemoteError::Stopped),
+            reply = self.ask_in_turn(path, body, weight) => reply,
+        }
+    }
+
+    async fn stopped(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(POLL).await;
+        }
+    }
+
+    async fn ask_in_turn(
+        &self,
+        path: &str,
+        body: &[u8],
+        weight: u64,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let arrival = self.breaker.arrival();
+        // The gate is never closed.
+        let _turn = self.gate.acquire().await;
+        let url = account::join(&self.base, path);
+        let mut course = Course {
+            deadline: Instant::now() + self.limits.total,
+            attempts: 0,
+            bound: self.limits.first_wait,
+            last: String::new(),
+            probe: None,
+        };
+        loop {
+            self.pass_breaker(arrival, &mut course).await?;
+            self.keep_pace(weight, &course).await?;
+            course.attempts += 1;
+            match self.traced_attempt(&url, body, &course).await {
+                Ok(reply) => {
+                    self.breaker.succeeded();
+                    return Ok(reply);
+                }
+                Err(Attempt::Final(error)) => {
+                    // The service answers, and says what is wrong.
+                    self.breaker.succeeded();
+                    return Err(error);
+                }
+                Err(Attempt::Again { message, told }) => {
+                    self.breaker.failed(&message);
+                    course.last = message;
+                    sleep(self.wait(&mut course, told)?).await;
+                    if Instant::now() >= course.deadline {
+                        return Err(self.out_of_time(&course));
+                    }
+                }
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits while others failed too often and one of them tries.
+    async fn pass_breaker<'a>(
+        &'a self,
+        arrival: u64,
+        course: &mut Course<'a>,
+    ) -> Result<(), RemoteError> {
+        if course.probe.is_some() {
+            return Ok(());
+        }
+        let outage = |(failures, message)| {
+            Err(RemoteError::Outage { host: self.host.clone(), failures, message })
+        };
+        match timeout_at(course.deadline, self.breaker.enter(arrival)).await {
+            Ok(Ok(probe)) => {
+                course.probe = probe;
+                Ok(())
+            }
+            Ok(Err(state)) => outage(state),
+            Err(_) => outage(self.breaker.state()),
+        }
+    }
+
+    /// Waits until the limits of a minute let the next attempt begin.
+    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
+        match self.pace.turn(Instant::now(), weight, course.deadline) {
+            Ok(begin) => {
+                sleep_until(begin).await;
+                Ok(())
+            }
+            Err(wait) => {
+                let message = format!(
+                    "its limits of a minute let the next request begin after {:.0} s, later than the total of {} s",
+                    wait.as_secs_f64(),
+                    self.limits.total.as_secs_f64()
+                );
+                Err(self.failed(course, message))
+            }
+        }
+    }
+
+    async fn traced_attempt(
+        &self,
+        url: &Url,
+        body: &[u8],
+        course: &Course<'_>,
+    ) -> Result<Vec<u8>, Attempt> {
+        let span = debug_span!(
+            "attempt",
+            "server.address" = self.host,
+            "http.request.resend_count" = course.attempts.saturating_sub(1),
+            "http.request.body.size" = body.len(),
+            "http.response.body.size" = field::Empty,
+            "error.type" = field::Empty,
+        );
+        let reply = self.attempt(url, body, course.deadline).instrument(span.clone()).await;
+        match &reply {
+            Ok(bytes) => span.record("http.response.body.size", bytes.len()),
+            Err(failure) => span.record("error.type", failure.kind()),
+        };
+        reply
+    }
+
+    /// How long to wait before the next attempt, if there is to be one.
+    fn wait(
+        &self,
+        course: &mut Course<'_>,
+        told: Option<Duration>,
+    ) -> Result<Duration, RemoteError> {
+        let Limits { attempts, longest_wait, .. } = self.limits;
+        let last = &course.last;
+        if let Some(told) = told.filter(|told| *told > longest_wait) {
+            let (told, longest) = (told.as_secs_f64(), longest_wait.as_secs_f64());
+            return Err(self.failed(
+                course,
+                format!("{last}; it asks to wait {told:.0} s, and at most {longest} s are waited"),
+            ));
+        }
+        if course.attempts >= attempts {
+            return Err(self.failed(course, last.clone()));
+        }
+        let jitter = course.bound.min(longest_wait).mul_f64(chance());
+        let wait = told.unwrap_or_default() + jitter;
+        if Instant::now() + wait >= course.deadline {
+            return Err(self.out_of_time(course));
+        }
+        course.bound = course.bound.saturating_mul(2);
+        Ok(wait)
+    }
+
+    fn out_of_time(&self, course: &Course<'_>) -> RemoteError {
+        let (last, total) = (&course.last, self.limits.total.as_secs_f64());
+        self.failed(course, format!("{last}; no time is left for another attempt in {total} s"))
+    }
+
+    /// The end of a request; all who wait for it to try the service end with it.
+    fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
+        if course.probe.is_some() {
+            self.breaker.gave_up();
+        }
+        RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
+    }
+}
+
+/// How far a request is.
+struct Course<'a> {
+    /// When its total time is over.
+    deadline: Instant,
+    /// Attempts begun.
+    attempts: u32,
+    /// Bound of the next wait.
+    bound: Duration,
+    /// Why the last attempt failed.
+    last: String,
+    /// Set while it is the one request that tries a failing service.
+    probe: Option<Probe<'a>>,
+}
