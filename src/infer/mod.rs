@@ -7,6 +7,8 @@
 
 mod react;
 mod rerank;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -7,6 +7,9 @@
 //!
 //! Must not know: how a model is reached, what a request costs.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value as Json, json};

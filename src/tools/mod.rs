@@ -15,6 +15,8 @@ mod lookup;
 mod rank;
 mod session;
 mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
 mod toolkit;
 mod value;
