@@ -123,7 +123,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let queries = queries(args, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
-    let systems = args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base)?)));
+    let systems =
+        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &None)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;

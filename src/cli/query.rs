@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
-    let retriever = open_bundle(&bundle, &base)?;
+    let retriever = open_bundle(&bundle, &base, &None)?;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),

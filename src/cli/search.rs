@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let text = checked(&args.text)?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let system = open_system(&args.system, &base)?;
+    let system = open_system(&args.system, &base, &None)?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

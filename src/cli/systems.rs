@@ -15,43 +15,83 @@ use crate::{
     bundle::{Bundle, BundleError},
     cli::failure::{CommandError, Explain, Result},
     index::IndexedBase,
-    infer::{BundleRetriever, ParamValues, ProgramRetriever, Runtime},
+    infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
     program::Program,
     retrieve::{self, OpenError, Retriever, System},
     sandbox::{Limits, Workers},
-    tools::ToolCache,
+    tools::{Assistant, ToolCache},
 };
 
 /// The system whose ranking stands in for one that failed.
 pub(super) const STAND_IN: System = System::Hybrid;
 /// Begins the name of a system that is a bundle.
 pub(super) const BUNDLE: &str = "bundle:";
+/// The reranker with its default shortlist, or, followed by `:` and a system, with that one's.
+const RERANK: &str = "rerank";
+/// The system whose calls a language model chooses.
+const REACT: &str = "react";
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 256 << 20;
 /// Ends a file that holds a program for the other engine.
 const WASM_SUFFIX: &str = "wasm";
 
-/// Opens a system over a base.
+/// The language model, where one is configured.
+pub(super) type MaybeAssistant = Option<Arc<Assistant>>;
+
+/// Opens a system over a base; programs and bundles may ask the language model.
 ///
 /// # Errors
-/// That there is no such system, or that its file cannot be used on this base.
-pub(super) fn open_system(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
+/// That there is no such system, that its file cannot be used on this base, or that it needs a
+/// language model and there is none.
+pub(super) fn open_system(
+    name: &str,
+    base: &Arc<IndexedBase>,
+    assistant: &MaybeAssistant,
+) -> Result<Box<dyn Retriever>> {
+    if name == REACT {
+        let cache = Arc::new(ToolCache::new(CACHE_BYTES));
+        return Ok(Box::new(React::new(base.clone(), needed(name, assistant)?, Some(cache))));
+    }
+    if let Some(shortlist) = name.strip_prefix(RERANK) {
+        let shortlist = match shortlist.strip_prefix(':') {
+            None if shortlist.is_empty() => Some(STAND_IN.name()),
+            named => named,
+        };
+        if let Some(shortlist) = shortlist {
+            let assistant = needed(name, assistant)?;
+            let shortlist = open_baseline(shortlist, base)?;
+            return Ok(Box::new(Rerank::new(base.clone(), shortlist, assistant)));
+        }
+    }
     if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(Box::new(open_bundle(&bundle, base)?));
+        return Ok(Box::new(open_bundle(&bundle, base, assistant)?));
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads())?;
+        let runtime = open_runtime(base, all_threads(), assistant)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
     }
+    open_baseline(name, base)
+}
+
+/// Opens a system that needs no file and no language model.
+fn open_baseline(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
     retrieve::open(base, name).map_err(|error| match error {
-        OpenError::Unknown(_) => CommandError::usage(anyhow!("{error}, bundle:FILE, program:FILE")),
+        OpenError::Unknown(_) => CommandError::usage(anyhow!(
+            "{error}, rerank, rerank:SYSTEM, react, bundle:FILE, program:FILE"
+        )),
         OpenError::Retrieve(error) => error.into(),
     })
+}
+
+/// The language model that a system cannot do without.
+fn needed(name: &str, assistant: &MaybeAssistant) -> Result<Arc<Assistant>> {
+    let missing = || anyhow!("the system {name} needs a language model, and none is configured");
+    assistant.clone().ok_or_else(missing).hint("name a model with --model, and a service if needed")
 }
 
 /// As many threads as the machine offers.
@@ -63,10 +103,15 @@ pub(super) fn all_threads() -> usize {
 ///
 /// # Errors
 /// That the system refuses the threads.
-pub(super) fn open_runtime(base: &Arc<IndexedBase>, threads: usize) -> Result<Arc<Runtime>> {
+pub(super) fn open_runtime(
+    base: &Arc<IndexedBase>,
+    threads: usize,
+    assistant: &MaybeAssistant,
+) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    Ok(Arc::new(Runtime::new(base.clone(), Arc::new(workers), Some(cache))))
+    let runtime = Runtime::new(base.clone(), Arc::new(workers), Some(cache));
+    Ok(Arc::new(runtime.with_assistant(assistant.clone())))
 }
 
 /// Reads a bundle and checks its digest.
@@ -86,8 +131,12 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
 ///
 /// # Errors
 /// That one of its programs does not compile.
-pub(super) fn open_bundle(bundle: &Bundle, base: &Arc<IndexedBase>) -> Result<BundleRetriever> {
-    let runtime = open_runtime(base, all_threads())?;
+pub(super) fn open_bundle(
+    bundle: &Bundle,
+    base: &Arc<IndexedBase>,
+    assistant: &MaybeAssistant,
+) -> Result<BundleRetriever> {
+    let runtime = open_runtime(base, all_threads(), assistant)?;
     Ok(BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?)
 }
 

@@ -17,6 +17,7 @@ use crate::{
     embed::EmbedError,
     index::{IndexError, IndexedBase},
     kb::NodeId,
+    llm::LlmError,
     retrieve::{
         ann::Ann,
         late::Late,
@@ -48,13 +49,17 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
+    /// A language model that the answer needs cannot be asked: an outage, a ceiling, a stop. Says
+    /// nothing of the program.
+    #[error(transparent)]
+    Llm(#[from] LlmError),
 }
 
 impl RetrieveError {
     /// Whether a service that was asked gave no answer: asked again, the query may well succeed,
     /// so that its failure says nothing of the retriever.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))))
+        matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The functions of the AvaTaR tool API under their own names, with their defects mended.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, a
-//! wrong id or name is an error that says what there is, texts are cut with a marker, and what
-//! needs a language model fails with `no LLM configured` when there is none.
+//! wrong id or name is an error that says what there is, and texts are cut with a marker. Those that
+//! ask a language model are in `llm.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -30,7 +30,6 @@ const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None
 const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
 const QUERY: ArgSpec = ArgSpec { name: "query", kind: Kind::Text, default: None };
 const STRING: ArgSpec = ArgSpec { name: "string", kind: Kind::Text, default: None };
-const TEXTS: ArgSpec = ArgSpec { name: "texts", kind: Kind::Texts, default: None };
 
 type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
 
@@ -43,19 +42,6 @@ const fn avatar_tool(
     run: Run,
 ) -> ToolSpec {
     let (group, cost) = ("avatar", "1 per node and per 100 characters");
-    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
-}
-
-/// A tool that asks a language model.
-const fn llm_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    result: Kind,
-    doc: &'static str,
-    example: &'static str,
-) -> ToolSpec {
-    let (group, cost) = ("llm", "one LLM call per text or node");
-    let run: Run = |_, _| Err(ToolError::NoLlm);
     ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
 }
 
@@ -270,51 +256,6 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "compute_cosine_similarity(get_text_embedding(query), get_node_embedding([0, 1]))",
         cosine_similarity,
     ),
-    llm_tool(
-        "parse_query",
-        &[QUERY, ArgSpec { name: "attributes", kind: Kind::Texts, default: None }],
-        Kind::Map,
-        "What the query says of each attribute, as text; \"NA\" when it says nothing.",
-        r#"parse_query(query, ["brand", "use"])"#,
-    ),
-    llm_tool(
-        "summarize_texts_by_llm",
-        &[TEXTS, ArgSpec { name: "max_length", kind: Kind::Int, default: Some("50") }],
-        Kind::Texts,
-        "One summary per text of at most max_length words.",
-        "summarize_texts_by_llm([get_text_info(0)])",
-    ),
-    llm_tool(
-        "classify_by_llm",
-        &[
-            ArgSpec { name: "text", kind: Kind::Text, default: None },
-            ArgSpec { name: "classes", kind: Kind::Texts, default: None },
-        ],
-        Kind::Text,
-        "The class that fits the text best; \"NA\" when none does.",
-        r#"classify_by_llm(query, ["brand question", "other"])"#,
-    ),
-    llm_tool(
-        "extract_relevant_info_by_llm",
-        &[TEXTS, ArgSpec { name: "extract_term", kind: Kind::Text, default: None }],
-        Kind::Texts,
-        "What each text says of the term; \"NA\" when it says nothing.",
-        r#"extract_relevant_info_by_llm([get_text_info(0)], "material")"#,
-    ),
-    llm_tool(
-        "check_req_by_llm",
-        &[NODES, ArgSpec { name: "requirement", kind: Kind::Text, default: None }],
-        Kind::Bools,
-        "Whether each node meets the requirement, in the order of the ids given.",
-        r#"check_req_by_llm([0, 1], "is made of wool")"#,
-    ),
-    llm_tool(
-        "get_scores_by_llm",
-        &[NODES, QUERY],
-        Kind::Numbers,
-        "How well each node answers the query, in 0..1, in the order of the ids given.",
-        "get_scores_by_llm([0, 1], query)",
-    ),
 ];
 
 fn at_most(n: usize, most: usize, what: &str) -> Result<(), ToolError> {
@@ -376,25 +317,35 @@ fn neighbors(
     Ok(neighbors.iter().copied().collect())
 }
 
-/// `- relations:`, then a line for each relation that has neighbours: its name and their names.
+/// The relations of a node in words, charged for.
 fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolError> {
+    charge_relations(ctx, node)?;
+    Ok(relations_in_words(ctx.base, node))
+}
+
+/// Charges for reading the neighbours of a node.
+pub(super) fn charge_relations(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<(), ToolError> {
+    (0..ctx.base.kb.relations().len()).try_for_each(|at| {
+        ctx.meter.touch(ctx.base.kb.degree(node, RelationId(at as u16), Direction::Any))
+    })
+}
+
+/// `- relations:`, then a line for each relation that has neighbours: its name and their names.
+pub(super) fn relations_in_words(base: &IndexedBase, node: NodeId) -> String {
     let mut text = String::new();
-    for (at, relation) in ctx.base.kb.relations().iter().enumerate() {
-        let neighbors = neighbors(ctx, node, RelationId(at as u16))?;
+    for (at, relation) in base.kb.relations().iter().enumerate() {
+        let neighbors = base.kb.neighbors(node, RelationId(at as u16), Direction::Any);
+        let neighbors: NodeSet = neighbors.iter().copied().collect();
         if neighbors.is_empty() {
             continue;
         }
-        let names: Vec<&str> = neighbors
-            .as_slice()
-            .iter()
-            .take(MAX_NAMED)
-            .map(|&other| ctx.base.kb.name(other))
-            .collect();
+        let names: Vec<&str> =
+            neighbors.as_slice().iter().take(MAX_NAMED).map(|&other| base.kb.name(other)).collect();
         let more = if neighbors.len() > MAX_NAMED { ", [cut]" } else { "" };
         let header = if text.is_empty() { "- relations:\n" } else { "" };
         let _ = writeln!(text, "{header}  {relation}: {}{more}", names.join(", "));
     }
-    Ok(text)
+    text
 }
 
 fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {

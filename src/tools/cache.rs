@@ -11,12 +11,12 @@ use std::{
     },
 };
 
-use crate::tools::Value;
+use crate::tools::{Value, Work};
 
 const SHARDS: usize = 16;
 
 type Key = [u8; 32];
-type Shard = (HashMap<Key, (Value, usize)>, usize);
+type Shard = (HashMap<Key, (Value, Work)>, usize);
 
 /// A bounded map from calls to answers; safe to share between threads.
 pub struct ToolCache {
@@ -50,7 +50,8 @@ impl ToolCache {
         *hasher.finalize().as_bytes()
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<(Value, usize)> {
+    /// The answer of a call, and the work that it took.
+    pub(super) fn get(&self, key: &Key) -> Option<(Value, Work)> {
         let shard = self.shard(key)?;
         let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();
         let counter = if found.is_some() { &self.hits } else { &self.misses };
@@ -58,8 +59,8 @@ impl ToolCache {
         found
     }
 
-    pub(super) fn put(&self, key: Key, value: &Value, touched: usize) {
-        let bytes = size(value) + size_of::<(Key, Value, usize)>();
+    pub(super) fn put(&self, key: Key, value: &Value, work: Work) {
+        let bytes = size(value) + size_of::<(Key, Value, Work)>();
         let Some(shard) = self.shard(&key) else { return };
         if bytes > self.max_shard_bytes {
             return;
@@ -69,7 +70,7 @@ impl ToolCache {
             map.clear();
             *used = 0;
         }
-        if map.insert(key, (value.clone(), touched)).is_none() {
+        if map.insert(key, (value.clone(), work)).is_none() {
             *used += bytes;
         }
     }
@@ -152,11 +153,12 @@ mod tests {
         );
         let cache = ToolCache::new(SHARDS * 400);
         let (first, big) = ([0; 32], Value::text(&"x".repeat(200)));
-        cache.put(first, &big, 7);
-        assert_eq!(cache.get(&first), Some((big.clone(), 7)));
+        let work = Work { touched: 7, ..Work::default() };
+        cache.put(first, &big, work);
+        assert_eq!(cache.get(&first), Some((big.clone(), work)));
         let mut second = [0; 32];
         second[1] = 1;
-        cache.put(second, &big, 7);
+        cache.put(second, &big, work);
         assert_eq!(cache.get(&first), None);
         assert_eq!(cache.hits_and_misses(), (1, 1));
     }

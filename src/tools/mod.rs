@@ -5,28 +5,36 @@
 //!
 //! Must not know: in which engine a program runs, who wrote it, which answers are right.
 
+mod asking;
 mod assistant;
 mod avatar;
 mod cache;
 mod graph;
+mod llm;
 mod lookup;
 mod rank;
 mod session;
 mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
 mod toolkit;
 mod value;
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
+pub use asking::Asker;
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
-pub use session::{KnownTexts, Meter, Session, ToolCall, Trace};
+pub(crate) use llm::{document_about, unit_score};
+pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, ToolError, ToolSpec};
-pub use toolkit::{EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, toolkit_toml};
+pub use toolkit::{
+    EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, schema_text, toolkit_text, toolkit_toml,
+};
 pub use value::{Args, Kind, Value, node_id};
 
-use crate::index::IndexedBase;
+use crate::{index::IndexedBase, llm::LlmError};
 
 /// What a tool may use while it runs.
 pub struct ToolCtx<'a> {
@@ -36,6 +44,8 @@ pub struct ToolCtx<'a> {
     pub meter: &'a mut Meter,
     /// Texts that earlier calls of the same program compared with nodes.
     pub texts: &'a mut KnownTexts,
+    /// Asks the language model, if there is one.
+    pub asker: &'a mut Asker,
 }
 
 /// Answers the tool calls of one program call. The sandbox knows tools only through this.
@@ -46,11 +56,23 @@ pub trait ToolHost: Send {
     /// # Errors
     /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError>;
+
+    /// The time that tools spent waiting for language models so far; no fault of the program.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Why a language model could not be asked any more, if that happened: whatever the program
+    /// gave then says nothing of it.
+    fn outage(&self) -> Option<LlmError> {
+        None
+    }
 }
 
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
-    static REGISTRY: LazyLock<Vec<ToolSpec>> =
-        LazyLock::new(|| [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS].concat());
+    static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS, llm::TOOLS].concat()
+    });
     &REGISTRY
 }

@@ -1,16 +1,29 @@
 //! One program call's access to the tools: checks arguments, counts work, keeps a trace, and
 //! answers repeated calls from the cache of the run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use crate::{
     index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
-    tools::{ArgSpec, Args, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value, registry},
+    llm::{LlmError, replies::Asked},
+    tools::{
+        ArgSpec, Args, Asker, Assistant, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value,
+        registry,
+    },
 };
 
 /// Nodes, edges and postings that one program call may touch.
 const MAX_TOUCHED: u64 = 20_000_000;
+/// Requests to a language model that one program call may make, repairs not counted.
+const MAX_LLM_REQUESTS: u64 = 40;
+/// Nodes and texts that one program call may ask a language model about.
+const MAX_LLM_ITEMS: u64 = 400;
+/// Tokens that one program call may send to a language model, estimated, repairs not counted.
+const MAX_LLM_TOKENS: u64 = 400_000;
 /// Calls kept in a trace; later ones are counted, not kept.
 const MAX_TRACED: usize = 200;
 
@@ -43,10 +56,35 @@ impl KnownTexts {
     }
 }
 
+/// Work of tools. The same for a call whether it is answered by its tool or from a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Nodes, edges and postings touched.
+    pub touched: u64,
+    /// Requests to a language model, repairs not counted.
+    pub llm_requests: u64,
+    /// Nodes and texts that it was asked about.
+    pub llm_items: u64,
+    /// Tokens sent to it, estimated, repairs not counted.
+    pub llm_tokens: u64,
+}
+
+impl Work {
+    /// What was done since an earlier moment.
+    fn since(self, earlier: Work) -> Work {
+        Work {
+            touched: self.touched - earlier.touched,
+            llm_requests: self.llm_requests - earlier.llm_requests,
+            llm_items: self.llm_items - earlier.llm_items,
+            llm_tokens: self.llm_tokens - earlier.llm_tokens,
+        }
+    }
+}
+
 /// Counts the work of one program call.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    touched: u64,
+    work: Work,
 }
 
 impl Meter {
@@ -55,18 +93,50 @@ impl Meter {
     /// # Errors
     /// [`ToolError::Budget`] past 20 million.
     pub fn touch(&mut self, n: usize) -> Result<(), ToolError> {
-        self.touched += n as u64;
-        if self.touched > MAX_TOUCHED {
+        self.charge(Work { touched: n as u64, ..Work::default() })
+    }
+
+    /// Charges questions to a language model, before they are asked.
+    ///
+    /// # Errors
+    /// [`ToolError::Budget`] past 40 requests, 400 nodes or texts, or 400,000 tokens.
+    pub fn ask(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
+        self.charge(Work {
+            touched: 0,
+            llm_requests: requests,
+            llm_items: items,
+            llm_tokens: tokens,
+        })
+    }
+
+    fn charge(&mut self, more: Work) -> Result<(), ToolError> {
+        let work = &mut self.work;
+        work.touched += more.touched;
+        work.llm_requests += more.llm_requests;
+        work.llm_items += more.llm_items;
+        work.llm_tokens += more.llm_tokens;
+        if work.touched > MAX_TOUCHED {
             return Err(ToolError::Budget(format!(
                 "over {MAX_TOUCHED} nodes, edges and postings touched; start hops from fewer nodes"
             )));
+        }
+        for (n, most, what) in [
+            (work.llm_requests, MAX_LLM_REQUESTS, "requests to the LLM"),
+            (work.llm_items, MAX_LLM_ITEMS, "nodes and texts for the LLM"),
+            (work.llm_tokens, MAX_LLM_TOKENS, "tokens for the LLM"),
+        ] {
+            if n > most {
+                return Err(ToolError::Budget(format!(
+                    "{n} {what} are more than {most}; ask about a short top slice, in one call"
+                )));
+            }
         }
         Ok(())
     }
 
     /// Work charged so far.
-    pub fn touched(&self) -> u64 {
-        self.touched
+    pub fn work(&self) -> Work {
+        self.work
     }
 }
 
@@ -79,6 +149,11 @@ pub struct ToolCall {
     pub args: Vec<Value>,
     /// What was returned.
     pub result: Result<Value, ToolError>,
+    /// What it asked a language model, kept replies and repairs included; nothing where the call was
+    /// answered from the cache.
+    pub asked: Asked,
+    /// Nodes, texts or attributes for which no reply could be used.
+    pub unparsed: usize,
 }
 
 /// The calls of a session, in order; filled while the program runs.
@@ -105,6 +180,7 @@ pub struct Session {
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
     texts: KnownTexts,
+    asker: Asker,
     trace: Option<Trace>,
 }
 
@@ -112,7 +188,25 @@ impl Session {
     /// A session over a base. With a cache, equal calls of other sessions are answered from it and
     /// charged alike.
     pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
-        Self { base, cache, meter: Meter::default(), texts: KnownTexts::default(), trace: None }
+        Self {
+            base,
+            cache,
+            meter: Meter::default(),
+            texts: KnownTexts::default(),
+            asker: Asker::default(),
+            trace: None,
+        }
+    }
+
+    /// The same session with a language model for the tools that ask one.
+    pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
+        self.asker = Asker::new(assistant);
+        self
+    }
+
+    /// The work charged so far.
+    pub fn work(&self) -> Work {
+        self.meter.work()
     }
 
     /// The same session, noting its first 200 calls with arguments and results.
@@ -121,28 +215,37 @@ impl Session {
         self
     }
 
-    fn run(&mut self, tool: usize, args: &[Value]) -> Result<Value, ToolError> {
+    /// Answers a call; also what it asked a language model, and what got no usable reply.
+    fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, Asked, usize) {
         let Some(spec) = registry().get(tool) else {
-            return Err(ToolError::Internal(format!("there is no tool number {tool}")));
+            let message = format!("there is no tool number {tool}");
+            return (Err(ToolError::Internal(message)), Asked::default(), 0);
         };
         let key = self
             .cache
             .as_ref()
             .filter(|_| spec.cached)
-            .map(|cache| (cache, ToolCache::key(tool, args)));
+            .map(|cache| (cache.clone(), ToolCache::key(tool, args)));
         if let Some((cache, key)) = &key
-            && let Some((value, touched)) = cache.get(key)
+            && let Some((value, work)) = cache.get(key)
         {
-            self.meter.touch(touched)?;
-            return Ok(value);
+            return (self.meter.charge(work).map(|()| value), Asked::default(), 0);
         }
-        let before = self.meter.touched();
-        let mut ctx = ToolCtx { base: &self.base, meter: &mut self.meter, texts: &mut self.texts };
-        let value = (spec.run)(&mut ctx, &Args::new(args))?;
-        if let Some((cache, key)) = key {
-            cache.put(key, &value, (self.meter.touched() - before) as usize);
+        let before = self.meter.work();
+        let mut ctx = ToolCtx {
+            base: &self.base,
+            meter: &mut self.meter,
+            texts: &mut self.texts,
+            asker: &mut self.asker,
+        };
+        let result = (spec.run)(&mut ctx, &Args::new(args));
+        let (asked, unparsed) = self.asker.take_notes();
+        if let (Ok(value), Some((cache, key))) = (&result, key)
+            && unparsed == 0
+        {
+            cache.put(key, value, self.meter.work().since(before));
         }
-        Ok(value)
+        (result, asked, unparsed)
     }
 }
 
@@ -153,11 +256,20 @@ impl ToolHost for Session {
             args.extend(spec.args.iter().skip(given).map(default_value));
         }
         self.meter.touch(1)?;
-        let result = self.run(tool, &args);
+        let (result, asked, unparsed) = self.run(tool, &args);
         if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
-            trace.note(ToolCall { name: spec.name, args, result: result.clone() });
+            let result = result.clone();
+            trace.note(ToolCall { name: spec.name, args, result, asked, unparsed });
         }
         result
+    }
+
+    fn waited(&self) -> Duration {
+        self.asker.waited()
+    }
+
+    fn outage(&self) -> Option<LlmError> {
+        self.asker.outage()
     }
 }
 
@@ -198,7 +310,18 @@ impl ToolCall {
             (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
             _ => String::new(),
         };
-        format!("{}({}) = {result}{of_node}", self.name, args.join(", "))
+        let asked = match self.asked.requests {
+            0 => String::new(),
+            n => {
+                let tokens = self.asked.tokens_in + self.asked.tokens_out;
+                format!("; {n} LLM requests, {tokens} tokens")
+            }
+        };
+        let unparsed = match self.unparsed {
+            0 => String::new(),
+            n => format!("; {n} unparsed"),
+        };
+        format!("{}({}) = {result}{of_node}{asked}{unparsed}", self.name, args.join(", "))
     }
 }
 

@@ -17,8 +17,8 @@ pub struct ArgSpec {
 /// One function that programs may call.
 ///
 /// # Contract
-/// - `run` is pure given the base, the query and the arguments: same inputs, same output, on any
-///   thread. No clock, no randomness, no files.
+/// - `run` is pure given the base, the query, the arguments and the replies of the language model:
+///   same inputs, same output, on any thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
 /// - Work is charged to the meter: one unit for each node or posting touched.
 #[derive(Clone, Copy)]
@@ -87,6 +87,9 @@ pub enum ToolError {
     /// A tool that needs a language model was called and none is configured.
     #[error("no LLM configured")]
     NoLlm,
+    /// The language model cannot be asked: an outage, a ceiling, a stop; ends the program.
+    #[error("the LLM cannot be asked: {0}")]
+    Llm(String),
     /// The tool failed for a reason that is no fault of the program.
     #[error("internal failure of the tool: {0}")]
     Internal(String),

@@ -1,14 +1,18 @@
-//! Renders the registry for its readers: the file that a language model is shown, and the
-//! reference page for people. Pure functions of [`registry`], so that neither can go stale.
+//! Renders the registry for its readers: the file and the text that a language model is shown, and
+//! the reference page for people. Pure functions of [`registry`], so that none can go stale. Also
+//! says in words what a base holds.
 //!
-//! Must not know: bases, programs, engines. Writes no file; a test compares the rendered text with
+//! Must not know: programs, engines. Writes no file; a test compares the rendered text with
 //! the files of the repository, and writes them when it is told to.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::tools::{ToolSpec, registry};
+use crate::{
+    kb::Kb,
+    tools::{ToolSpec, registry},
+};
 
 /// The toolkit's name, and its folder under `toolkits/`.
 pub const TOOLKIT: &str = "stark";
@@ -27,9 +31,17 @@ pub const GROUPS: [(&str, &str); 5] = [
     (
         "llm",
         "Functions of the AvaTaR tool API that ask a language model. Without one they fail with \
-         `no LLM configured`, which ends the program.",
+         `no LLM configured`, which ends the program. One run of a program may make 40 requests \
+         (repairs of unusable replies not counted), about 400 nodes and texts, of 400,000 tokens, \
+         and wait 120 s for the replies; that time does not count to its deadline. Equal nodes and \
+         texts are asked about once. What gets no usable reply in three requests is \"NA\", false \
+         or 0, and is noted in the trace as unparsed. An outage or a spent budget of the run ends \
+         the program and is no failure of it.",
     ),
 ];
+
+/// Nodes of a type whose fields are looked at.
+const SAMPLED_NODES: usize = 200;
 
 #[derive(Serialize)]
 struct Toolkit<'a> {
@@ -69,6 +81,69 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
          # Rendered from the sources; write it anew with `UPDATE=1 cargo test --release generated`.\n\
          # In examples, `query` is the example query; they run on the nodes of base/.\n\n{body}"
     ))
+}
+
+/// What a language model is told of the tools: by group, for each its signature, what it does and
+/// what it costs, one line each. Tools that ask a language model themselves are left out unless
+/// wanted.
+pub fn toolkit_text(with_llm: bool) -> String {
+    let mut text = String::new();
+    for (group, purpose) in GROUPS {
+        if group == "llm" && !with_llm {
+            continue;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "## {group}: {purpose}");
+        for spec in registry().iter().filter(|spec| spec.group == group) {
+            let _ = writeln!(text, "- {}: {} Cost: {}.", spec.signature(), spec.doc, spec.cost);
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// What a base holds, for a language model: node types with counts, relations with the types of
+/// their ends and counts, fields by the types that have them. In the order of the base.
+pub fn schema_text(kb: &Kb) -> String {
+    let mut text = String::from("Node types:\n");
+    for name in kb.types() {
+        let id = kb.type_id(name);
+        let n = id.map_or(0, |id| kb.nodes_of_type(id).len());
+        let answers = id.is_some_and(|id| kb.candidate_types().contains(&id));
+        let answers = if answers { ", may be answers" } else { "" };
+        let _ = writeln!(text, "- {name}: {n} nodes{answers}");
+    }
+    text.push_str("Relations:\n");
+    for tuple in kb.tuples() {
+        let _ = writeln!(
+            text,
+            "- {} -[{}]-> {}: {} edges",
+            kb.type_name(tuple.source),
+            kb.relation_name(tuple.relation),
+            kb.type_name(tuple.target),
+            tuple.edges
+        );
+    }
+    text.push_str("Fields:\n");
+    for name in kb.types() {
+        let nodes = kb.type_id(name).map_or(&[][..], |id| kb.nodes_of_type(id));
+        let mut fields: Vec<&str> = Vec::new();
+        for &node in nodes.iter().take(SAMPLED_NODES) {
+            for (field, _) in kb.fields(node) {
+                let field = kb.field_name(field);
+                if !fields.contains(&field) {
+                    fields.push(field);
+                }
+            }
+        }
+        fields.sort_unstable();
+        if !fields.is_empty() {
+            let _ = writeln!(text, "- {name}: {}", fields.join(", "));
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// The text of `docs/tools.md`: the tools by group, each with signature, doc, cost and example.

@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let runtime = open_runtime(&base, 1)?;
+    let runtime = open_runtime(&base, 1, &None)?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {

@@ -10,7 +10,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -36,6 +36,8 @@ struct Meter {
     max_tool_calls: Cell<u64>,
     started: Cell<Option<Instant>>,
     deadline: Cell<Option<Instant>>,
+    /// Time that the host waited for language models: not the program's.
+    waited: Cell<Duration>,
     heap_at_start: Cell<i64>,
     host_bytes: Cell<i64>,
     held_bytes: Cell<i64>,
@@ -56,6 +58,7 @@ thread_local! {
             max_tool_calls: Cell::new(0),
             started: Cell::new(None),
             deadline: Cell::new(None),
+            waited: Cell::new(Duration::ZERO),
             heap_at_start: Cell::new(0),
             host_bytes: Cell::new(0),
             held_bytes: Cell::new(0),
@@ -86,6 +89,7 @@ pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
         let now = Instant::now();
         meter.started.set(Some(now));
         meter.deadline.set(now.checked_add(limits.deadline));
+        meter.waited.set(Duration::ZERO);
         take_most_bytes();
         meter.heap_at_start.set(live_bytes());
         meter.host_bytes.set(0);
@@ -203,8 +207,11 @@ fn check(meter: &Meter) -> bool {
         stop(FailureKind::Memory, message, None);
         return true;
     }
-    if meter.deadline.get().is_some_and(|deadline| Instant::now() > deadline) {
-        let ms = meter.started.get().map_or(0, |start| start.elapsed().as_millis());
+    let waited = meter.waited.get();
+    let deadline = meter.deadline.get().and_then(|deadline| deadline.checked_add(waited));
+    if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        let elapsed = meter.started.get().map_or(Duration::ZERO, |start| start.elapsed());
+        let ms = elapsed.saturating_sub(waited).as_millis();
         stop(FailureKind::Deadline, format!("stopped after {ms} ms"), None);
         return true;
     }
@@ -284,10 +291,14 @@ pub(super) fn hold(bytes: i64) {
     METER.with(|meter| meter.held_bytes.set(meter.held_bytes.get() + bytes));
 }
 
-/// Calls the host; `None` when this call has none.
+/// Calls the host and notes how long it has waited; `None` when this call has none.
 pub(super) fn with_host<T>(work: impl FnOnce(&mut dyn ToolHost) -> T) -> Option<T> {
     HOST.with(|host| match host.try_borrow_mut() {
-        Ok(mut host) => host.as_mut().map(|host| work(&mut **host)),
+        Ok(mut host) => host.as_mut().map(|host| {
+            let done = work(&mut **host);
+            METER.with(|meter| meter.waited.set(host.waited()));
+            done
+        }),
         Err(_) => None,
     })
 }

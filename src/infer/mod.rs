@@ -1,7 +1,14 @@
 //! Runs programs and bundles on queries: compiled once, answered by the tools of one base, in the
 //! sandbox.
 //!
+//! [`Rerank`] and [`React`] answer with a language model and without any program.
+//!
 //! Must not know: which answers are right, how programs are found.
+
+mod react;
+mod rerank;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,8 +27,11 @@ use crate::{
     sandbox::{
         Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
     },
-    tools::{Session, ToolCache, Trace},
+    tools::{Assistant, Session, ToolCache, Trace},
 };
+
+pub use react::React;
+pub use rerank::Rerank;
 
 /// Candidates a program is given.
 pub const SHORTLIST: usize = 100;
@@ -37,6 +47,7 @@ pub struct Runtime {
     sandbox: RhaiSandbox,
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
+    assistant: Option<Arc<Assistant>>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
 }
 
@@ -47,8 +58,25 @@ impl Runtime {
         workers: Arc<Workers>,
         cache: Option<Arc<ToolCache>>,
     ) -> Self {
-        let sandbox = RhaiSandbox::new(workers);
-        Self { base, sandbox, limits: Limits::default(), cache, shortlists: Mutex::default() }
+        Self {
+            base,
+            sandbox: RhaiSandbox::new(workers),
+            limits: Limits::default(),
+            cache,
+            assistant: None,
+            shortlists: Mutex::default(),
+        }
+    }
+
+    /// The same runtime with a language model for the tools that ask one.
+    pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
+        self.assistant = assistant;
+        self
+    }
+
+    /// The language model, if there is one.
+    pub fn assistant(&self) -> Option<&Arc<Assistant>> {
+        self.assistant.as_ref()
     }
 
     /// Temporary.
@@ -98,8 +126,9 @@ impl Runtime {
     /// Runs a program on one query; notes its tool calls if a trace is given.
     ///
     /// # Errors
-    /// [`RetrieveError`] when the query cannot be searched; a failure of the program is in the
-    /// inner result.
+    /// [`RetrieveError`] when the query cannot be searched, or a tool could not ask its language
+    /// model any more, whatever the program made of it; a failure of the program is in the inner
+    /// result.
     pub fn run(
         &self,
         compiled: &Compiled,
@@ -113,13 +142,20 @@ impl Runtime {
             false => Arc::default(),
         };
         let mut session = Session::new(self.base.clone(), self.cache.clone());
+        if let Some(assistant) = &self.assistant {
+            session = session.with_assistant(assistant.clone());
+        }
         if let Some(trace) = trace {
             session = session.traced(trace);
         }
         let n_nodes = self.base.kb.n_nodes() as usize;
         let input = Input { query, candidates: &candidates, params, n_nodes };
-        let (result, _): Ran = self.sandbox.run(compiled, Box::new(session), input, &self.limits);
-        Ok(result)
+        let (result, host): Ran =
+            self.sandbox.run(compiled, Box::new(session), input, &self.limits);
+        match host.outage() {
+            Some(error) => Err(RetrieveError::Llm(error)),
+            None => Ok(result),
+        }
     }
 }
 

@@ -1,0 +1,371 @@
+//! `react`: a language model calls tools step by step and names the answers.
+//!
+//! Source: ReAct (Yao et al. 2023) as the baseline of AvaTaR (Wu et al. 2024). Mended: it has the
+//! same tools as programs, sets and scores come back as handles with their best nodes, only nodes of
+//! the base count, and what it does not name keeps the order of the shortlist behind what it names.
+//!
+//! Must not know: programs, which answers are right.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Kb, NodeId},
+    llm::{LlmError, Role},
+    retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
+    tools::{
+        Assistant, AssistantError, Kind, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+        registry, schema_text, toolkit_text,
+    },
+};
+
+/// Turns of the model for one query.
+const MAX_TURNS: usize = 12;
+/// Tool calls for one query.
+const MAX_CALLS: usize = 30;
+/// Tool calls of one turn.
+const CALLS_A_TURN: usize = 5;
+/// Nodes of the shortlist that the model is shown.
+const SHOWN: usize = 20;
+/// Characters of their documents that it is shown.
+const SHOWN_CHARS: usize = 300;
+/// Nodes that the model may name.
+const MAX_NAMED: usize = 100;
+/// Nodes or items of a result that it is shown.
+const SHOWN_ITEMS: usize = 20;
+/// Characters of a result that it is shown.
+const RESULT_CHARS: usize = 2_000;
+/// The prompt.
+const PROMPT: &str = "react/step";
+/// Tools that are of no use here: they note or print for authors of programs.
+const NOT_OFFERED: [&str; 1] = ["debug_print"];
+
+/// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
+/// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
+/// -2, ... A query that the model does not answer fails: nothing stands in for it here.
+pub struct React {
+    base: Arc<IndexedBase>,
+    assistant: Arc<Assistant>,
+    cache: Option<Arc<ToolCache>>,
+    schema: String,
+    toolkit: String,
+}
+
+/// What was done in one turn.
+#[derive(Clone, Debug, PartialEq)]
+struct Step {
+    thought: String,
+    call: String,
+    result: String,
+}
+
+impl React {
+    /// A retriever over a base. With a cache, equal tool calls are answered once.
+    pub fn new(
+        base: Arc<IndexedBase>,
+        assistant: Arc<Assistant>,
+        cache: Option<Arc<ToolCache>>,
+    ) -> Self {
+        let schema = schema_text(&base.kb);
+        Self { base, assistant, cache, schema, toolkit: toolkit_text(true) }
+    }
+
+    /// The nodes that the model names, best first, each once, and the steps that led there.
+    fn answer(
+        &self,
+        query: &str,
+        shortlist: &[NodeId],
+    ) -> Result<(Vec<NodeId>, Vec<Step>), RetrieveError> {
+        let mut session = Session::new(self.base.clone(), self.cache.clone())
+            .with_assistant(self.assistant.clone());
+        let mut handles: Vec<Value> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut calls_left = MAX_CALLS;
+        for turn in 0..MAX_TURNS {
+            let inputs = self.inputs(query, shortlist, &steps, MAX_TURNS - turn, calls_left);
+            let action = self.assistant.json(Role::React, PROMPT, inputs).map_err(failure)?;
+            let thought = action["thought"].as_str().unwrap_or_default().to_owned();
+            if action["finish"] == json!(true) {
+                let named = self.known(&action["ids"]);
+                if named.is_empty() {
+                    return Err(failed("the model named no node of the base"));
+                }
+                return Ok((named, steps));
+            }
+            let calls = action["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if calls.is_empty() {
+                let result = "nothing was called; call a function or finish".to_owned();
+                steps.push(Step { thought, call: String::new(), result });
+                continue;
+            }
+            for (at, call) in calls.iter().take(CALLS_A_TURN.min(calls_left)).enumerate() {
+                calls_left -= 1;
+                let name = call["tool"].as_str().unwrap_or_default();
+                let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let result = call_tool(&mut session, name, args, &handles);
+                if let Some(error) = session.outage() {
+                    return Err(error.into());
+                }
+                let result = match result {
+                    Ok(value) => self.shown(value, &mut handles),
+                    Err(error @ (ToolError::Budget(_) | ToolError::Internal(_))) => {
+                        return Err(failed(&format!("{name}: {error}")));
+                    }
+                    Err(error) => format!("failed: {error}"),
+                };
+                let written: Vec<String> = args.iter().map(Json::to_string).collect();
+                let call = cut(&format!("{name}({})", written.join(", ")));
+                let thought = if at == 0 { thought.clone() } else { String::new() };
+                steps.push(Step { thought, call, result });
+            }
+        }
+        Err(failed(&format!("no answer after {MAX_TURNS} turns")))
+    }
+
+    fn inputs(
+        &self,
+        query: &str,
+        shortlist: &[NodeId],
+        steps: &[Step],
+        turns_left: usize,
+        calls_left: usize,
+    ) -> Json {
+        let kb = &self.base.kb;
+        let shown = |&node: &NodeId| {
+            let text: String = kb.text(node).chars().take(SHOWN_CHARS).collect();
+            let kind = kb.type_name(kb.node_type(node));
+            json!({"id": node, "type": kind, "name": kb.name(node), "text": text})
+        };
+        let shortlist: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
+        let steps: Vec<Json> = steps
+            .iter()
+            .map(|one| json!({"thought": one.thought, "call": one.call, "result": one.result}))
+            .collect();
+        json!({
+            "schema": self.schema, "toolkit": self.toolkit, "query": query,
+            "shortlist": shortlist, "steps": steps,
+            "turns_left": turns_left, "calls_left": calls_left,
+        })
+    }
+
+    /// The ids of a list that the base has, each once, in order.
+    fn known(&self, ids: &Json) -> Vec<NodeId> {
+        let mut known = Vec::new();
+        for id in ids.as_array().into_iter().flatten().filter_map(Json::as_u64) {
+            let node = NodeId::try_from(id).ok().filter(|&node| self.base.kb.contains(node));
+            if let Some(node) = node
+                && !known.contains(&node)
+                && known.len() < MAX_NAMED
+            {
+                known.push(node);
+            }
+        }
+        known
+    }
+
+    /// What the model is shown of a result; what has to stay is kept behind a handle.
+    fn shown(&self, value: Value, handles: &mut Vec<Value>) -> String {
+        let text = describe(&self.base.kb, &value);
+        let text = cut(&text);
+        if !matches!(value, Value::Nodes(_) | Value::Scores(_) | Value::Vector(_) | Value::List(_))
+        {
+            return text;
+        }
+        handles.push(value);
+        format!("${}: {text}", handles.len())
+    }
+
+    /// The shortlist and what the model makes of it.
+    fn run(
+        &self,
+        query: &str,
+        k: usize,
+    ) -> Result<(Vec<NodeId>, Vec<NodeId>, Vec<Step>), RetrieveError> {
+        let query = checked(query)?;
+        let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
+        let (named, steps) = self.answer(query, &shortlist)?;
+        Ok((shortlist, named, steps))
+    }
+}
+
+fn failed(why: &str) -> RetrieveError {
+    RetrieveError::Program(format!("react: {why}"))
+}
+
+fn failure(error: AssistantError) -> RetrieveError {
+    match error {
+        AssistantError::Llm(error) if error.ends_run() => error.into(),
+        AssistantError::Llm(LlmError::Reply { reason, .. }) => failed(&reason),
+        error => failed(&error.to_string()),
+    }
+}
+
+/// Calls the tool of that name whose arguments take the given values.
+fn call_tool(
+    session: &mut Session,
+    name: &str,
+    args: &[Json],
+    handles: &[Value],
+) -> Result<Value, ToolError> {
+    let values: Result<Vec<Value>, ToolError> =
+        args.iter().map(|arg| value_of(arg, handles)).collect();
+    let values = values?;
+    let named = |spec: &&ToolSpec| spec.name == name && !NOT_OFFERED.contains(&name);
+    let specs: Vec<(usize, &ToolSpec)> =
+        registry().iter().enumerate().filter(|(_, spec)| named(spec)).collect();
+    let Some(&(first, spec)) = specs.first() else {
+        let mut near: Vec<(usize, &str)> = registry()
+            .iter()
+            .map(|spec| (strsim::levenshtein(name, spec.name), spec.name))
+            .collect();
+        near.sort_unstable();
+        let near: Vec<&str> = near.iter().take(3).map(|one| one.1).collect();
+        return Err(ToolError::NotFound(format!(
+            "there is no function {name:?}; near are {}",
+            near.join(", ")
+        )));
+    };
+    let takes = |spec: &ToolSpec| {
+        (spec.min_args()..=spec.args.len()).contains(&values.len())
+            && spec.args.iter().zip(&values).all(|(arg, value)| suits(arg.kind, value))
+    };
+    let tool = specs.iter().find(|(_, spec)| takes(spec)).map_or(first, |one| one.0);
+    if !(spec.min_args()..=spec.args.len()).contains(&values.len()) {
+        return Err(ToolError::BadArgs(format!(
+            "{} arguments were given; it is called so: {}",
+            values.len(),
+            spec.signature()
+        )));
+    }
+    session.call(tool, values)
+}
+
+/// Whether a value may stand for an argument, as far as its form tells.
+fn suits(kind: Kind, value: &Value) -> bool {
+    match kind {
+        Kind::Nodes => {
+            matches!(value, Value::Nodes(_) | Value::Scores(_) | Value::List(_) | Value::Int(_))
+        }
+        Kind::Scores => matches!(value, Value::Scores(_)),
+        Kind::Number | Kind::Int => matches!(value, Value::Int(_) | Value::Float(_)),
+        Kind::Text => matches!(value, Value::Text(_)),
+        Kind::Vector => matches!(value, Value::Vector(_)),
+        _ => true,
+    }
+}
+
+/// The value of an argument; text such as `$1` stands for an earlier result.
+fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
+    Ok(match arg {
+        Json::String(text) => match text.trim().strip_prefix('$').map(str::parse::<usize>) {
+            Some(Ok(n)) => n
+                .checked_sub(1)
+                .and_then(|at| handles.get(at).cloned())
+                .ok_or_else(|| ToolError::BadArgs(format!("there is no handle {text}")))?,
+            _ => Value::text(text),
+        },
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::Int(integer),
+            None => Value::Float(number.as_f64().unwrap_or_default()),
+        },
+        Json::Array(items) => {
+            let values: Result<Vec<Value>, ToolError> =
+                items.iter().map(|item| value_of(item, handles)).collect();
+            Value::List(values?)
+        }
+        Json::Null => Value::Unit,
+        Json::Object(_) => {
+            return Err(ToolError::BadArgs("an argument is an object; give plain values".into()));
+        }
+    })
+}
+
+/// A result in words, with ids of its best nodes.
+fn describe(kb: &Kb, value: &Value) -> String {
+    let named =
+        |node: NodeId| format!("{node} {:?} ({})", kb.name(node), kb.type_name(kb.node_type(node)));
+    let more = |n: usize| if n > SHOWN_ITEMS { ", ..." } else { "" };
+    match value {
+        Value::Unit => "nothing".to_owned(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => format!("{number:.4}"),
+        Value::Text(text) => text.to_string(),
+        Value::Nodes(nodes) => {
+            let n = nodes.len();
+            let shown: Vec<String> =
+                nodes.as_slice().iter().take(SHOWN_ITEMS).map(|&node| named(node)).collect();
+            format!("{n} nodes: {}{}", shown.join(", "), more(n))
+        }
+        Value::Scores(scores) => {
+            let n = scores.len();
+            let best = scores.top(SHOWN_ITEMS).ranking();
+            let shown: Vec<String> =
+                best.iter().map(|&(node, score)| format!("{} {score:.4}", named(node))).collect();
+            format!("{n} scores: {}{}", shown.join(", "), more(n))
+        }
+        Value::Vector(vector) => format!("vector of {}", vector.len()),
+        Value::List(values) => {
+            let shown: Vec<String> =
+                values.iter().take(SHOWN_ITEMS).map(|value| describe(kb, value)).collect();
+            format!("[{}{}]", shown.join(", "), more(values.len()))
+        }
+        Value::Map(map) => {
+            let shown: Vec<String> = map
+                .iter()
+                .take(SHOWN_ITEMS)
+                .map(|(name, value)| format!("{name}: {}", describe(kb, value)))
+                .collect();
+            format!("{{{}{}}}", shown.join("; "), more(map.len()))
+        }
+    }
+}
+
+/// The text, cut to what the model is shown of one result.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(RESULT_CHARS) {
+        Some((at, _)) => format!("{} [cut]", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+impl Retriever for React {
+    fn name(&self) -> String {
+        "react".to_owned()
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        let (shortlist, named, _) = self.run(query, k)?;
+        let n = named.len();
+        let mut ranking: Ranking = named
+            .iter()
+            .enumerate()
+            .map(|(at, &node)| (node, (n - at) as f32 / n as f32))
+            .collect();
+        let rest = shortlist.iter().filter(|node| !named.contains(node)).zip(1..);
+        ranking.extend(rest.map(|(&node, behind)| (node, -(behind as f32))));
+        ranking.truncate(k);
+        Ok(ranking)
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        let (shortlist, named, steps) = self.run(query, SHOWN)?;
+        let mut lines: Vec<String> = steps
+            .iter()
+            .map(|step| {
+                let result = step.result.replace('\n', " ");
+                format!("{} = {result}", step.call.replace('\n', " "))
+            })
+            .collect();
+        let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
+        lines.push(match (place(&named), place(&shortlist)) {
+            (Some(at), _) => format!("named as answer {}", at + 1),
+            (None, Some(at)) => format!("not named; rank {} of the shortlist", at + 1),
+            (None, None) => "not named, and not in the shortlist".to_owned(),
+        });
+        Ok(lines.join("\n"))
+    }
+}
