@@ -6,6 +6,7 @@
 mod bench;
 mod bundles;
 mod data;
+mod durability;
 mod embedders;
 mod eval;
 mod faults;
@@ -15,6 +16,7 @@ mod help;
 mod optimize;
 mod programs;
 mod pull;
+mod runs;
 mod samples;
 mod search;
 mod support;
