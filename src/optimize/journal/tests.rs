@@ -1,5 +1,7 @@
 //! Tests of the journal through its public face; faults are put into its files.
 
+mod crashes;
+mod disk;
 mod replies;
 
 use std::{collections::BTreeMap, fs, path::Path, process};
