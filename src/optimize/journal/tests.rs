@@ -1,6 +1,7 @@
 //! Tests of the journal through its public face; faults are put into its files.
 
 mod crashes;
+mod damage;
 mod disk;
 mod replies;
 

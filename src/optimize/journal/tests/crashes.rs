@@ -24,7 +24,7 @@ const STEPS: usize = 7;
 const LOG_PAGES: u32 = 12;
 
 /// A directory in memory where there is one, as syncing takes long elsewhere.
-fn directory() -> TempDir {
+pub(super) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
     made.expect("directory")
