@@ -17,6 +17,7 @@
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
 mod bench;
+mod cache;
 mod data;
 mod dataset;
 mod doctor;
@@ -30,6 +31,7 @@ mod printer;
 mod program;
 mod pull;
 mod query;
+mod run;
 mod search;
 mod systems;
 mod vectors;
@@ -130,10 +132,16 @@ enum Command {
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
     Program(program::Command),
+    /// Look at runs: what was done, what it cost, what was asked and answered
+    #[command(subcommand)]
+    Run(run::Command),
     /// Answer a question with a frozen bundle
     Query(query::Args),
     /// Check that a bundle is whole and does what it says
     Verify(verify::Args),
+    /// Show or clear what was paid for and is kept: replies and embeddings
+    #[command(subcommand)]
+    Cache(cache::Command),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
     /// Measure what single pieces of work cost on a dataset
@@ -176,8 +184,10 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
+        Command::Run(command) => run::run(command, ctx),
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
+        Command::Cache(command) => cache::run(command, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
         Command::Bench(command) => bench::run(command, ctx),
     }

@@ -22,6 +22,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use serde::Serialize;
+
 use crate::embed::{EmbedError, Embedder, Matrix, Spent};
 
 /// Longest file of one embedder's documents, in bytes.
@@ -38,6 +40,73 @@ const MAX_NAME_CHARS: usize = 80;
 
 /// The hash of a text.
 type Key = [u8; 16];
+
+/// A file of the cache, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptFile {
+    /// The readable part of the embedder's fingerprint, and digits of its hash.
+    pub name: String,
+    /// `documents` or `queries`.
+    pub kind: &'static str,
+    /// Vectors; 0 when the file is of another format.
+    pub entries: u64,
+    /// Length of the file.
+    pub bytes: u64,
+}
+
+/// The files in the directory of a cache, by name; none when there is no such directory.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn files(dir: &Path) -> io::Result<Vec<KeptFile>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| path.extension().is_some_and(|extension| extension == kind.extension()));
+        let (Some(kind), Some(name)) = (kind, path.file_stem()) else { continue };
+        files.push(KeptFile {
+            name: name.to_string_lossy().into_owned(),
+            kind: kind.extension(),
+            entries: n_entries(&path).unwrap_or(0),
+            // Another process may have removed it since.
+            bytes: fs::metadata(&path).map_or(0, |metadata| metadata.len()),
+        });
+    }
+    files.sort_by(|a, b| (&a.name, a.kind).cmp(&(&b.name, b.kind)));
+    Ok(files)
+}
+
+/// Removes the files in the directory of a cache; which there were.
+///
+/// # Errors
+/// When the directory cannot be read or a file cannot be removed.
+pub fn clear(dir: &Path) -> io::Result<Vec<KeptFile>> {
+    let files = files(dir)?;
+    for file in &files {
+        match fs::remove_file(dir.join(format!("{}.{}", file.name, file.kind))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(files)
+}
+
+/// Vectors in a file, by its length.
+fn n_entries(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact(&mut header)?;
+    let (magic, rest) = header.split_at(MAGIC.len());
+    let Some(dim) = rest.first_chunk().filter(|_| magic == MAGIC) else { return Ok(0) };
+    let record = (size_of::<Key>() + CHECK_BYTES) as u64 + u64::from(u32::from_le_bytes(*dim)) * 4;
+    Ok((file.metadata()?.len() - HEADER_BYTES as u64) / record)
+}
 
 /// An embedder that asks its cache first.
 pub struct CachedEmbedder {
@@ -253,11 +322,14 @@ impl Kind {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let name: String = fingerprint.chars().map(plain).take(MAX_NAME_CHARS).collect();
         let hash = blake3::hash(fingerprint.as_bytes()).to_hex();
-        let kind = match self {
+        dir.join(format!("{name}-{}.{}", &hash[..8], self.extension()))
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
             Kind::Document => "documents",
             Kind::Query => "queries",
-        };
-        dir.join(format!("{name}-{}.{kind}", &hash[..8]))
+        }
     }
 }
 

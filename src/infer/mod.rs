@@ -79,11 +79,6 @@ impl Runtime {
         self.assistant.as_ref()
     }
 
-    /// Temporary.
-    pub fn with_assistant(self, _assistant: Arc<crate::tools::Assistant>) -> Self {
-        self
-    }
-
     /// The base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base

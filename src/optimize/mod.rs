@@ -268,10 +268,8 @@ pub fn run(
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let mut runtime = Runtime::new(base.clone(), workers, Some(cache.clone()));
-    if let Some(assistant) = assistant.as_ref().filter(|_| options.llm_tools) {
-        runtime = runtime.with_assistant(assistant.clone());
-    }
+    let runtime = Runtime::new(base.clone(), workers, Some(cache.clone()))
+        .with_assistant(assistant.clone().filter(|_| options.llm_tools));
     let mut run = Run {
         base,
         options,

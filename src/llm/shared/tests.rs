@@ -127,8 +127,8 @@ fn the_oldest_entries_go_when_there_is_no_room() {
             let key = put(&cache, n, &"x".repeat(1_000));
             // The one written last is the oldest.
             let file = File::options().append(true).open(cache.file(&key).expect("file"));
-            let age = Duration::from_secs(1_000 + n as u64);
-            file.expect("open").set_modified(SystemTime::now() - age).expect("set");
+            let age = Duration::from_secs(1_000_000 - n as u64);
+            file.expect("open").set_modified(SystemTime::UNIX_EPOCH + age).expect("set");
             key
         })
         .collect();

@@ -17,7 +17,8 @@ use crate::optimize::journal::JournalError;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";
-/// Times to look for the holder's number, which follows the lock by an instant.
+/// Times to try for the lock, and to look for the holder's number, which follows the lock by an
+/// instant.
 const LOOKS: usize = 5;
 /// Wait between two looks, milliseconds.
 const LOOK_MS: u64 = 5;
@@ -43,7 +44,16 @@ impl Lock {
             .truncate(false)
             .open(&path)
             .map_err(JournalError::io("open", &path))?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        for _ in 1..LOOKS {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            // One who looks whether there is a writer has the file for an instant.
+            thread::sleep(Duration::from_millis(LOOK_MS));
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(JournalError::Locked { dir: dir.to_owned(), pid: holder(&path) });
@@ -76,14 +86,28 @@ fn holder(path: &Path) -> Option<u32> {
         if look > 0 {
             thread::sleep(Duration::from_millis(LOOK_MS));
         }
-        let mut content = String::new();
-        let read =
-            File::open(path).and_then(|file| file.take(CONTENT_BYTES).read_to_string(&mut content));
-        if let (Ok(_), Ok(pid)) = (read, content.trim().parse()) {
+        if let Some(pid) = File::open(path).ok().and_then(number) {
             return Some(pid);
         }
     }
     None
+}
+
+/// The process number in a lock file.
+fn number(file: File) -> Option<u32> {
+    let mut content = String::new();
+    file.take(CONTENT_BYTES).read_to_string(&mut content).ok()?;
+    content.trim().parse().ok()
+}
+
+/// The process that writes the run in a directory now; none when nobody does, or has only just
+/// begun. Does not wait, and keeps nobody from writing.
+pub fn writer(dir: &Path) -> Option<u32> {
+    let path = dir.join(LOCK_FILE);
+    // A number that is left behind was a killed process's.
+    let pid = File::open(&path).ok().and_then(number)?;
+    let file = File::open(&path).ok()?;
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
 
 /// A path and which file was there, so that removal and replacement are noticed: the system lets

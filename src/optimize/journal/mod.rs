@@ -43,7 +43,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use crate::optimize::journal::{error::JournalError, replies::JournalReplies};
+pub use crate::optimize::journal::{error::JournalError, lock::writer, replies::JournalReplies};
 use crate::{
     optimize::journal::{
         encode::{decode, encode},

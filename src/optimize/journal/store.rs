@@ -29,7 +29,7 @@ use std::{
 use blake3::Hasher;
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior,
-    config::DbConfig, ffi::code_to_str, params,
+    config::DbConfig, ffi, params,
 };
 
 pub(super) use crate::optimize::journal::store::replies::StoredReply;
@@ -175,6 +175,10 @@ impl Store {
                 .connection
                 .pragma_update(None, "user_version", FORMAT)
                 .map_err(|error| store.failed("write", &error))?;
+            // What a sync of the log could not write may be readable for now and gone after a power
+            // cut, with all that is committed behind it. Copied into the database, it is synced
+            // anew; readers may hold back a part.
+            copy_log(&store.connection).map_err(|error| store.failed("write", &error))?;
             store.leave_log(false)?;
         }
         Ok(store)
@@ -450,6 +454,11 @@ impl Stored {
     }
 }
 
+/// Copies the write-ahead log into the database, as far as no reader needs it.
+fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
 /// Ids with a space between.
 pub(super) fn ids(programs: &[Program]) -> String {
     programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
@@ -534,13 +543,31 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
             | ErrorCode::OperationInterrupted
             | ErrorCode::ApiMisuse,
         ) => match error.sqlite_error() {
-            // Says which operation on which file failed.
-            Some(code) => format!("{error} ({})", code_to_str(code.extended_code)),
+            Some(code) => match operation(code.extended_code) {
+                Some(operation) => format!("{error} while {operation}"),
+                None => error.to_string(),
+            },
             None => error.to_string(),
         },
         _ => return damaged(path, &error.to_string()),
     };
     JournalError::Storage { action, path: path.to_owned(), cause }
+}
+
+/// Which operation failed, by SQLite's extended code.
+fn operation(code: i32) -> Option<&'static str> {
+    Some(match code {
+        ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ => "reading",
+        ffi::SQLITE_IOERR_WRITE => "writing",
+        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC => "syncing to the disk",
+        ffi::SQLITE_IOERR_TRUNCATE => "cutting a file",
+        ffi::SQLITE_IOERR_DELETE => "deleting a file",
+        ffi::SQLITE_IOERR_LOCK | ffi::SQLITE_IOERR_UNLOCK => "locking",
+        ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMMAP => {
+            "sharing memory"
+        }
+        _ => return None,
+    })
 }
 
 /// An error for damage.

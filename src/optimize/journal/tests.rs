@@ -1,5 +1,8 @@
 //! Tests of the journal through its public face; faults are put into its files.
 
+mod crashes;
+mod damage;
+mod disk;
 mod replies;
 
 use std::{collections::BTreeMap, fs, path::Path, process};
@@ -11,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     llm::{Exchange, Finish, Message, Reply, Request, Role, Usage},
-    optimize::journal::{BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError},
+    optimize::journal::{BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, writer},
     program::Program,
 };
 
@@ -184,13 +187,16 @@ fn there_is_one_writer_and_any_number_of_readers() {
     let pid = process::id();
     assert!(matches!(second, Err(JournalError::Locked { pid: Some(found), .. }) if found == pid));
     assert!(second.expect_err("locked").to_string().contains(&format!("process {pid}")));
+    assert_eq!(writer(dir.path()), Some(pid));
     let mut reader = Journal::open_read_only(dir.path()).expect("reader");
     add(&mut journal, 1).expect("commit beside a reader");
     assert_eq!(seen(&reader).expect("seen"), seen(&journal).expect("seen"));
     assert!(matches!(add(&mut reader, 2), Err(JournalError::ReadOnly { .. })));
     let copy = image(dir.path());
+    assert_eq!(writer(copy.path()), None, "a copied number is nobody's");
     Journal::resume(copy.path()).expect("a copied lock holds nothing");
     drop(journal);
+    assert_eq!(writer(dir.path()), None);
     add(&mut Journal::resume(dir.path()).expect("after drop"), 2).expect("commit");
     assert_eq!(reader.steps().expect("steps").len(), 3);
     // The number of a process that is gone.

@@ -1,0 +1,41 @@
+//! `agent run`: looks at runs, finished or not, also while they are being written. Only reads.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `record` | given a directory: the run in it, and how it stands |
+//! | the others | one command each |
+
+mod cost;
+mod list;
+mod log;
+mod prompts;
+mod record;
+mod show;
+
+use clap::Subcommand;
+
+use crate::cli::{Context, Exit, failure::Result};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the runs in the home directory
+    List(list::Args),
+    /// Show how a run stands
+    Show(show::Args),
+    /// Print what a run did, one line per step
+    Log(log::Args),
+    /// Show what a run spent on language models, by role
+    Cost(cost::Args),
+    /// Print what a run asked language models, and what they answered
+    Prompts(prompts::Args),
+}
+
+pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
+    match command {
+        Command::List(args) => list::run(&args, ctx),
+        Command::Show(args) => show::run(&args, ctx),
+        Command::Log(args) => log::run(&args, ctx),
+        Command::Cost(args) => cost::run(&args, ctx),
+        Command::Prompts(args) => prompts::run(&args, ctx),
+    }
+}

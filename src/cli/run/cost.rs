@@ -1,0 +1,88 @@
+//! `agent run cost`: what a run spent on language models, by role.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::Result,
+        printer::{count, table},
+        run::{
+            record::{Record, RoleCost, Times},
+            show::time,
+        },
+    },
+    llm::{Role, ledger::Spent},
+};
+
+/// Show what a run spent on language models, by role
+///
+/// Prints calls that were paid for, replies that came from the shared cache, tokens, and dollars as
+/// far as the run was begun with prices.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Directory of the run
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct OfRole {
+    role: Role,
+    #[serde(flatten)]
+    cost: RoleCost,
+}
+
+#[derive(Serialize)]
+struct Cost<'a> {
+    run: &'a PathBuf,
+    roles: Vec<OfRole>,
+    total: RoleCost,
+    times: Times,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let record = Record::read(&args.dir)?;
+    let roles = record.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect();
+    let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
+    if args.json {
+        ctx.printer.json(&cost)?;
+        return Ok(Exit::Done);
+    }
+    let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
+    let mut rows = table(headings, &[1, 2, 3, 4, 5]);
+    let total = ("all", &cost.total);
+    for (role, cost) in cost.roles.iter().map(|of| (of.role.name(), &of.cost)).chain([total]) {
+        rows.add_row([
+            role.to_owned(),
+            count(cost.spent.calls),
+            count(cost.from_cache),
+            count(cost.spent.tokens_in),
+            count(cost.spent.tokens_out),
+            dollars(&cost.spent),
+        ]);
+    }
+    ctx.printer.table(&rows)?;
+    ctx.printer.notice(&format!("time: {}", time(&cost.times)));
+    if cost.total.estimated > 0 {
+        ctx.printer.notice(&format!(
+            "tokens of {} calls are estimated: the service did not count them",
+            count(cost.total.estimated)
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Dollars, as far as they are known.
+pub(super) fn dollars(spent: &Spent) -> String {
+    match (spent.unpriced, spent.calls) {
+        (0, _) => format!("{:.4} USD", spent.usd),
+        (unpriced, calls) if unpriced == calls => "price unknown".to_owned(),
+        (unpriced, _) => format!("{:.4} USD and {unpriced} calls of unknown price", spent.usd),
+    }
+}

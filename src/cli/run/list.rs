@@ -1,0 +1,130 @@
+//! `agent run list`: the runs in the home directory.
+
+use std::{fs, io, path::PathBuf};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::cli::{
+    Context, Exit,
+    failure::Result,
+    hits::MAX_SHOWN,
+    printer::{count, plain, table},
+    run::record::Record,
+};
+
+/// List the runs in the home directory
+///
+/// Prints directory, dataset, who proposed programs, seed, state, steps in the journal, and how
+/// many changes were tested and accepted.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Only runs on this dataset
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    run: PathBuf,
+    dataset: String,
+    actor: String,
+    seed: Option<u64>,
+    state: &'static str,
+    pid: Option<u32>,
+    steps: usize,
+    tested: usize,
+    accepted: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let mut listed: Vec<Listed> = directories(ctx)?.into_iter().map(entry).collect();
+    if let Some(dataset) = &args.dataset {
+        listed.retain(|run| run.dataset == *dataset);
+    }
+    if listed.is_empty() {
+        ctx.printer.notice("there is no run yet; begin one with `agent optimize`");
+        return Ok(Exit::Done);
+    }
+    if args.json {
+        for run in &listed {
+            ctx.printer.json(run)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let headings = ["run", "dataset", "actor", "seed", "state", "steps", "tested", "accepted"];
+    let mut rows = table(headings, &[3, 5, 6, 7]);
+    for run in &listed {
+        let state = match (&run.problem, run.pid) {
+            (Some(problem), _) => plain(problem, MAX_SHOWN),
+            (None, Some(pid)) => format!("{} ({pid})", run.state),
+            (None, None) => run.state.to_owned(),
+        };
+        rows.add_row([
+            run.run.display().to_string(),
+            plain(&run.dataset, MAX_SHOWN),
+            plain(&run.actor, MAX_SHOWN),
+            run.seed.map_or(String::new(), |seed| seed.to_string()),
+            state,
+            count(run.steps as u64),
+            count(run.tested as u64),
+            count(run.accepted as u64),
+        ]);
+    }
+    ctx.printer.table(&rows)?;
+    Ok(Exit::Done)
+}
+
+/// The directories below `runs`, by name.
+fn directories(ctx: &Context) -> Result<Vec<PathBuf>> {
+    let runs = ctx.home.path().join("runs");
+    let entries = match fs::read_dir(&runs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", runs.display()))?,
+    };
+    let mut directories: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    directories.sort_unstable();
+    Ok(directories)
+}
+
+fn entry(dir: PathBuf) -> Listed {
+    match Record::read(&dir) {
+        Ok(record) => {
+            let (mut tested, mut accepted) = (0, 0);
+            for decision in record.decisions() {
+                tested += 1;
+                accepted += usize::from(decision.accepted);
+            }
+            Listed {
+                run: dir,
+                dataset: record.dataset,
+                actor: record.actor,
+                seed: record.seed,
+                state: record.state.name(),
+                pid: record.pid,
+                steps: record.steps.len(),
+                tested,
+                accepted,
+                problem: None,
+            }
+        }
+        Err(error) => Listed {
+            run: dir,
+            dataset: String::new(),
+            actor: String::new(),
+            seed: None,
+            state: "unreadable",
+            pid: None,
+            steps: 0,
+            tested: 0,
+            accepted: 0,
+            problem: Some(error.message()),
+        },
+    }
+}

@@ -1,0 +1,279 @@
+//! A run as its journal tells it: what it is, how far it is, what it found and spent.
+//! Must not know how that is shown.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    bundle::Bundle,
+    cli::failure::Result,
+    llm::{
+        Exchange, Role,
+        ledger::{Ceilings, Ledger, Price, Spent},
+    },
+    optimize::{
+        BUNDLE_FILE, Decision,
+        journal::{self, DATABASE_FILE, Journal, StepRecord},
+        trial::{TRIAL, Trial},
+    },
+};
+
+/// The kind of steps that hold tests on validation.
+pub(super) const DECISION: &str = "decision";
+/// The kind of the step that says that the bundle is frozen.
+const BUNDLE: &str = "bundle";
+/// The pool on which changes are tested.
+const VALIDATION: &str = "validation";
+/// Who proposes programs, where a run does not say.
+const SEARCH: &str = "search";
+
+/// Whether a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    /// Its bundle is frozen.
+    Finished,
+    /// It can be resumed.
+    Interrupted,
+    /// A process writes it.
+    Running,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            State::Finished => "finished",
+            State::Interrupted => "interrupted",
+            State::Running => "running",
+        }
+    }
+}
+
+/// The program that a category has so far.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Standing {
+    /// The category.
+    pub(super) category: String,
+    /// Id of its program.
+    pub(super) program: String,
+    /// Validation queries: of a finished run those that are routed to the category, otherwise all.
+    pub(super) n: usize,
+    /// Mean reciprocal rank on them.
+    pub(super) mrr: f64,
+}
+
+/// Times of a run, as its files have them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Times {
+    /// When it was begun, seconds since 1970; unknown on systems that do not tell.
+    pub(super) begun: Option<u64>,
+    /// When it was last written to.
+    pub(super) changed: Option<u64>,
+    /// Between the two, pauses included.
+    pub(super) seconds: Option<u64>,
+}
+
+/// What was spent on one role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct RoleCost {
+    /// What the run paid for.
+    #[serde(flatten)]
+    pub(super) spent: Spent,
+    /// Replies that cost the run nothing: they came from the shared cache.
+    pub(super) from_cache: u64,
+    /// Calls whose tokens the service did not count.
+    pub(super) estimated: u64,
+}
+
+/// A run, read at one moment.
+pub(super) struct Record {
+    pub(super) dir: PathBuf,
+    pub(super) dataset: String,
+    pub(super) actor: String,
+    pub(super) model: Option<String>,
+    pub(super) seed: Option<u64>,
+    /// Steps of mutation that were asked for.
+    pub(super) planned: Option<u64>,
+    pub(super) state: State,
+    /// The process that writes it.
+    pub(super) pid: Option<u32>,
+    pub(super) steps: Vec<StepRecord>,
+    /// Category by program.
+    pub(super) categories: HashMap<String, String>,
+    /// Exchanges with their keys, by role and key.
+    pub(super) exchanges: Vec<(String, Exchange)>,
+    prices: BTreeMap<String, Price>,
+}
+
+impl Record {
+    /// Reads the run in a directory.
+    ///
+    /// # Errors
+    /// That there is none, or that it cannot be read.
+    pub(super) fn read(dir: &Path) -> Result<Record> {
+        let journal = Journal::open_read_only(dir)?;
+        let config = journal.config();
+        let number = |name: &str| config.get(name).and_then(Value::as_u64);
+        let text = |name: &str| config.get(name).and_then(Value::as_str).map(str::to_owned);
+        // Asked for before the steps are read, so that a run that ends meanwhile is finished.
+        let pid = journal::writer(dir);
+        let steps = journal.steps()?;
+        let finished = steps.iter().any(|step| step.kind == BUNDLE);
+        let category = |program: &crate::program::Program| {
+            (program.id().to_owned(), program.category().unwrap_or_default().to_owned())
+        };
+        Ok(Record {
+            dir: dir.to_owned(),
+            dataset: text("dataset").unwrap_or_default(),
+            actor: text("actor").unwrap_or_else(|| SEARCH.to_owned()),
+            model: text("model"),
+            seed: number("seed"),
+            planned: number("steps"),
+            state: match (finished, pid) {
+                (true, _) => State::Finished,
+                (false, Some(_)) => State::Running,
+                (false, None) => State::Interrupted,
+            },
+            pid,
+            categories: journal.programs()?.iter().map(category).collect(),
+            exchanges: journal.replies()?.exchanges()?,
+            prices: prices(config),
+            steps,
+        })
+    }
+
+    /// Tests on validation, in their order.
+    pub(super) fn decisions(&self) -> impl Iterator<Item = Decision> {
+        self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
+    }
+
+    /// Steps by kind.
+    pub(super) fn kinds(&self) -> BTreeMap<&str, u64> {
+        let mut kinds = BTreeMap::new();
+        for step in &self.steps {
+            *kinds.entry(step.kind.as_str()).or_default() += 1;
+        }
+        kinds
+    }
+
+    /// What was spent, by role.
+    pub(super) fn costs(&self) -> BTreeMap<Role, RoleCost> {
+        let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
+        let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
+        for (_, exchange) in &self.exchanges {
+            let role = exchange.request.role;
+            let cost = costs.entry(role).or_default();
+            if exchange.paid {
+                ledger.paid(role, &exchange.request.model, exchange.reply.usage);
+                cost.estimated += u64::from(exchange.reply.usage.estimated);
+            } else {
+                cost.from_cache += 1;
+            }
+        }
+        for (role, spent) in ledger.spent() {
+            costs.entry(role).or_default().spent = spent;
+        }
+        costs
+    }
+
+    /// What was spent by all roles.
+    pub(super) fn cost(&self) -> RoleCost {
+        self.costs().into_values().fold(RoleCost::default(), |sum, cost| RoleCost {
+            spent: sum.spent.and(cost.spent),
+            from_cache: sum.from_cache + cost.from_cache,
+            estimated: sum.estimated + cost.estimated,
+        })
+    }
+
+    /// The program of every category: of a finished run the frozen one, otherwise the one accepted
+    /// last, or the first that was tried on validation.
+    pub(super) fn standings(&self) -> Vec<Standing> {
+        if self.state == State::Finished
+            && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
+        {
+            let standing = |category: &crate::bundle::Category| Standing {
+                category: category.name.clone(),
+                program: category.program.id().to_owned(),
+                n: category.validation.as_ref().map_or(0, |score| score.n),
+                mrr: category.validation.as_ref().map_or(0.0, |score| score.mrr),
+            };
+            return bundle.categories.iter().map(standing).collect();
+        }
+        self.standings_so_far()
+    }
+
+    fn standings_so_far(&self) -> Vec<Standing> {
+        // Category, and its program with its numbers.
+        let mut chosen: Vec<(String, (String, String))> = Vec::new();
+        let mut scores: HashMap<(String, String), (usize, f64)> = HashMap::new();
+        for step in &self.steps {
+            if step.kind == TRIAL
+                && let Some(trial) = body::<Trial>(step)
+                && trial.pool == VALIDATION
+            {
+                let program = (trial.program.clone(), format!("{:?}", trial.params));
+                let category = self.category(&trial.program).to_owned();
+                let score = scores.entry(program.clone()).or_insert((0, 0.0));
+                if trial.queries.len() >= score.0 {
+                    *score = (trial.queries.len(), trial.mrr());
+                }
+                if !chosen.iter().any(|(name, _)| *name == category) {
+                    chosen.push((category, program));
+                }
+            } else if step.kind == DECISION
+                && let Some(decision) = body::<Decision>(step)
+                && decision.accepted
+            {
+                let program = (decision.to, format!("{:?}", decision.params));
+                match chosen.iter_mut().find(|(name, _)| *name == decision.category) {
+                    Some(found) => found.1 = program,
+                    None => chosen.push((decision.category, program)),
+                }
+            }
+        }
+        let standing = |(category, program): (String, (String, String))| {
+            let (n, mrr) = scores.get(&program).copied().unwrap_or((0, 0.0));
+            Standing { category, program: program.0, n, mrr }
+        };
+        chosen.into_iter().map(standing).collect()
+    }
+
+    /// The category of a program; empty when it says none.
+    pub(super) fn category(&self, program: &str) -> &str {
+        self.categories.get(program).map_or("", String::as_str)
+    }
+
+    /// When it was begun and last written to.
+    pub(super) fn times(&self) -> Times {
+        let of = |name: &str| fs::metadata(self.dir.join(name)).ok();
+        let seconds = |time: SystemTime| {
+            time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+        };
+        let begun = of(DATABASE_FILE).and_then(|file| seconds(file.created().ok()?));
+        let log = format!("{DATABASE_FILE}-wal");
+        let changed = [DATABASE_FILE, &log, BUNDLE_FILE]
+            .into_iter()
+            .filter_map(|name| seconds(of(name)?.modified().ok()?))
+            .max();
+        let seconds = begun.zip(changed).map(|(begun, changed)| changed.saturating_sub(begun));
+        Times { begun, changed, seconds }
+    }
+}
+
+/// The result of a step, typed; none when another version wrote it.
+pub(super) fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
+    T::deserialize(&step.body).ok()
+}
+
+/// The prices that a run was begun with.
+fn prices(config: &Value) -> BTreeMap<String, Price> {
+    let known = config.get("prices").and_then(|prices| BTreeMap::deserialize(prices).ok());
+    known.unwrap_or_default()
+}

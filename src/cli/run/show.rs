@@ -1,0 +1,143 @@
+//! `agent run show`: how a run stands.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::Result,
+        hits::MAX_SHOWN,
+        printer::{count, plain, table},
+        run::{
+            cost::dollars,
+            record::{Record, RoleCost, Standing, State, Times},
+        },
+    },
+    optimize::BUNDLE_FILE,
+};
+
+/// Show how a run stands
+///
+/// Prints what it was begun with, whether it is finished, interrupted or running, what is in its
+/// journal, the best program of every category so far, and what was spent.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Directory of the run
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    run: &'a PathBuf,
+    dataset: &'a str,
+    actor: &'a str,
+    model: Option<&'a str>,
+    seed: Option<u64>,
+    planned: Option<u64>,
+    state: State,
+    pid: Option<u32>,
+    steps: usize,
+    kinds: BTreeMap<&'a str, u64>,
+    tested: usize,
+    accepted: usize,
+    categories: Vec<Standing>,
+    bundle: Option<PathBuf>,
+    spent: RoleCost,
+    times: Times,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let record = Record::read(&args.dir)?;
+    let bundle = args.dir.join(BUNDLE_FILE);
+    let shown = Shown {
+        run: &record.dir,
+        dataset: &record.dataset,
+        actor: &record.actor,
+        model: record.model.as_deref(),
+        seed: record.seed,
+        planned: record.planned,
+        state: record.state,
+        pid: record.pid,
+        steps: record.steps.len(),
+        kinds: record.kinds(),
+        tested: record.decisions().count(),
+        accepted: record.decisions().filter(|decision| decision.accepted).count(),
+        categories: record.standings(),
+        bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
+        spent: record.cost(),
+        times: record.times(),
+    };
+    if args.json {
+        ctx.printer.json(&shown)?;
+        return Ok(Exit::Done);
+    }
+    print(&shown, ctx)?;
+    Ok(Exit::Done)
+}
+
+fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
+    let mut rows = table(["run", &shown.run.display().to_string()], &[]);
+    let kinds: Vec<String> = shown
+        .kinds
+        .iter()
+        .map(|(kind, n)| format!("{} {}", count(*n), plain(kind, MAX_SHOWN)))
+        .collect();
+    let state = match shown.pid {
+        Some(pid) => format!("{}, written by process {pid}", shown.state.name()),
+        None => shown.state.name().to_owned(),
+    };
+    let actor = match shown.model {
+        Some(model) => format!("{} ({})", shown.actor, plain(model, MAX_SHOWN)),
+        None => shown.actor.to_owned(),
+    };
+    let number = |number: Option<u64>| number.map_or_else(|| "unknown".to_owned(), count);
+    let spent = &shown.spent.spent;
+    let tokens = count(spent.tokens_in + spent.tokens_out);
+    for (what, value) in [
+        ("dataset", plain(shown.dataset, MAX_SHOWN)),
+        ("actor", actor),
+        ("seed", number(shown.seed)),
+        ("steps asked for", number(shown.planned)),
+        ("state", state),
+        ("journal", format!("{} steps: {}", count(shown.steps as u64), kinds.join(", "))),
+        ("changes", format!("{} tested, {} accepted", shown.tested, shown.accepted)),
+        ("spent", format!("{} calls, {tokens} tokens, {}", count(spent.calls), dollars(spent))),
+        ("time", time(&shown.times)),
+    ] {
+        rows.add_row([what, &value]);
+    }
+    if let Some(bundle) = &shown.bundle {
+        rows.add_row(["bundle", &bundle.display().to_string()]);
+    }
+    ctx.printer.table(&rows)?;
+    if shown.categories.is_empty() {
+        return Ok(());
+    }
+    let mut rows = table(["category", "program", "n val", "mrr"], &[2, 3]);
+    for standing in &shown.categories {
+        rows.add_row([
+            plain(&standing.category, MAX_SHOWN),
+            standing.program.chars().take(12).collect(),
+            standing.n.to_string(),
+            format!("{:.4}", standing.mrr),
+        ]);
+    }
+    ctx.printer.data("\n")?;
+    ctx.printer.table(&rows)
+}
+
+/// How long a run took.
+pub(super) fn time(times: &Times) -> String {
+    match times.seconds {
+        Some(seconds) => {
+            format!("{} s from the first to the last write, pauses included", count(seconds))
+        }
+        None => "unknown".to_owned(),
+    }
+}

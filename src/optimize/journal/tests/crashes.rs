@@ -1,0 +1,292 @@
+//! Tests of the journal on a disk that stops, loses and fails at every point.
+//!
+//! O1 to O3 of the faults that a run survives: whatever happens, a run that goes on ends with the
+//! same steps and replies as one that nothing disturbed (R), and nothing that was acknowledged is
+//! lost (N). `AGENT_TEST_CRASHES` multiplies the number of random cases.
+
+use std::{fs, path::Path};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{
+    Seen, add,
+    disk::{Disk, Fault, Files, Kind, Op, killed, power_cut},
+    seen,
+};
+use crate::optimize::journal::{DATABASE_FILE, Journal, JournalError};
+
+/// Steps of the run.
+const STEPS: usize = 7;
+/// Pages of the log after which it is copied into the database: often, so that copying is met.
+const LOG_PAGES: u32 = 12;
+
+/// A directory in memory where there is one, as syncing takes long elsewhere.
+pub(super) fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+    made.expect("directory")
+}
+
+fn directory_with(files: &Files) -> TempDir {
+    let dir = directory();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).expect("write");
+    }
+    dir
+}
+
+/// How many times as many random cases as usual.
+fn times() -> u64 {
+    std::env::var("AGENT_TEST_CRASHES").map_or(1, |n| n.parse().expect("a number"))
+}
+
+/// Begins the run or goes on with it, to its end. `acknowledged` is the number of steps that are
+/// known to be done, at any moment; `told` is called when it is known first, and when it grows.
+fn go_on(
+    dir: &Path,
+    acknowledged: &mut usize,
+    told: &mut dyn FnMut(usize),
+) -> Result<Seen, JournalError> {
+    let mut journal = match dir.join(DATABASE_FILE).exists() {
+        true => Journal::resume(dir)?,
+        false => Journal::create(dir, &json!({"seed": 7}))?,
+    };
+    let pages = |journal: &Journal| {
+        let connection = &journal.files.lock().store.connection;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))
+    };
+    pages(&journal).expect("pragma");
+    let done = journal.steps()?.len();
+    assert!(done >= *acknowledged, "{done} steps are kept of {acknowledged} acknowledged");
+    *acknowledged = done;
+    told(done);
+    for n in done..STEPS {
+        add(&mut journal, n)?;
+        *acknowledged = n + 1;
+        told(n + 1);
+    }
+    seen(&journal)
+}
+
+fn finish(dir: &Path, mut acknowledged: usize) -> Seen {
+    go_on(dir, &mut acknowledged, &mut |_| {}).expect("the run goes on")
+}
+
+/// A run that nothing disturbs: what it ends with, what was done to the disk, and after how many of
+/// these ops how many steps were acknowledged.
+struct Undisturbed {
+    seen: Seen,
+    ops: Vec<Op>,
+    acknowledged: Vec<(usize, usize)>,
+}
+
+impl Undisturbed {
+    fn new() -> Self {
+        let dir = directory();
+        let disk = Disk::watch(dir.path());
+        let mut acknowledged = Vec::new();
+        let mut note = |n| acknowledged.push((disk.n_ops(), n));
+        let seen = go_on(dir.path(), &mut 0, &mut note).expect("undisturbed");
+        let ops = disk.ops();
+        assert!(ops.len() > 100, "{} ops", ops.len());
+        Self { seen, ops, acknowledged }
+    }
+
+    /// Steps that were acknowledged before a number of ops.
+    fn acknowledged(&self, n_ops: usize) -> usize {
+        self.acknowledged.iter().rev().find(|(ops, _)| *ops <= n_ops).map_or(0, |(_, n)| *n)
+    }
+}
+
+#[test]
+fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
+    let run = Undisturbed::new();
+    for n in 0..=run.ops.len() {
+        for torn in [false, true] {
+            let files = killed(&run.ops, n, torn);
+            let dir = directory_with(&files);
+            let seen = finish(dir.path(), run.acknowledged(n));
+            assert_eq!(seen, run.seen, "killed at op {n} of {}, torn: {torn}", run.ops.len());
+        }
+    }
+}
+
+#[test]
+fn o1_three_kills_in_a_row_and_kills_while_recovering_change_nothing() {
+    let run = Undisturbed::new();
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    for case in 0..60 * times() {
+        let at = random.random_range(0..=run.ops.len());
+        let mut files = killed(&run.ops, at, case % 2 == 0);
+        let mut acknowledged = run.acknowledged(at);
+        for _ in 0..3 {
+            let dir = directory_with(&files);
+            let disk = Disk::watch(dir.path());
+            let mut acks = vec![(0, acknowledged)];
+            let mut note = |n| acks.push((disk.n_ops(), n));
+            let seen = go_on(dir.path(), &mut acknowledged, &mut note).expect("goes on");
+            assert_eq!(seen, run.seen, "case {case}");
+            let ops = disk.ops();
+            // The log is only found when it is opened; what is there before that is the image.
+            let early = random.random_range(0..2) == 0;
+            let most = if early { ops.len().min(12) } else { ops.len() };
+            let at = random.random_range(0..=most);
+            let mut next = files.clone();
+            next.extend(killed(&ops, at, random.random_range(0..2) == 0));
+            let deleted = ops[..at].iter().filter_map(|op| match op {
+                Op::Delete { file, .. } => Some(file),
+                _ => None,
+            });
+            for file in deleted {
+                if !killed(&ops, at, false).contains_key(file) {
+                    next.remove(file);
+                }
+            }
+            files = next;
+            acknowledged = acks.iter().rev().find(|(ops, _)| *ops <= at).map_or(0, |(_, n)| *n);
+        }
+        let dir = directory_with(&files);
+        assert_eq!(finish(dir.path(), acknowledged), run.seen, "case {case}");
+    }
+}
+
+#[test]
+fn o2_torn_lost_and_reordered_writes_lose_only_what_was_not_acknowledged() {
+    let run = Undisturbed::new();
+    let mut random = ChaCha8Rng::seed_from_u64(12);
+    for n in 0..=run.ops.len() {
+        for case in 0..3 * times() {
+            let files = power_cut(&run.ops, n, &mut random);
+            let dir = directory_with(&files);
+            let seen = finish(dir.path(), run.acknowledged(n));
+            assert_eq!(seen, run.seen, "power cut at op {n}, case {case}");
+        }
+    }
+}
+
+#[test]
+fn o2_a_log_cut_at_every_byte_of_its_last_record_redoes_that_record_only() {
+    let run = Undisturbed::new();
+    // Before the log is copied at the end.
+    let at = run.acknowledged.last().expect("steps").0;
+    let mut files = killed(&run.ops, at, false);
+    let log = format!("{DATABASE_FILE}-wal");
+    let whole = files[&log].clone();
+    let record = 24 + 4_096;
+    for cut in whole.len() - record..whole.len() {
+        // Every byte in the header of the record, and every seventeenth of the page.
+        if cut > whole.len() - record + 24 && cut % 17 != 0 {
+            continue;
+        }
+        files.insert(log.clone(), whole[..cut].to_vec());
+        let dir = directory_with(&files);
+        assert_eq!(finish(dir.path(), STEPS - 1), run.seen, "cut at {cut}");
+    }
+}
+
+#[test]
+fn o3_every_write_that_fails_is_told_and_changes_nothing() {
+    let run = Undisturbed::new();
+    for (kind, forever) in [
+        (Kind::Write, false),
+        (Kind::Write, true),
+        (Kind::Full, false),
+        (Kind::Full, true),
+        (Kind::Read, false),
+        (Kind::Read, true),
+    ] {
+        let mut told = 0;
+        for at in 0.. {
+            let dir = directory();
+            let disk = Disk::watch(dir.path());
+            disk.fail(Some(Fault { at, kind, forever }));
+            let mut acknowledged = 0;
+            let ended = go_on(dir.path(), &mut acknowledged, &mut |_| {});
+            if !disk.failed() {
+                break;
+            }
+            disk.fail(None);
+            match ended {
+                Ok(seen) => assert_eq!(seen, run.seen, "{kind:?} {at}"),
+                Err(error) => {
+                    told += 1;
+                    let text = error.to_string();
+                    let path = dir.path().display().to_string();
+                    assert!(text.contains(&path), "{kind:?} {at}: {text}");
+                }
+            }
+            let seen = finish(dir.path(), acknowledged);
+            assert_eq!(seen, run.seen, "{kind:?} at {at}, forever: {forever}");
+        }
+        assert!(told > 20, "{kind:?}, forever: {forever}: {told} faults were told");
+    }
+}
+
+#[test]
+fn o3_after_a_failed_sync_nothing_is_written_until_it_is_resumed() {
+    let dir = directory();
+    let disk = Disk::watch(dir.path());
+    let mut journal = Journal::create(dir.path(), &json!({"seed": 7})).expect("create");
+    add(&mut journal, 0).expect("commit");
+    // The writes of a step are many, its sync is the last.
+    let mut at = 0;
+    let failed = loop {
+        let ops = disk.n_ops();
+        disk.fail(Some(Fault { at, kind: Kind::Write, forever: false }));
+        let added = add(&mut journal, 3);
+        disk.fail(None);
+        let lost = disk.ops()[ops..].iter().any(|op| matches!(op, Op::LostSync { .. }));
+        match (added, lost) {
+            (Err(error), true) => break error,
+            (Err(_), false) => {
+                drop(journal);
+                journal = Journal::resume(dir.path()).expect("resume");
+                at += 1;
+            }
+            (Ok(()), _) => panic!("no sync failed before write {at}"),
+        }
+    };
+    assert!(failed.to_string().contains("while syncing"), "{failed}");
+    let before = disk.n_ops();
+    for n in 4..7 {
+        assert!(matches!(add(&mut journal, n), Err(JournalError::Stopped { .. })));
+    }
+    drop(journal);
+    assert_eq!(disk.n_ops(), before, "something was written after a failed sync");
+}
+
+/// The system may drop what a sync could not write, though the file still shows it until the power
+/// goes: what is acknowledged later must not lie behind such a gap.
+#[test]
+fn o3_what_a_failed_sync_may_have_dropped_is_written_again() {
+    let run = Undisturbed::new();
+    let mut cases = 0;
+    for at in 0.. {
+        let dir = directory();
+        let disk = Disk::watch(dir.path());
+        let before_create = Journal::create(dir.path(), &json!({"seed": 7}));
+        drop(before_create.expect("create"));
+        disk.fail(Some(Fault { at, kind: Kind::Write, forever: false }));
+        let (mut acknowledged, mut n_ops) = (0, 0);
+        let ended = go_on(dir.path(), &mut acknowledged, &mut |_| n_ops = disk.n_ops());
+        let reached = disk.failed();
+        disk.fail(None);
+        if !reached {
+            break;
+        }
+        if ended.is_err() {
+            go_on(dir.path(), &mut acknowledged, &mut |_| n_ops = disk.n_ops()).expect("goes on");
+        }
+        let ops = disk.ops();
+        cases += usize::from(ops.iter().any(|op| matches!(op, Op::LostSync { .. })));
+        for seed in 0..4 {
+            let cut = power_cut(&ops, n_ops, &mut ChaCha8Rng::seed_from_u64(seed));
+            let dir = directory_with(&cut);
+            assert_eq!(finish(dir.path(), STEPS), run.seen, "at {at}");
+        }
+    }
+    assert!(cases >= 5, "{cases} failed syncs");
+}
