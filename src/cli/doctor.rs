@@ -19,7 +19,7 @@ use crate::{
     dataset::DatasetError,
     index::IndexError,
     kb::Kb,
-    llm::{Message, Role, ledger::Ceilings},
+    llm::{Message, Role},
 };
 
 /// Characters of an answer that are shown.
@@ -164,7 +164,7 @@ fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
 /// What the language model answers to one short question, and what that took.
 fn answer(args: &Args, ctx: &Context) -> Result<String> {
     let choice = LlmArgs { model: args.model.clone(), no_cache: true, ..LlmArgs::default() };
-    let llm = llm::open(&choice, None, Ceilings::default(), ctx)?.assistant.llm().clone();
+    let llm = llm::open(&choice, None, ctx)?.assistant.llm().clone();
     let began = Instant::now();
     let request = llm.request(Role::Router, vec![Message::user(QUESTION)], None, 0);
     let reply = llm.ask(&request)?;

@@ -20,11 +20,13 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
+        llm::{self, LlmArgs},
         systems::{BUNDLE, STAND_IN, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
+    llm::ledger::Spent,
     retrieve::{Baseline, Ranking, Retriever},
 };
 
@@ -84,6 +86,8 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
 }
 
 fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
@@ -102,6 +106,8 @@ pub(super) struct Measured {
     pub(super) evaluation: Evaluation,
     /// Queries that failed because a service gave no answer: with any, the means say nothing.
     outages: usize,
+    /// What it spent on language models.
+    llm: Spent,
 }
 
 impl Measured {
@@ -123,15 +129,21 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let queries = queries(args, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let assistant = llm::assistant(&llm);
     let systems =
-        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &None)?)));
+        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &assistant)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        measured.push(self::measured(name, &**system, &stand_in, &queries, &base, ctx)?);
+        let spent = || assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let before = spent().unwrap_or_default();
+        let mut one = self::measured(name, &**system, &stand_in, &queries, &base, ctx)?;
+        one.llm = spent().unwrap_or_default().since(before);
+        measured.push(one);
     }
     for (path, one) in run_files.iter().flatten().zip(&measured) {
         files::write(path, |out| files::run(out, one, &queries))?;
@@ -239,7 +251,14 @@ pub(super) fn measured(
     let (results, rankings): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let evaluation = Evaluation::from_results(&results, SEED)?;
     let outages = outages.into_inner();
-    Ok(Measured { system: name.to_owned(), results, rankings, evaluation, outages })
+    Ok(Measured {
+        system: name.to_owned(),
+        results,
+        rankings,
+        evaluation,
+        outages,
+        llm: Spent::default(),
+    })
 }
 
 /// Compares every system with the first one, or with all before it; those with valid means alone.

@@ -17,7 +17,8 @@ use anyhow::{Context as _, anyhow};
 use crate::{
     cli::{
         Context, OPENAI_URL,
-        failure::{Explain, Result},
+        failure::{CommandError, Explain, Result},
+        systems::MaybeAssistant,
         variable,
     },
     llm::{
@@ -56,6 +57,12 @@ pub(super) struct LlmArgs {
     /// Do without the replies that other runs have kept, and keep none for them
     #[arg(long)]
     pub(super) no_cache: bool,
+    /// Spend at most this much on language models, in USD
+    #[arg(long, value_name = "X")]
+    pub(super) budget_usd: Option<f64>,
+    /// Use at most this many tokens of language models, sent and received
+    #[arg(long, value_name = "T")]
+    pub(super) budget_tokens: Option<u64>,
     /// Take prompts from this directory where it has them; see agent-prompts in the sources
     #[arg(long, value_name = "DIR")]
     pub(super) prompts: Option<PathBuf>,
@@ -110,15 +117,15 @@ impl Opened {
 /// ceilings. With --replay, a file of replies stands for the service.
 ///
 /// # Errors
-/// That no model is named anywhere; wrong settings or prompts, a missing key, a budget in USD
+/// Wrong ceilings; that no model is named anywhere; wrong settings or prompts, a missing key, a budget in USD
 /// without prices, a file of replies that cannot be used.
 pub(super) fn open(
     choice: &LlmArgs,
     own: Option<Arc<dyn ReplyStore>>,
-    ceilings: Ceilings,
     ctx: &Context,
 ) -> Result<Opened> {
     let configured = checked(choice, ctx)?;
+    let ceilings = Ceilings { usd: choice.budget_usd, tokens: choice.budget_tokens };
     check_prices(&configured, ceilings)?;
     let mut stores: Vec<Arc<dyn ReplyStore>> = own.into_iter().collect();
     let cache = match choice.no_cache || choice.replay.is_some() {
@@ -152,6 +159,22 @@ pub(super) fn open(
     Ok(Opened { assistant, recorder, cassette, cache })
 }
 
+/// As [`open`], or nothing where no model is named anywhere.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Option<Opened>> {
+    match configured(ctx, choice.model.as_deref())? {
+        Some(_) => open(choice, None, ctx).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The assistant of a model that may have been opened.
+pub(super) fn assistant(opened: &Option<Opened>) -> MaybeAssistant {
+    opened.as_ref().map(|opened| opened.assistant.clone())
+}
+
 /// Fails if no language model can be asked, so that nothing is begun in vain.
 ///
 /// # Errors
@@ -162,6 +185,9 @@ pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<()> {
 
 /// What is configured, with a key where one is needed.
 fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
+    if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
+        return Err(CommandError::usage(anyhow!("--budget-usd must be above 0")));
+    }
     let Some(configured) = configured(ctx, choice.model.as_deref())? else {
         return Err(anyhow!("no LLM configured")).hint(REMEDY);
     };

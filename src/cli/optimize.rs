@@ -30,10 +30,7 @@ use crate::{
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
     kb::Kb,
-    llm::{
-        Role,
-        ledger::{Ceilings, Spent},
-    },
+    llm::{Role, ledger::Spent},
     optimize::{
         self, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop, journal::Journal,
     },
@@ -75,12 +72,6 @@ pub(super) struct Args {
     /// [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
-    /// Spend at most this much on language models, in USD; the best so far is frozen
-    #[arg(long, value_name = "X")]
-    budget_usd: Option<f64>,
-    /// Use at most this many tokens of language models; the best so far is frozen
-    #[arg(long, value_name = "T")]
-    budget_tokens: Option<u64>,
     /// Begin no further step after this many minutes; the best so far is frozen
     #[arg(long, value_name = "M")]
     budget_minutes: Option<f64>,
@@ -196,8 +187,7 @@ fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
 /// The model, with the run's journal before it; what the run paid before counts again.
 fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened> {
     let replies = journal.replies()?;
-    let ceilings = Ceilings { usd: args.budget_usd, tokens: args.budget_tokens };
-    let opened = llm::open(&args.llm, Some(replies.clone()), ceilings, ctx)?;
+    let opened = llm::open(&args.llm, Some(replies.clone()), ctx)?;
     for (_, exchange) in replies.exchanges()? {
         if exchange.paid {
             let (request, usage) = (exchange.request, exchange.reply.usage);
@@ -210,9 +200,6 @@ fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened
 fn check(args: &Args) -> Result<()> {
     if args.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
         return Err(CommandError::usage(anyhow!("--budget-minutes must be above 0")));
-    }
-    if args.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
-        return Err(CommandError::usage(anyhow!("--budget-usd must be above 0")));
     }
     let asks = args.actor.contains(&Actor::Llm) || args.resume;
     if !asks && (args.llm_tools || args.llm.model.is_some()) {
@@ -259,7 +246,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let (n_train, n_validation) = (train.len(), validation.len());
     let estimate = match actors(&args.actor) {
         Some(actors @ Actors { llm: true, .. }) => {
-            let opened = llm::open(&args.llm, None, Ceilings::default(), ctx)?;
+            let opened = llm::open(&args.llm, None, ctx)?;
             let kb = Kb::open(&dataset.base.kb_dir())?;
             let options = Options {
                 dataset: dataset.base.name.clone(),

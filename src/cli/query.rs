@@ -8,6 +8,7 @@ use crate::{
         Context, Exit, dataset,
         failure::Result,
         hits::{self, Hit, MAX_K},
+        llm::{self, LlmArgs},
         printer::{plain, table},
         systems::{STAND_IN, open_bundle, read_bundle},
     },
@@ -55,6 +56,8 @@ pub(super) struct Args {
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -63,7 +66,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
-    let retriever = open_bundle(&bundle, &base, &None)?;
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let retriever = open_bundle(&bundle, &base, &llm::assistant(&llm))?;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),

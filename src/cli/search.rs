@@ -5,6 +5,7 @@ use crate::{
         Context, Exit, dataset,
         failure::Result,
         hits::{self, MAX_K},
+        llm::{self, LlmArgs},
         systems::open_system,
     },
     retrieve::checked,
@@ -22,7 +23,8 @@ pub(super) struct Args {
     #[arg(value_name = "TEXT")]
     text: String,
     /// Rank with one of bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
-    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE, program:FILE
+    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE, program:FILE; with a
+    /// language model rerank, rerank:SYSTEM, react
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names")]
     system: String,
     /// Print at most this many nodes, 1 to 10000
@@ -35,13 +37,16 @@ pub(super) struct Args {
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let text = checked(&args.text)?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let system = open_system(&args.system, &base, &None)?;
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let system = open_system(&args.system, &base, &llm::assistant(&llm))?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

@@ -60,6 +60,17 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// What came to it since it was `earlier`.
+    pub fn since(self, earlier: Spent) -> Spent {
+        Spent {
+            calls: self.calls - earlier.calls,
+            tokens_in: self.tokens_in - earlier.tokens_in,
+            tokens_out: self.tokens_out - earlier.tokens_out,
+            usd: self.usd - earlier.usd,
+            unpriced: self.unpriced - earlier.unpriced,
+        }
+    }
+
     /// Together with another.
     pub fn and(self, other: Spent) -> Spent {
         Spent {

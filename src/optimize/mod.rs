@@ -122,7 +122,7 @@ pub enum OptimizeError {
     Index(IndexError),
     /// A query cannot be searched.
     #[error(transparent)]
-    Retrieve(#[from] RetrieveError),
+    Retrieve(RetrieveError),
     /// A statistic cannot be computed.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
@@ -145,6 +145,15 @@ impl From<LlmError> for OptimizeError {
         match error {
             LlmError::Stopped => Self::Stopped,
             other => Self::Llm(other),
+        }
+    }
+}
+
+impl From<RetrieveError> for OptimizeError {
+    fn from(error: RetrieveError) -> Self {
+        match error {
+            RetrieveError::Llm(error) => error.into(),
+            other => Self::Retrieve(other),
         }
     }
 }
@@ -268,14 +277,14 @@ pub fn run(
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Runtime::new(base.clone(), workers, Some(cache.clone()))
-        .with_assistant(assistant.clone().filter(|_| options.llm_tools));
+    let runtime = || Runtime::new(base.clone(), workers.clone(), Some(cache.clone()));
+    let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
     let mut run = Run {
-        base,
+        base: base.clone(),
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
-        trials: Trials { runtime: Arc::new(runtime), journal, stop },
+        trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
         watch,
         started: Instant::now(),
     };
@@ -422,7 +431,10 @@ impl Run<'_> {
             let routed = routed(&members[at], &routing.validation[at]);
             let (member, queries) = (&mut members[at], &assigned[at]);
             match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
-                Some(actor) => self.rewrite(actor, step, member, queries, &routed, &mut rng)?,
+                Some(actor) => {
+                    let done = self.rewrite(actor, step, member, queries, &routed, &mut rng);
+                    actor.unless_stopped(done)?;
+                }
                 None => self.mutate(member, walks, queries, &routed, &mut rng)?,
             }
         }

@@ -109,10 +109,67 @@ pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
 }
 
+/// The rankings of a program on queries of a pool, in their order; a failed query has the default
+/// candidates and its failure, with the line where it is known.
+///
+/// # Errors
+/// [`OptimizeError::Stopped`], [`OptimizeError::Llm`] when a model that a tool needs gave no reply,
+/// or when an index fails: then nothing is to be scored.
+pub fn rankings(
+    runtime: &Runtime,
+    stop: &AtomicBool,
+    compiled: &Compiled,
+    params: &ParamValues,
+    pool: &Pool,
+    queries: &[usize],
+) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
+    queries
+        .par_iter()
+        .map(|&at| {
+            let text = &pool.queries[at].text;
+            if stop.load(Ordering::Relaxed) {
+                return Err(OptimizeError::Stopped);
+            }
+            match runtime.run(compiled, params, text, None)? {
+                Ok(outcome) => Ok((outcome.ranking, None)),
+                Err(failure) => {
+                    let candidates = runtime.candidates(text)?;
+                    let n = candidates.len() as f32;
+                    let ranking =
+                        candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32));
+                    Ok((ranking.collect(), Some(told(&failure))))
+                }
+            }
+        })
+        .collect()
+}
+
+/// Reciprocal ranks of rankings, in their order.
+pub fn reciprocal_ranks(
+    runtime: &Runtime,
+    rankings: &[(Ranking, Option<String>)],
+    pool: &Pool,
+    queries: &[usize],
+) -> Vec<f32> {
+    let answers = queries.iter().map(|&at| &pool.queries[at].answers);
+    let pairs = rankings.iter().zip(answers);
+    pairs.map(|((ranking, _), answers)| reciprocal_rank(runtime, ranking, answers)).collect()
+}
+
+/// A failure with its line, for the author of the program.
+pub fn told(failure: &Failure) -> String {
+    match failure.position {
+        Some(position) => format!("{failure} (line {})", position.line),
+        None => failure.to_string(),
+    }
+}
+
 /// Runs trials and keeps them.
 pub struct Trials<'a> {
     /// What programs run on.
     pub runtime: Arc<Runtime>,
+    /// The same without a language model: what a tool asked before is still in its cache.
+    pub offline: Arc<Runtime>,
     /// Where trials are kept.
     pub journal: &'a mut Journal,
     /// Set to stop soon.
@@ -136,11 +193,10 @@ impl Trials<'_> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
-    /// The rankings of a program on queries of a pool, in their order; a failed query has the
-    /// default candidates and its failure.
+    /// [`rankings`] on the runtime of the run.
     ///
     /// # Errors
-    /// [`OptimizeError::Stopped`], or when an index fails.
+    /// As [`rankings`].
     pub fn rankings(
         &self,
         compiled: &Compiled,
@@ -148,40 +204,7 @@ impl Trials<'_> {
         pool: &Pool,
         queries: &[usize],
     ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
-        let (runtime, stop) = (&self.runtime, self.stop);
-        queries
-            .par_iter()
-            .map(|&at| {
-                let text = &pool.queries[at].text;
-                if stop.load(Ordering::Relaxed) {
-                    return Err(OptimizeError::Stopped);
-                }
-                match runtime.run(compiled, params, text, None)? {
-                    Ok(outcome) => Ok((outcome.ranking, None)),
-                    Err(failure) => {
-                        let candidates = runtime.candidates(text)?;
-                        let n = candidates.len() as f32;
-                        let ranking =
-                            candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32));
-                        Ok((ranking.collect(), Some(failure.to_string())))
-                    }
-                }
-            })
-            .collect()
-    }
-
-    /// Reciprocal ranks of rankings, in their order.
-    pub fn reciprocal_ranks(
-        &self,
-        rankings: &[(Ranking, Option<String>)],
-        pool: &Pool,
-        queries: &[usize],
-    ) -> Vec<f32> {
-        let answers = queries.iter().map(|&at| &pool.queries[at].answers);
-        let pairs = rankings.iter().zip(answers);
-        pairs
-            .map(|((ranking, _), answers)| reciprocal_rank(&self.runtime, ranking, answers))
-            .collect()
+        rankings(&self.runtime, self.stop, compiled, params, pool, queries)
     }
 
     /// The trial of a program on queries of a pool: from the journal, or run and committed.
@@ -203,7 +226,7 @@ impl Trials<'_> {
             return Ok(trial);
         }
         let rankings = self.rankings(&self.compile(program)?, params, pool, queries)?;
-        let reciprocal_ranks = self.reciprocal_ranks(&rankings, pool, queries);
+        let reciprocal_ranks = reciprocal_ranks(&self.runtime, &rankings, pool, queries);
         let trial = Trial {
             program: program.id().to_owned(),
             params: params.clone(),

@@ -3,6 +3,7 @@
 //! Coordinate search: each number in turn is tried at a few values inside its bounds, the best is
 //! kept, twice over. A move must gain at least as much as getting half a query right, so that
 //! numbers stay where the author put them unless the training queries speak clearly.
+//! A program that asks a model is tuned without it: what it asked with its first numbers is known.
 //! O(numbers x values x queries) program calls, nearly all of whose tool calls are answered from
 //! the cache.
 
@@ -10,7 +11,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         OptimizeError,
-        trial::{Pool, Trials, mean, program_failed},
+        trial::{Pool, Trials, mean, program_failed, rankings, reciprocal_ranks},
     },
     program::Program,
     sandbox::Param,
@@ -51,8 +52,8 @@ pub fn tune(
 ) -> Result<ParamValues, OptimizeError> {
     let compiled = trials.compile(program)?;
     let worth = |params: &ParamValues| -> Result<f64, OptimizeError> {
-        let rankings = trials.rankings(&compiled, params, pool, queries)?;
-        Ok(mean(&trials.reciprocal_ranks(&rankings, pool, queries)))
+        let ranked = rankings(&trials.offline, trials.stop, &compiled, params, pool, queries)?;
+        Ok(mean(&reciprocal_ranks(&trials.offline, &ranked, pool, queries)))
     };
     let declared = trials
         .runtime

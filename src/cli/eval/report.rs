@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     cli::{Context, eval::Measured, failure::Result, printer::table},
     eval::{Comparison, Evaluation, Interval, Metric},
+    llm::ledger::Spent,
 };
 
 /// Metrics in tables; CSV and JSON have all.
@@ -63,12 +64,19 @@ pub(super) struct Report<'a> {
 }
 
 /// LLM use of a system.
-#[derive(Serialize, Default)]
+#[derive(Serialize)]
 struct LlmUse {
     calls: u64,
     tokens_in: u64,
     tokens_out: u64,
     usd: f64,
+}
+
+impl From<Spent> for LlmUse {
+    fn from(spent: Spent) -> Self {
+        let Spent { calls, tokens_in, tokens_out, usd, .. } = spent;
+        Self { calls, tokens_in, tokens_out, usd }
+    }
 }
 
 #[derive(Serialize)]
@@ -140,7 +148,7 @@ impl Report<'_> {
                 split: &self.split,
                 system: &one.system,
                 evaluation: &one.evaluation,
-                llm: LlmUse::default(),
+                llm: one.llm.into(),
                 invalid: one.invalid(),
                 groups: self.groups.get(at),
                 versus: self.versus.iter().filter(|row| row.system == one.system).collect(),

@@ -21,6 +21,7 @@ use crate::{
         Context, Exit, dataset,
         failure::Result,
         hits::{self, MAX_K},
+        llm::{self, LlmArgs},
         printer::count,
         systems::{open_runtime, read_program},
     },
@@ -33,6 +34,8 @@ use crate::{
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
 /// call have deadlines of their own below it, so it matters only when one of them is missed.
 const PATIENCE: Duration = Duration::from_millis(2_400);
+/// Time more for what language models take, where one may be asked.
+const MAX_WAIT: Duration = Duration::from_secs(130);
 /// Nodes of a table when nothing else is said.
 const DEFAULT_K: u64 = 20;
 
@@ -60,6 +63,8 @@ pub(in crate::cli) struct Args {
     /// Print one JSON object with status, kind, message, position, ranking, usage and output
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
 }
 
 /// Values of parameters as given.
@@ -111,10 +116,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let runtime = open_runtime(&base, 1, &None)?;
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let runtime = open_runtime(&base, 1, &llm::assistant(&llm))?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
-    match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
+    let patience = if llm.is_some() { PATIENCE + MAX_WAIT } else { PATIENCE };
+    match attempt(&runtime, program, query.to_owned(), args.params.0.clone(), patience)? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
             let all = if args.json { usize::MAX } else { DEFAULT_K as usize };
@@ -149,12 +156,13 @@ fn end(exit: Exit) -> ! {
     std::process::exit(exit as i32)
 }
 
-/// Compiles and runs the program, within [`PATIENCE`] in all.
+/// Compiles and runs the program, within `patience` in all.
 fn attempt(
     runtime: &Arc<Runtime>,
     program: Program,
     query: String,
     params: ParamValues,
+    patience: Duration,
 ) -> Result<std::result::Result<Outcome, Failure>> {
     type Answer = std::result::Result<std::result::Result<Outcome, Failure>, RetrieveError>;
     let began = Instant::now();
@@ -177,10 +185,10 @@ fn attempt(
         .spawn(work)
         .context("cannot start a thread for the program")?;
     let limits = Limits::default();
-    let ran = match wait.recv_timeout(PATIENCE) {
+    let ran = match wait.recv_timeout(patience) {
         Ok(ran) => ran?,
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            let message = format!("no answer within {} ms", PATIENCE.as_millis());
+            let message = format!("no answer within {} ms", patience.as_millis());
             Err(Failure::new(FailureKind::Deadline, &message, &limits))
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {

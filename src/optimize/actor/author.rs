@@ -22,7 +22,7 @@ use crate::{
         members::{Member, Queries},
         plan::{self, Plan},
         search::SEARCH,
-        trial::{Origin, mean},
+        trial::{Origin, mean, told},
     },
     program::Program,
 };
@@ -70,7 +70,8 @@ impl Run<'_> {
                 .map(|member| (mean(&member.train_on(&queries.train)), member))
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             let Some((before, best)) = best else { continue };
-            let written = self.begin_category(actor, &name, &queries, before, 0)?;
+            let written = self.begin_category(actor, &name, &queries, before, 0);
+            let written = actor.unless_stopped(written)?.flatten();
             let mut member = match written {
                 Some(member) if mean(&member.train_on(&queries.train)) > before => member,
                 _ => self.taken_over(best, &name)?,
@@ -404,10 +405,10 @@ impl Run<'_> {
         let runtime = &self.trials.runtime;
         let compiled = match runtime.compile(program) {
             Ok(compiled) => compiled,
-            Err(failed) => return Ok(vec![failure("", &failed.to_string())]),
+            Err(failed) => return Ok(vec![failure("", &told(&failed))]),
         };
         if let Err(failed) = runtime.declared_params(&compiled) {
-            return Ok(vec![failure("", &format!("params(): {failed}"))]);
+            return Ok(vec![failure("", &format!("params(): {}", told(&failed)))]);
         }
         let rankings =
             self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;

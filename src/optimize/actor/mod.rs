@@ -234,6 +234,24 @@ impl Actor {
         }
     }
 
+    /// What was done, or nothing where a ceiling or an outage, met by a tool of a program, ended
+    /// it.
+    pub(super) fn unless_stopped<T>(
+        &mut self,
+        done: Result<T, OptimizeError>,
+    ) -> Result<Option<T>, OptimizeError> {
+        match done {
+            Err(OptimizeError::Llm(error)) => {
+                if let Err(why) = self.heard::<T>(Err(error))? {
+                    tracing::info!(why, "a tool's request ended the step");
+                }
+                self.replies.clear();
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    }
+
     /// Notes whether a step's replies could be used.
     fn used(&mut self, usable: Result<(), &str>) {
         match usable {
