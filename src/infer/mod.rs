@@ -235,6 +235,7 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
 /// One category, ready to run.
 struct Member {
     name: String,
+    description: String,
     compiled: Compiled,
     params: ParamValues,
 }
@@ -246,6 +247,8 @@ pub struct BundleRetriever {
     members: Vec<Member>,
     router: Router,
     fusion: Fusion,
+    /// Who routes instead of the bundle's router.
+    assistant: Option<Arc<Assistant>>,
 }
 
 impl BundleRetriever {
@@ -259,22 +262,70 @@ impl BundleRetriever {
             .iter()
             .map(|category| {
                 let compiled = runtime.compile(&category.program)?;
-                let params = category.params.clone();
-                Ok(Member { name: category.name.clone(), compiled, params })
+                Ok(Member {
+                    name: category.name.clone(),
+                    description: category.program.description().to_owned(),
+                    compiled,
+                    params: category.params.clone(),
+                })
             })
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        Ok(Self { runtime, name, members: members?, router, fusion })
+        Ok(Self { runtime, name, members: members?, router, fusion, assistant: None })
     }
 
-    /// The categories that answer a query with their probabilities, most probable first.
+    /// The same, routed by a language model: it is told names and descriptions of the categories.
+    pub fn routed_by(mut self, assistant: Arc<Assistant>) -> Self {
+        self.assistant = Some(assistant);
+        self
+    }
+
+    /// The categories that answer a query with their probabilities, most probable first. A model
+    /// names one; where it names none, the bundle's own router decides.
     ///
     /// # Errors
-    /// That the query cannot be read.
+    /// That the query cannot be read, or that the model gave no reply.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
+        if let Some(assistant) = &self.assistant
+            && let Some(category) = self.chosen_by(assistant, checked(query)?)?
+        {
+            return Ok(vec![(category, 1.0)]);
+        }
         let features = features(self.runtime.base(), checked(query)?);
         Ok(chosen_categories(&self.router.probabilities(&features), self.fusion))
+    }
+
+    /// The category that a model chooses for a query.
+    fn chosen_by(
+        &self,
+        assistant: &Assistant,
+        query: &str,
+    ) -> Result<Option<usize>, RetrieveError> {
+        let categories: Vec<serde_json::Value> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(at, member)| {
+                json!({
+                    "n": at + 1,
+                    "name": member.name,
+                    "description": member.description,
+                    "queries": [],
+                })
+            })
+            .collect();
+        let inputs = json!({ "categories": categories, "query": query });
+        let reply = match assistant.json(Role::Router, "router/choose", inputs) {
+            Ok(reply) => reply,
+            Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
+            Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
+            Err(AssistantError::Prompt(error)) => {
+                return Err(RetrieveError::Program(error.to_string()));
+            }
+        };
+        let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
+        Ok(number.filter(|n| (1..=self.members.len()).contains(n)).map(|n| n - 1))
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.

@@ -138,7 +138,6 @@ impl Run<'_> {
             before,
             after: None,
             accepted: false,
-            replies: Vec::new(),
         };
         let member = match written {
             Ok(program) => {
@@ -209,7 +208,6 @@ impl Run<'_> {
             before,
             after: None,
             accepted: false,
-            replies: Vec::new(),
         };
         if let Ok(advice) = &advice {
             let program = self.improved(actor, member, before, queries, advice, &bad, sample)?;
@@ -453,7 +451,7 @@ impl Run<'_> {
         actor: &mut Actor,
         found: &[Found],
     ) -> Result<(), OptimizeError> {
-        let replies = std::mem::take(&mut actor.replies);
+        let replies = actor.take_replies();
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -463,8 +461,8 @@ impl Run<'_> {
             train: one.queries.train.clone(),
             validation: one.queries.validation.clone(),
         });
-        let categories = Categories { found: found.collect(), replies };
-        Ok(self.trials.journal.commit("categories", "found", &categories, &[])?)
+        let categories = Categories { found: found.collect() };
+        Ok(self.trials.journal.commit_with("categories", "found", &categories, &[], &replies)?)
     }
 
     /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
@@ -475,12 +473,11 @@ impl Run<'_> {
         key: &str,
         attempt: Attempt,
     ) -> Result<(), OptimizeError> {
-        let replies = std::mem::take(&mut actor.replies);
+        let replies = actor.take_replies();
         if actor.stop().is_some() {
             return Ok(());
         }
-        let attempt = Attempt { replies, ..attempt };
-        Ok(self.trials.journal.commit("attempt", key, &attempt, &[])?)
+        Ok(self.trials.journal.commit_with("attempt", key, &attempt, &[], &replies)?)
     }
 }
 

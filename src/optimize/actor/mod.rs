@@ -64,8 +64,6 @@ pub struct Attempt {
     pub after: Option<f64>,
     /// Whether validation accepted it.
     pub accepted: bool,
-    /// Keys of the replies it was made from.
-    pub replies: Vec<String>,
 }
 
 /// The categories that were found, as the journal keeps them.
@@ -73,8 +71,6 @@ pub struct Attempt {
 pub struct Categories {
     /// In the order in which programs are written for them.
     pub found: Vec<CategoryFound>,
-    /// Keys of the replies they were made from.
-    pub replies: Vec<String>,
 }
 
 /// One category that was found.
@@ -184,8 +180,8 @@ impl Actor {
         sample: u32,
     ) -> Result<Result<Reply, String>, OptimizeError> {
         let request = self.request(role, prompt, inputs, sample)?;
-        self.replies.push(request.key());
         let reply = self.assistant.llm().ask(&request);
+        self.note_used(&request, &reply);
         self.heard(reply)
     }
 
@@ -201,9 +197,30 @@ impl Actor {
         let requests: Result<Vec<Request>, PromptError> =
             inputs.into_iter().map(|one| self.request(role, prompt, one, sample)).collect();
         let requests = requests?;
-        self.replies.extend(requests.iter().map(Request::key));
         let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);
-        answers.into_iter().map(|(value, _)| self.heard(value)).collect()
+        answers
+            .into_iter()
+            .zip(&requests)
+            .map(|((value, _), request)| {
+                self.note_used(request, &value);
+                self.heard(value)
+            })
+            .collect()
+    }
+
+    /// Notes the reply that a step used, if there was one.
+    fn note_used<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
+        if reply.is_ok() {
+            self.replies.push(request.key());
+        }
+    }
+
+    /// The keys of the replies of the step that ends, each once.
+    fn take_replies(&mut self) -> Vec<String> {
+        let mut replies = std::mem::take(&mut self.replies);
+        replies.sort_unstable();
+        replies.dedup();
+        replies
     }
 
     fn request(
