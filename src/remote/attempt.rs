@@ -75,10 +75,12 @@ impl Asker {
     async fn read(&self, mut reply: Response, end: Instant) -> Result<Vec<u8>, Attempt> {
         let limit = self.limits.reply_bytes;
         let too_long = || Attempt::Final(RemoteError::TooLong { host: self.host.clone(), limit });
-        if reply.content_length().is_some_and(|length| length > limit as u64) {
+        let told = reply.content_length().unwrap_or_default();
+        if told > limit as u64 {
             return Err(too_long());
         }
-        let mut bytes = Vec::new();
+        // It is within the limit, which is a number of bytes in memory.
+        let mut bytes = Vec::with_capacity(usize::try_from(told).unwrap_or_default());
         while self.read_more(&mut reply, end, &mut bytes).await? {
             if bytes.len() > limit {
                 return Err(too_long());
