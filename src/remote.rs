@@ -224,9 +224,10 @@ impl Service {
         let client = Client::builder()
             .connect_timeout(limits.connect)
             .pool_idle_timeout(IDLE_CONNECTION)
-            .redirect(Policy::none())
-            .build()
-            .map_err(|error| setup(&error))?;
+            .redirect(Policy::none());
+        // What is on this machine is not behind the proxy of the network.
+        let client = if account::is_local(&base) { client.no_proxy() } else { client };
+        let client = client.build().map_err(|error| setup(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| setup(&error))?;
         let asker = Asker {
@@ -263,6 +264,7 @@ impl Service {
     /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
     /// counts to [`Limits::tokens_per_minute`], for each attempt.
     ///
+    /// Blocks, so it is not for asynchronous tasks.
     /// A reply that tells its length, or comes in chunks, is whole. One that ends with its
     /// connection may be cut, which only its reader can find out.
     ///

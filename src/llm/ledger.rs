@@ -74,11 +74,11 @@ impl Spent {
     /// Together with another.
     pub fn and(self, other: Spent) -> Spent {
         Spent {
-            calls: self.calls + other.calls,
-            tokens_in: self.tokens_in + other.tokens_in,
-            tokens_out: self.tokens_out + other.tokens_out,
+            calls: self.calls.saturating_add(other.calls),
+            tokens_in: self.tokens_in.saturating_add(other.tokens_in),
+            tokens_out: self.tokens_out.saturating_add(other.tokens_out),
             usd: self.usd + other.usd,
-            unpriced: self.unpriced + other.unpriced,
+            unpriced: self.unpriced.saturating_add(other.unpriced),
         }
     }
 }
@@ -210,7 +210,7 @@ impl Ledger {
             }
         }
         if let Some(ceiling) = self.ceilings.tokens {
-            let used = total.tokens_in + total.tokens_out;
+            let used = total.tokens_in.saturating_add(total.tokens_out);
             let reserved: u64 = books.reserved.iter().map(|reserved| reserved.tokens).sum();
             if used.saturating_add(reserved).saturating_add(tokens) > ceiling {
                 return Err(LlmError::Budget {

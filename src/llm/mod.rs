@@ -311,7 +311,7 @@ pub enum LlmError {
 impl LlmError {
     /// Whether asking later may well succeed: it says nothing of what was asked.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Remote(error) if !matches!(error, RemoteError::Refused { .. }))
+        matches!(self, Self::Remote(_))
     }
 
     /// Whether every further request would fail alike, so that nothing is won by asking on.

@@ -110,6 +110,8 @@ pub struct OpenAi {
     service: Service,
     form: Form,
     dialect: Mutex<Dialect>,
+    /// Held while a reply is read, so that the memory it takes is taken once, whoever asks.
+    reading: Mutex<()>,
 }
 
 /// Why one try gave no reply.
@@ -127,7 +129,7 @@ impl OpenAi {
             false => TokenLimit::MaxTokens,
         });
         let dialect = Mutex::new(Dialect { token_limit, takes_temperature: true });
-        OpenAi { service, form, dialect }
+        OpenAi { service, form, dialect, reading: Mutex::default() }
     }
 
     /// Its name in spans.
@@ -159,8 +161,11 @@ impl OpenAi {
     /// One try: a reply that can be used, or why there is none.
     fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
         match self.send(request) {
-            Ok(bytes) => reply::read(&bytes, request, |text| self.service.shown(text))
-                .map_err(Failure::Unusable),
+            Ok(bytes) => {
+                let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+                let shown = |text: &str| self.service.shown(text);
+                reply::read(&bytes, request, shown).map_err(Failure::Unusable)
+            }
             Err(RemoteError::Stopped) => Err(Failure::Error(LlmError::Stopped)),
             Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {
                 Err(Failure::Unusable(reply::unread(request, error.to_string())))

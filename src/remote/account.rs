@@ -1,6 +1,6 @@
 //! Where a service is, and what opens it. Must not know how it is asked.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use reqwest::{
     Url,
@@ -114,6 +114,15 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
+/// Whether an address is one of this machine.
+pub(super) fn is_local(url: &Url) -> bool {
+    match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
+        Some("localhost") => true,
+        Some(host) => host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
+        None => false,
+    }
+}
+
 fn header_name(name: &str) -> Result<HeaderName, RemoteError> {
     let wrong = |_| RemoteError::Setup(format!("{name:?} is no name of a header"));
     HeaderName::from_bytes(name.as_bytes()).map_err(wrong)
@@ -124,4 +133,33 @@ fn secret(value: &str, what: &str) -> Result<HeaderValue, RemoteError> {
         HeaderValue::from_str(value).map_err(|_| RemoteError::Setup(what.to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        let is_local = |address: &str| is_local(&address.parse().unwrap());
+        for address in ["http://localhost:1/v1", "http://127.0.0.2", "http://[::1]:8080/"] {
+            assert!(is_local(address), "{address}");
+        }
+        for address in ["http://localhost.example.com", "http://10.0.0.1", "https://x.invalid"] {
+            assert!(!is_local(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn paths_are_appended_and_parameters_kept() {
+        let account = Account {
+            base_url: "https://h.invalid/a/?x=1".to_owned(),
+            query: vec![("v".to_owned(), "2 3".to_owned())],
+            ..Account::default()
+        };
+        let (base, host) = account.address().unwrap();
+        assert_eq!(host, "h.invalid");
+        assert_eq!(join(&base, "/b/c").as_str(), "https://h.invalid/a/b/c?x=1&v=2+3");
+        assert_eq!(account.place().unwrap(), "https://h.invalid/a/");
+    }
 }

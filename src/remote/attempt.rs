@@ -45,6 +45,13 @@ impl Attempt {
     }
 }
 
+/// From when to when an attempt goes on.
+#[derive(Clone, Copy)]
+struct Time {
+    begin: Instant,
+    end: Instant,
+}
+
 impl Asker {
     /// The bytes of the reply; the attempt ends at its own deadline or at this one.
     pub(super) async fn attempt(
@@ -55,31 +62,34 @@ impl Asker {
     ) -> Result<Vec<u8>, Attempt> {
         let limits = &self.limits;
         let begin = Instant::now();
-        let end = deadline.min(begin + limits.attempt);
+        let time = Time { begin, end: deadline.min(begin + limits.attempt) };
+        let first_byte = time.end.min(begin + limits.first_byte);
         let request =
             self.client.post(url.clone()).headers(self.headers.clone()).body(body.to_vec());
-        let late = || format!("no reply in {}", seconds(limits.first_byte.min(limits.attempt)));
-        let sent = before(end.min(begin + limits.first_byte), request.send(), late).await?;
+        let late = || format!("no reply in {}", seconds(first_byte - begin));
+        let sent = before(first_byte, request.send(), late).await?;
         let reply = sent.map_err(|error| self.broken(&error))?;
         if reply.status().is_success() {
             self.check_form(reply.headers())?;
-            return self.read(reply, end).await;
+            return self.read(reply, time).await;
         }
         let status = reply.status().as_u16();
         let told = failure::told_wait(reply.headers());
-        let bytes = self.read_error(reply, end).await;
+        let bytes = self.read_error(reply, time).await;
         Err(failure::meaning(&self.host, &self.secrets, status, told, &bytes))
     }
 
     /// All bytes of a reply.
-    async fn read(&self, mut reply: Response, end: Instant) -> Result<Vec<u8>, Attempt> {
+    async fn read(&self, mut reply: Response, time: Time) -> Result<Vec<u8>, Attempt> {
         let limit = self.limits.reply_bytes;
         let too_long = || Attempt::Final(RemoteError::TooLong { host: self.host.clone(), limit });
-        if reply.content_length().is_some_and(|length| length > limit as u64) {
+        let told = reply.content_length().unwrap_or_default();
+        if told > limit as u64 {
             return Err(too_long());
         }
-        let mut bytes = Vec::new();
-        while self.read_more(&mut reply, end, &mut bytes).await? {
+        // It is within the limit, which is a number of bytes in memory.
+        let mut bytes = Vec::with_capacity(usize::try_from(told).unwrap_or_default());
+        while self.read_more(&mut reply, time, &mut bytes).await? {
             if bytes.len() > limit {
                 return Err(too_long());
             }
@@ -88,9 +98,9 @@ impl Asker {
     }
 
     /// The first bytes of a reply that says what went wrong, as many as come.
-    async fn read_error(&self, mut reply: Response, end: Instant) -> Vec<u8> {
+    async fn read_error(&self, mut reply: Response, time: Time) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while matches!(self.read_more(&mut reply, end, &mut bytes).await, Ok(true)) {
+        while matches!(self.read_more(&mut reply, time, &mut bytes).await, Ok(true)) {
             if bytes.len() > MAX_ERROR_BYTES {
                 break;
             }
@@ -102,18 +112,18 @@ impl Asker {
     async fn read_more(
         &self,
         reply: &mut Response,
-        end: Instant,
+        time: Time,
         bytes: &mut Vec<u8>,
     ) -> Result<bool, Attempt> {
         let idle = Instant::now() + self.limits.idle;
         let late = || {
-            if idle < end {
+            if idle < time.end {
                 format!("the reply stopped for {}", seconds(self.limits.idle))
             } else {
-                format!("the reply was not whole in {}", seconds(self.limits.attempt))
+                format!("the reply was not whole in {}", seconds(time.end - time.begin))
             }
         };
-        let chunk = before(end.min(idle), reply.chunk(), late).await?;
+        let chunk = before(time.end.min(idle), reply.chunk(), late).await?;
         let chunk = chunk.map_err(|error| self.broken(&error))?;
         if let Some(chunk) = &chunk {
             bytes.extend_from_slice(chunk);
@@ -179,7 +189,7 @@ async fn before<T>(
     timeout_at(deadline, future).await.map_err(|_| Attempt::again(late()))
 }
 
-/// A time for people.
+/// A time for people, in tenths of seconds.
 fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
+    format!("{} s", (time.as_secs_f64() * 10.0).round() / 10.0)
 }

@@ -8,8 +8,8 @@ use crate::llm::{
     ledger::{estimated_tokens, tokens},
 };
 
-/// Values of a reply at most, about: each takes some hundred bytes when it is read.
-const MAX_VALUES: usize = 250_000;
+/// Values of a reply at most, about: each takes some two hundred bytes while it is read.
+const MAX_VALUES: usize = 100_000;
 /// A count of tokens beyond this is none.
 const MAX_TOKENS: f64 = 1e9;
 

@@ -1,6 +1,7 @@
 //! What is sent, and what becomes of every reply that a server may give.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -11,7 +12,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    llm::Role,
+    llm::{
+        Llm, Role, Voice,
+        ledger::{Ceilings, Ledger},
+    },
     remote::{
         Account, Limits,
         scripted::{Act, Scripted, reply, reply_with},
@@ -214,7 +218,7 @@ fn l6_replies_that_cannot_be_used_are_asked_for_three_times_then_told() {
     };
     let cut = said("2");
     let deep = "[".repeat(100_000);
-    let wide = format!("{{\"choices\":[{}1]}}", "1,".repeat(300_000));
+    let wide = format!("{{\"choices\":[{}1]}}", "1,".repeat(100_001));
     for (body, says) in [
         ("", "it is empty"),
         ("{", "no whole JSON"),
@@ -224,7 +228,7 @@ fn l6_replies_that_cannot_be_used_are_asked_for_three_times_then_told() {
         ("<html><body>busy", "a web page"),
         ("data: {}\n\ndata: {}\n\n", "a stream"),
         (&deep, "no whole JSON"),
-        (&wide, "more than 250000 values"),
+        (&wide, "more than 100000 values"),
         ("{}", "no choice"),
         (r#"{"choices":[]}"#, "no choice"),
         (r#"{"choices":7}"#, "no choice"),
@@ -337,6 +341,37 @@ fn a_stop_is_told_as_such() {
     let service = Service::stoppable(&account, Limits::default(), stop).unwrap();
     let model = OpenAi::new(service, Form::default());
     assert_eq!(model.ask(&request()), Err(LlmError::Stopped));
+}
+
+#[test]
+fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
+    let seen = Mutex::new(Vec::<String>::new());
+    // Each question fails once and is answered the second time, the earlier ones later.
+    let faulty = Scripted::doing(move |body| {
+        let body: Value = serde_json::from_str(body).unwrap();
+        let text = body["messages"][0]["content"].as_str().unwrap().to_owned();
+        let mut seen = seen.lock().unwrap();
+        let n: usize = text.parse().unwrap();
+        if !seen.contains(&text) {
+            seen.push(text);
+            let faults = [reply(503, "busy"), reply(429, "slow"), reply(200, "{"), Vec::new()];
+            return Some(vec![Act::Send(faults[n % 4].clone())]);
+        }
+        let pause = Act::Pause(Some(Duration::from_millis(64 - 2 * n as u64)));
+        Some(vec![pause, Act::Send(reply(200, &said(&format!("of {text}"))))])
+    });
+    let voice =
+        Voice { model: "m".to_owned(), temperature: None, max_tokens: 10, parameters: Map::new() };
+    let ledger = Ledger::new(BTreeMap::new(), Ceilings::default());
+    let model = Box::new(open(faulty.url(), Form::default()));
+    let llm = Llm::new(model, [(Role::Tools, voice)].into(), Vec::new(), ledger, Arc::default());
+    let question = |n: usize| llm.request(Role::Tools, vec![Message::user(n.to_string())], None, 0);
+    let requests: Vec<Request> = (0..32).map(question).collect();
+    let replies: Vec<String> =
+        llm.ask_all(&requests).into_iter().map(|reply| reply.unwrap().text).collect();
+    assert_eq!(replies, (0..32).map(|n| format!("of {n}")).collect::<Vec<_>>());
+    // One fault and one answer for each; a closed connection may cost one more.
+    assert!(faulty.requests().len() <= 64 + 8, "{}", faulty.requests().len());
 }
 
 /// What is read of these bytes.
