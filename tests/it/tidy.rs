@@ -42,6 +42,7 @@ const PAGES: &[&str] = &[
     "docs/benchmarks/peers.md",
     "docs/embedders.md",
     "docs/results.md",
+    "docs/runs.md",
     "docs/stark.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",

@@ -14,9 +14,12 @@ use tempfile::TempDir;
 use super::{
     Seen, add,
     disk::{Disk, Fault, Files, Kind, Op, killed, power_cut},
-    seen,
+    exchange, seen,
 };
-use crate::optimize::journal::{DATABASE_FILE, Journal, JournalError};
+use crate::{
+    llm::ReplyStore,
+    optimize::journal::{DATABASE_FILE, Journal, JournalError},
+};
 
 /// Steps of the run.
 const STEPS: usize = 7;
@@ -110,6 +113,52 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
             let dir = directory_with(&files);
             let seen = finish(dir.path(), run.acknowledged(n));
             assert_eq!(seen, run.seen, "killed at op {n} of {}, torn: {torn}", run.ops.len());
+        }
+    }
+}
+
+/// Calls that a run pays for after a kill: those whose replies were not kept before it, whatever
+/// else was written.
+#[test]
+fn o1_no_reply_that_was_kept_is_paid_for_again() {
+    const REPLIES: usize = 6;
+    let ask_all = |dir: &Path, told: &mut dyn FnMut(usize)| -> usize {
+        let journal = match dir.join(DATABASE_FILE).exists() {
+            true => Journal::resume(dir).expect("resume"),
+            false => Journal::create(dir, &json!({"seed": 7})).expect("create"),
+        };
+        let replies = journal.replies().expect("replies");
+        let mut paid = 0;
+        for n in 0..REPLIES {
+            let exchange = exchange(n);
+            let key = exchange.request.key();
+            if replies.get(&key).expect("get").is_none() {
+                paid += 1;
+                replies.put(&key, &exchange).expect("put");
+                told(n + 1);
+            }
+        }
+        paid
+    };
+    let dir = directory();
+    let disk = Disk::watch(dir.path());
+    let mut kept = vec![(0, 0)];
+    let paid = ask_all(dir.path(), &mut |n| kept.push((disk.n_ops(), n)));
+    assert_eq!(paid, REPLIES);
+    let ops = disk.ops();
+    let mut random = ChaCha8Rng::seed_from_u64(14);
+    for at in 0..=ops.len() {
+        let before = kept.iter().rev().find(|(ops, _)| *ops <= at).map_or(0, |(_, n)| *n);
+        for files in [
+            killed(&ops, at, false),
+            killed(&ops, at, true),
+            power_cut(&ops, at, &mut random),
+            power_cut(&ops, at, &mut random),
+        ] {
+            let dir = directory_with(&files);
+            let paid = ask_all(dir.path(), &mut |_| {});
+            assert!(before + paid <= REPLIES, "{paid} are paid after {before} were, op {at}");
+            assert_eq!(ask_all(dir.path(), &mut |_| {}), 0);
         }
     }
 }
