@@ -98,6 +98,18 @@ impl Undisturbed {
         Self { seen, ops, acknowledged }
     }
 
+    /// A reader, who repairs nothing, sees the first steps or an error.
+    fn is_read_in_part(&self, dir: &Path) {
+        if let Ok((config, steps, programs, replies)) =
+            Journal::open_read_only(dir).and_then(|journal| seen(&journal))
+        {
+            assert_eq!(config, self.seen.0);
+            assert!(self.seen.1.starts_with(&steps), "{} steps", steps.len());
+            assert!(self.seen.2.starts_with(&programs));
+            assert!(replies.iter().all(|reply| self.seen.3.contains(reply)));
+        }
+    }
+
     /// Steps that were acknowledged before a number of ops.
     fn acknowledged(&self, n_ops: usize) -> usize {
         self.acknowledged.iter().rev().find(|(ops, _)| *ops <= n_ops).map_or(0, |(_, n)| *n)
@@ -111,6 +123,7 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
         for torn in [false, true] {
             let files = killed(&run.ops, n, torn);
             let dir = directory_with(&files);
+            run.is_read_in_part(dir.path());
             let seen = finish(dir.path(), run.acknowledged(n));
             assert_eq!(seen, run.seen, "killed at op {n} of {}, torn: {torn}", run.ops.len());
         }
@@ -210,6 +223,7 @@ fn o2_torn_lost_and_reordered_writes_lose_only_what_was_not_acknowledged() {
         for case in 0..3 * times() {
             let files = power_cut(&run.ops, n, &mut random);
             let dir = directory_with(&files);
+            run.is_read_in_part(dir.path());
             let seen = finish(dir.path(), run.acknowledged(n));
             assert_eq!(seen, run.seen, "power cut at op {n}, case {case}");
         }
