@@ -46,6 +46,7 @@ const PAGES: &[&str] = &[
     "docs/embedders.md",
     "docs/llm.md",
     "docs/results.md",
+    "docs/runs.md",
     "docs/stark.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",

@@ -137,6 +137,21 @@ fn wrong_lines_are_named() {
 
 proptest! {
     #[test]
+    fn any_bytes_are_a_cassette_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0..400usize) {
+        let home = TempDir::new().expect("directory");
+        let path = home.path().join("c.jsonl");
+        let mut text = encoded(&Recorded::new(&"0".repeat(64), &exchange(1)), &path).expect("line");
+        let at = text.floor_char_boundary(at);
+        text.insert_str(at, &String::from_utf8_lossy(&bytes));
+        for content in [text.as_bytes(), &bytes] {
+            fs::write(&path, content).expect("write");
+            if let Err(error) = Cassette::open(&path) {
+                prop_assert!(error.to_string().contains("c.jsonl:"), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn excerpts_are_short_and_on_one_line(text in ".{0,600}") {
         let mut request = exchange(0).request;
         request.messages.push(Message::user(text));

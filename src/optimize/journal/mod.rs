@@ -5,7 +5,9 @@
 //! `reserve` while there is a writer, and what others put there. A step is a kind, a key unique
 //! within its kind, a JSON body, the programs it proposed and the keys of the replies it used; it is
 //! committed whole, in one transaction, before its result is used. Replies of language models are
-//! kept beside the steps, each in a transaction of its own: [`JournalReplies`]. [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
+//! kept beside the steps, each in a transaction of its own: [`JournalReplies`].
+//!
+//! [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
 //! committed, and both give the value as read back from its JSON, so that a resumed run sees the
 //! same numbers bit for bit.
 //!

@@ -14,9 +14,12 @@ use tempfile::TempDir;
 use super::{
     Seen, add,
     disk::{Disk, Fault, Files, Kind, Op, killed, power_cut},
-    seen,
+    exchange, seen,
 };
-use crate::optimize::journal::{DATABASE_FILE, Journal, JournalError};
+use crate::{
+    llm::ReplyStore,
+    optimize::journal::{DATABASE_FILE, Journal, JournalError},
+};
 
 /// Steps of the run.
 const STEPS: usize = 7;
@@ -95,6 +98,18 @@ impl Undisturbed {
         Self { seen, ops, acknowledged }
     }
 
+    /// A reader, who repairs nothing, sees the first steps or an error.
+    fn is_read_in_part(&self, dir: &Path) {
+        if let Ok((config, steps, programs, replies)) =
+            Journal::open_read_only(dir).and_then(|journal| seen(&journal))
+        {
+            assert_eq!(config, self.seen.0);
+            assert!(self.seen.1.starts_with(&steps), "{} steps", steps.len());
+            assert!(self.seen.2.starts_with(&programs));
+            assert!(replies.iter().all(|reply| self.seen.3.contains(reply)));
+        }
+    }
+
     /// Steps that were acknowledged before a number of ops.
     fn acknowledged(&self, n_ops: usize) -> usize {
         self.acknowledged.iter().rev().find(|(ops, _)| *ops <= n_ops).map_or(0, |(_, n)| *n)
@@ -108,8 +123,55 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
         for torn in [false, true] {
             let files = killed(&run.ops, n, torn);
             let dir = directory_with(&files);
+            run.is_read_in_part(dir.path());
             let seen = finish(dir.path(), run.acknowledged(n));
             assert_eq!(seen, run.seen, "killed at op {n} of {}, torn: {torn}", run.ops.len());
+        }
+    }
+}
+
+/// Calls that a run pays for after a kill: those whose replies were not kept before it, whatever
+/// else was written.
+#[test]
+fn o1_no_reply_that_was_kept_is_paid_for_again() {
+    const REPLIES: usize = 6;
+    let ask_all = |dir: &Path, told: &mut dyn FnMut(usize)| -> usize {
+        let journal = match dir.join(DATABASE_FILE).exists() {
+            true => Journal::resume(dir).expect("resume"),
+            false => Journal::create(dir, &json!({"seed": 7})).expect("create"),
+        };
+        let replies = journal.replies().expect("replies");
+        let mut paid = 0;
+        for n in 0..REPLIES {
+            let exchange = exchange(n);
+            let key = exchange.request.key();
+            if replies.get(&key).expect("get").is_none() {
+                paid += 1;
+                replies.put(&key, &exchange).expect("put");
+                told(n + 1);
+            }
+        }
+        paid
+    };
+    let dir = directory();
+    let disk = Disk::watch(dir.path());
+    let mut kept = vec![(0, 0)];
+    let paid = ask_all(dir.path(), &mut |n| kept.push((disk.n_ops(), n)));
+    assert_eq!(paid, REPLIES);
+    let ops = disk.ops();
+    let mut random = ChaCha8Rng::seed_from_u64(14);
+    for at in 0..=ops.len() {
+        let before = kept.iter().rev().find(|(ops, _)| *ops <= at).map_or(0, |(_, n)| *n);
+        for files in [
+            killed(&ops, at, false),
+            killed(&ops, at, true),
+            power_cut(&ops, at, &mut random),
+            power_cut(&ops, at, &mut random),
+        ] {
+            let dir = directory_with(&files);
+            let paid = ask_all(dir.path(), &mut |_| {});
+            assert!(before + paid <= REPLIES, "{paid} are paid after {before} were, op {at}");
+            assert_eq!(ask_all(dir.path(), &mut |_| {}), 0);
         }
     }
 }
@@ -161,6 +223,7 @@ fn o2_torn_lost_and_reordered_writes_lose_only_what_was_not_acknowledged() {
         for case in 0..3 * times() {
             let files = power_cut(&run.ops, n, &mut random);
             let dir = directory_with(&files);
+            run.is_read_in_part(dir.path());
             let seen = finish(dir.path(), run.acknowledged(n));
             assert_eq!(seen, run.seen, "power cut at op {n}, case {case}");
         }
