@@ -127,7 +127,8 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
             .zip(1..)
             .filter(|(_, n)| request.sample > 0 || *n != 2)
             .map(|((_, text), n)| {
-                let score = if text.contains("folding handle") { json!("high") } else { json!("0.5") };
+                let score =
+                    if text.contains("folding handle") { json!("high") } else { json!("0.5") };
                 json!({"n": n, "reason": "", "score": score})
             })
             .collect();
