@@ -45,7 +45,8 @@ pub struct Limits {
     /// Steps of the interpreter, also those inside callbacks. Deterministic. Raising it needs a
     /// larger [`STACK_BYTES`].
     pub operations: u64,
-    /// Wall time of one call, checked at every step and after every tool call.
+    /// Wall time of one call without waiting for language models, checked at every step and after
+    /// every tool call.
     pub deadline: Duration,
     /// Heap a call may take, bytes: its own values and the tool results it keeps. One step may
     /// copy all of its own values, so these may fill half of it.

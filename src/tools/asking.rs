@@ -135,3 +135,36 @@ fn of_prompt(error: PromptError) -> ToolError {
         error => ToolError::Internal(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{
+        llm::scripted::{llm, said},
+        tools::{
+            Meter, ToolError,
+            asking::{Asker, MAX_WAIT, ROUNDS},
+            testing::assistant,
+        },
+    };
+
+    #[test]
+    fn waiting_has_an_end_and_adds_up() {
+        let (model, heard) = llm(|_| said("{\"class\": 1}"));
+        let mut asker = Asker::new(assistant(model));
+        let mut meter = Meter::default();
+        let inputs = || vec![json!({"text": "x", "classes": [{"n": 1, "name": "a"}]})];
+        let mut ask =
+            |asker: &mut Asker| asker.json(&mut meter, "tools/classify", inputs(), 1, ROUNDS[0]);
+        assert_eq!(ask(&mut asker), Ok(vec![Some(json!({"class": 1}))]));
+        assert!(!asker.waited().is_zero());
+        let (asked, unparsed) = asker.take_notes();
+        assert_eq!((asked.requests, unparsed), (1, 0));
+        assert_eq!(asker.take_notes().0.requests, 0);
+        asker.waited = MAX_WAIT;
+        let refused = ask(&mut asker);
+        assert!(matches!(&refused, Err(ToolError::Budget(why)) if why.contains("120 s")));
+        assert_eq!(heard.count(), 1);
+    }
+}

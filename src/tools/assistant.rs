@@ -169,3 +169,83 @@ fn each<T>(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::{
+        llm::{
+            LlmError, Role, Schema, Speaker,
+            replies::json_of,
+            scripted::{llm, question, said},
+        },
+        prompts::{Output, PromptError, Prompts},
+        tools::{AssistantError, testing::assistant},
+    };
+
+    fn class_of(text: &str) -> Value {
+        json!({"text": text, "classes": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]})
+    }
+
+    #[test]
+    fn a_prompt_becomes_instructions_a_question_and_a_form() {
+        let (model, heard) = llm(|_| said("{\"class\": 2}"));
+        let assistant = assistant(model);
+        let value = assistant.json(Role::Tools, "tools/classify", class_of("x")).unwrap();
+        assert_eq!(value, json!({"class": 2}));
+        let request = heard.requests().remove(0);
+        let speakers: Vec<Speaker> =
+            request.messages.iter().map(|message| message.speaker).collect();
+        assert_eq!(speakers, [Speaker::System, Speaker::User]);
+        assert_eq!(request.json.unwrap().name, "tools_classify");
+        let reply = assistant.text(Role::Tools, "tools/classify", class_of("x"), 1).unwrap();
+        assert_eq!(reply.text, "{\"class\": 2}");
+        assert_eq!(heard.count(), 2, "another sample is another request");
+    }
+
+    #[test]
+    fn every_one_of_several_keeps_its_place() {
+        let (model, _) = llm(|request| match question(request) {
+            text if text.contains("outage") => Err(LlmError::Unrecorded("out".to_owned())),
+            text if text.contains("prose") || text.starts_with("That reply") => said("no"),
+            _ => said("{\"class\": 1}"),
+        });
+        let assistant = assistant(model);
+        let inputs = || vec![class_of("x"), json!({"text": "x"}), class_of("prose")];
+        let values = assistant.json_all(Role::Tools, "tools/classify", inputs());
+        assert_eq!(values[0], Ok(json!({"class": 1})));
+        let missing = matches!(values[1], Err(AssistantError::Prompt(PromptError::Inputs { .. })));
+        assert!(missing, "{:?}", values[1]);
+        let unusable = matches!(values[2], Err(AssistantError::Llm(LlmError::Reply { .. })));
+        assert!(unusable, "{:?}", values[2]);
+        assert!(values[2].as_ref().unwrap_err().ends_run().is_none());
+        let texts = assistant.text_all(Role::Tools, "tools/classify", inputs(), 0);
+        let lengths: Vec<usize> =
+            texts.iter().map(|reply| reply.as_ref().map_or(0, |reply| reply.text.len())).collect();
+        assert_eq!(lengths, [12, 0, 2]);
+        let out = assistant.json(Role::Tools, "tools/classify", class_of("outage")).unwrap_err();
+        assert!(out.ends_run().is_some(), "{out}");
+    }
+
+    #[test]
+    fn roles_and_schemas_of_all_prompts_are_known() {
+        let prompts = Prompts::built_in().unwrap();
+        let roles: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
+        let template = |name: &str| {
+            let path = format!("{}/agent-prompts/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(path).unwrap()
+        };
+        for name in prompts.names() {
+            let about = prompts.describe(name).unwrap();
+            assert!(roles.contains(&about.role), "{name}: {}", about.role);
+            if about.output == Output::Json {
+                let text = template(name);
+                let schema = text.split("'''").nth(1).unwrap();
+                let schema = serde_json::from_str(schema).unwrap();
+                let refused = json_of("[]", &Schema { name: "x".to_owned(), schema }).unwrap_err();
+                assert!(refused.contains("form asked for"), "{name}: {refused}");
+            }
+        }
+    }
+}

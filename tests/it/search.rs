@@ -104,3 +104,14 @@ fn a_closed_pipe_is_success() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     assert_eq!(output.status.code(), Some(0));
 }
+
+#[test]
+fn systems_that_ask_a_model_say_that_there_is_none() {
+    let world = World::indexed();
+    for system in ["rerank", "rerank:bm25+names", "react"] {
+        let search = ["search", "tiny", "steel dart", "--system", system];
+        world.run(search).fails(1, &[system, "needs a language model", "--model"]);
+    }
+    let search = ["search", "tiny", "steel dart", "--system", "reranker"];
+    world.run(search).fails(2, &["reranker", "rerank:SYSTEM", "react"]);
+}
