@@ -21,7 +21,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{BUNDLE, STAND_IN, open_system},
+        systems::{BUNDLE, RouterChoice, STAND_IN, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
@@ -86,6 +86,9 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
+    /// Who puts queries into the categories of a bundle
+    #[arg(long, value_enum, default_value_t)]
+    router: RouterChoice,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -130,16 +133,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let assistant = llm::assistant(&llm);
+    let asking = llm::asking(&llm, args.router);
     let systems =
-        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &assistant)?)));
+        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &asking)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent = || assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let spent = || asking.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
         let mut one = self::measured(name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);

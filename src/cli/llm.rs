@@ -18,7 +18,7 @@ use crate::{
     cli::{
         Context, OPENAI_URL,
         failure::{CommandError, Explain, Result},
-        systems::MaybeAssistant,
+        systems::{Asking, RouterChoice},
         variable,
     },
     llm::{
@@ -170,9 +170,10 @@ pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Opti
     }
 }
 
-/// The assistant of a model that may have been opened.
-pub(super) fn assistant(opened: &Option<Opened>) -> MaybeAssistant {
-    opened.as_ref().map(|opened| opened.assistant.clone())
+/// What a model that may have been opened may do.
+pub(super) fn asking(opened: &Option<Opened>, router: RouterChoice) -> Asking {
+    let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
+    Asking { assistant, routes: router == RouterChoice::Llm }
 }
 
 /// Fails if no language model can be asked, so that nothing is begun in vain.

@@ -27,6 +27,8 @@ mod hits;
 mod index;
 mod llm;
 mod optimize;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod printer;
 mod program;
 mod pull;
@@ -49,6 +51,7 @@ use std::{
 
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
     cli::{
@@ -209,7 +212,7 @@ pub fn main() -> ExitCode {
         (false, _) => Level::Verbose,
     };
     let printer = Arc::new(Printer::new(level));
-    start_log(cli.global.verbose);
+    let _log = start_log(cli.global.verbose);
     let last_panic = keep_panics();
     match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
         Ok(exit) => exit.into(),
@@ -276,18 +279,21 @@ fn keep_panics() -> Arc<Mutex<Option<String>>> {
 }
 
 /// The log of the program's parts; `AGENT_LOG` takes filter directives such as `agent=debug`.
-fn start_log(verbose: u8) {
+/// What is returned is to be held until the process ends.
+fn start_log(verbose: u8) -> impl Sized {
     let default = match verbose {
         0 => "error",
         1 => "agent=info",
         _ => "agent=debug",
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("AGENT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time().with_filter(filter);
+    #[cfg(feature = "otlp")]
+    let (spans, export) = otlp::layer().unzip();
+    #[cfg(not(feature = "otlp"))]
+    let (spans, export) = (None::<tracing_subscriber::layer::Identity>, ());
     // It fails only if there is a log already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
+    export
 }

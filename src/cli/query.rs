@@ -10,7 +10,7 @@ use crate::{
         hits::{self, Hit, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table},
-        systems::{STAND_IN, open_bundle, read_bundle},
+        systems::{RouterChoice, STAND_IN, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::BundleRetriever,
@@ -56,6 +56,9 @@ pub(super) struct Args {
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
+    /// Who puts queries into the categories of a bundle
+    #[arg(long, value_enum, default_value_t)]
+    router: RouterChoice,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -67,7 +70,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let retriever = open_bundle(&bundle, &base, &llm::assistant(&llm))?;
+    let retriever = open_bundle(&bundle, &base, &llm::asking(&llm, args.router))?;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),

@@ -35,8 +35,24 @@ const CACHE_BYTES: usize = 256 << 20;
 /// Ends a file that holds a program for the other engine.
 const WASM_SUFFIX: &str = "wasm";
 
-/// The language model, where one is configured.
-pub(super) type MaybeAssistant = Option<Arc<Assistant>>;
+/// The language model, where one is configured, and what it may do.
+#[derive(Clone, Default)]
+pub(super) struct Asking {
+    /// Answers the tools of programs, reranks, calls tools.
+    pub(super) assistant: Option<Arc<Assistant>>,
+    /// Whether it also puts queries into the categories of a bundle.
+    pub(super) routes: bool,
+}
+
+/// Who puts queries into the categories of a bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum RouterChoice {
+    /// The bundle's own router
+    #[default]
+    Local,
+    /// A language model, by the names and descriptions of the categories
+    Llm,
+}
 
 /// Opens a system over a base; programs and bundles may ask the language model.
 ///
@@ -46,11 +62,11 @@ pub(super) type MaybeAssistant = Option<Arc<Assistant>>;
 pub(super) fn open_system(
     name: &str,
     base: &Arc<IndexedBase>,
-    assistant: &MaybeAssistant,
+    asking: &Asking,
 ) -> Result<Box<dyn Retriever>> {
     if name == REACT {
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-        return Ok(Box::new(React::new(base.clone(), needed(name, assistant)?, Some(cache))));
+        return Ok(Box::new(React::new(base.clone(), needed(name, asking)?, Some(cache))));
     }
     if let Some(shortlist) = name.strip_prefix(RERANK) {
         let shortlist = match shortlist.strip_prefix(':') {
@@ -58,7 +74,7 @@ pub(super) fn open_system(
             named => named,
         };
         if let Some(shortlist) = shortlist {
-            let assistant = needed(name, assistant)?;
+            let assistant = needed(name, asking)?;
             let shortlist = open_baseline(shortlist, base)?;
             return Ok(Box::new(Rerank::new(base.clone(), shortlist, assistant)));
         }
@@ -66,11 +82,11 @@ pub(super) fn open_system(
     if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(Box::new(open_bundle(&bundle, base, assistant)?));
+        return Ok(Box::new(open_bundle(&bundle, base, asking)?));
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads(), assistant)?;
+        let runtime = open_runtime(base, all_threads(), asking)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
@@ -89,9 +105,13 @@ fn open_baseline(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retrieve
 }
 
 /// The language model that a system cannot do without.
-fn needed(name: &str, assistant: &MaybeAssistant) -> Result<Arc<Assistant>> {
-    let missing = || anyhow!("the system {name} needs a language model, and none is configured");
-    assistant.clone().ok_or_else(missing).hint("name a model with --model, and a service if needed")
+fn needed(name: &str, asking: &Asking) -> Result<Arc<Assistant>> {
+    let missing = || anyhow!("{name} needs a language model, and none is configured");
+    asking
+        .assistant
+        .clone()
+        .ok_or_else(missing)
+        .hint("name a model with --model, and a service if needed")
 }
 
 /// As many threads as the machine offers.
@@ -106,12 +126,12 @@ pub(super) fn all_threads() -> usize {
 pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
-    assistant: &MaybeAssistant,
+    asking: &Asking,
 ) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
     let runtime = Runtime::new(base.clone(), Arc::new(workers), Some(cache));
-    Ok(Arc::new(runtime.with_assistant(assistant.clone())))
+    Ok(Arc::new(runtime.with_assistant(asking.assistant.clone())))
 }
 
 /// Reads a bundle and checks its digest.
@@ -134,10 +154,14 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
-    assistant: &MaybeAssistant,
+    asking: &Asking,
 ) -> Result<BundleRetriever> {
-    let runtime = open_runtime(base, all_threads(), assistant)?;
-    Ok(BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?)
+    let runtime = open_runtime(base, all_threads(), asking)?;
+    let retriever = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
+    if !asking.routes {
+        return Ok(retriever);
+    }
+    Ok(retriever.routed_by(needed("--router llm", asking)?))
 }
 
 /// Why a file is no program.

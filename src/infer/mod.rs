@@ -15,6 +15,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use serde_json::json;
+
 use crate::{
     bundle::{
         Bundle, Fusion,
@@ -22,12 +24,13 @@ use crate::{
     },
     index::IndexedBase,
     kb::{Combine, NodeId, Scores},
+    llm::{LlmError, Role},
     program::Program,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
         Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
     },
-    tools::{Assistant, Session, ToolCache, Trace},
+    tools::{Assistant, AssistantError, Session, ToolCache, Trace},
 };
 
 pub use react::React;

@@ -164,7 +164,9 @@ fn a_cassette_repeats_a_run_without_a_service() {
         let more = [&replay[..], &["--threads", threads]].concat();
         let args: Vec<&str> = actors.iter().copied().chain(more).collect();
         // Nobody listens there.
-        optimize(&world, "http://127.0.0.1:9/v1", run, &args).done();
+        let ran = optimize(&world, "http://127.0.0.1:9/v1", run, &args);
+        let remedy = "record it anew with `UPDATE=1 cargo test --release cassette`";
+        assert_eq!(ran.status, 0, "{}\nif prompts or tools changed, {remedy}", ran.stderr);
         bundle(run)["digest"].as_str().unwrap().to_owned()
     };
     let (one, two) = (world.path("one"), world.path("two"));

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         Context,
         failure::Result,
-        systems::{all_threads, open_runtime},
+        systems::{Asking, all_threads, open_runtime},
         verify::Check,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -63,7 +63,7 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let runtime = open_runtime(base, all_threads(), &None)?;
+    let runtime = open_runtime(base, all_threads(), &Asking::default())?;
     let compiled: Vec<Compiled> = bundle
         .categories
         .iter()

@@ -74,7 +74,7 @@ impl Run<'_> {
             let written = actor.unless_stopped(written)?.flatten();
             let mut member = match written {
                 Some(member) if mean(&member.train_on(&queries.train)) > before => member,
-                _ => self.taken_over(best, &name)?,
+                _ => self.taken_over(best, &actor.category_header(&name))?,
             };
             let mrr = mean(&member.train_on(&queries.train));
             (self.watch)(Event::Category { name: &name, n: queries.train.len(), mrr });
@@ -97,9 +97,9 @@ impl Run<'_> {
         Ok(vec![self.member(Some(plan), program, ParamValues::new(), &origin)?])
     }
 
-    /// A member's program under another category's name.
-    fn taken_over(&mut self, member: &Member, name: &str) -> Result<Member, OptimizeError> {
-        let program = Program::new(&headed(member.program.source(), name));
+    /// A member's program under another category's header.
+    fn taken_over(&mut self, member: &Member, header: &str) -> Result<Member, OptimizeError> {
+        let program = Program::new(&headed(member.program.source(), header));
         let origin = Origin {
             proposed_by: member.proposed_by.clone(),
             change: "taken over for the category".to_owned(),
@@ -371,7 +371,7 @@ impl Run<'_> {
                 }
                 Ok(reply) => match program_of(&reply.text, reply.finish) {
                     Ok(source) => {
-                        let program = Program::new(&headed(&source, name));
+                        let program = Program::new(&headed(&source, &actor.category_header(name)));
                         match self.failures(&program, &tried)? {
                             failures if failures.is_empty() => {
                                 actor.used(Ok(()));
@@ -487,6 +487,15 @@ impl Actor {
         json!({ "name": name, "description": description })
     }
 
+    /// The first lines of a program of a category: its name, and which queries belong to it.
+    fn category_header(&self, name: &str) -> String {
+        let description = self.notes.get(name).map_or("", |notes| &notes.description);
+        match description {
+            "" => format!("//! category: {name}"),
+            text => format!("//! category: {name}\n//! {text}"),
+        }
+    }
+
     fn remember(&mut self, name: &str, program: &Program, score: f64, n: usize, advice: &str) {
         let notes = self.notes.entry(name.to_owned()).or_default();
         if !notes.tried.insert(program.id().to_owned()) {
@@ -512,11 +521,13 @@ fn trace(evidence: &Value) -> Value {
     format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }
 
-/// A source whose first line names the category, whatever the author wrote there.
-fn headed(source: &str, name: &str) -> String {
-    let is_category = |line: &&str| line.trim_start().starts_with("//! category:");
-    let rest: Vec<&str> = source.trim().lines().filter(|line| !is_category(line)).collect();
-    format!("//! category: {name}\n{}\n", rest.join("\n"))
+/// A source that begins with the header of its category, whatever the author wrote there.
+fn headed(source: &str, header: &str) -> String {
+    let is_header = |line: &&str| {
+        line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
+    };
+    let rest: Vec<&str> = source.trim().lines().filter(|line| !is_header(line)).collect();
+    format!("{header}\n{}\n", rest.join("\n"))
 }
 
 #[cfg(test)]
@@ -526,9 +537,10 @@ mod tests {
     #[test]
     fn the_category_is_named_by_the_host() {
         let source = "//! Finds.\n//! category: mine\nfn retrieve(query, candidates, params) {}";
+        let header = "//! category: ours\n//! All of them.";
         let expected =
-            "//! category: ours\n//! Finds.\nfn retrieve(query, candidates, params) {}\n";
-        assert_eq!(headed(source, "ours"), expected);
-        assert_eq!(headed(expected, "ours"), expected);
+            format!("{header}\n//! Finds.\nfn retrieve(query, candidates, params) {{}}\n");
+        assert_eq!(headed(source, header), expected);
+        assert_eq!(headed(&expected, header), expected);
     }
 }
