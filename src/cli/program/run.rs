@@ -33,6 +33,9 @@ use crate::{
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
 /// call have deadlines of their own below it, so it matters only when one of them is missed.
 const PATIENCE: Duration = Duration::from_millis(2_400);
+/// Further time for a program that may wait for a language model. The wait has bounds of its own
+/// below it: 120 s before the last request, and those of one request.
+const MODEL_PATIENCE: Duration = Duration::from_secs(600);
 /// Nodes of a table when nothing else is said.
 const DEFAULT_K: u64 = 20;
 
@@ -149,7 +152,8 @@ fn end(exit: Exit) -> ! {
     std::process::exit(exit as i32)
 }
 
-/// Compiles and runs the program, within [`PATIENCE`] in all.
+/// Compiles and runs the program, within [`PATIENCE`] in all, and [`MODEL_PATIENCE`] more where it
+/// may ask a language model.
 fn attempt(
     runtime: &Arc<Runtime>,
     program: Program,
@@ -157,6 +161,8 @@ fn attempt(
     params: ParamValues,
 ) -> Result<std::result::Result<Outcome, Failure>> {
     type Answer = std::result::Result<std::result::Result<Outcome, Failure>, RetrieveError>;
+    let waits = runtime.assistant().map_or(Duration::ZERO, |_| MODEL_PATIENCE);
+    let patience = PATIENCE + waits;
     let began = Instant::now();
     let (answer, wait) = mpsc::sync_channel::<Answer>(1);
     let on_runtime = runtime.clone();
@@ -177,10 +183,10 @@ fn attempt(
         .spawn(work)
         .context("cannot start a thread for the program")?;
     let limits = Limits::default();
-    let ran = match wait.recv_timeout(PATIENCE) {
+    let ran = match wait.recv_timeout(patience) {
         Ok(ran) => ran?,
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            let message = format!("no answer within {} ms", PATIENCE.as_millis());
+            let message = format!("no answer within {} ms", patience.as_millis());
             Err(Failure::new(FailureKind::Deadline, &message, &limits))
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {
