@@ -73,6 +73,23 @@ fn a_program_may_ask_the_model_and_is_traced() {
 }
 
 #[test]
+fn many_threads_get_one_ranking_that_is_paid_once() {
+    let (model, heard) = llm(likes("wool"));
+    let workers = Arc::new(Workers::new(4).unwrap());
+    // Without a cache of tools: the model's kept replies alone make it so.
+    let runtime =
+        Runtime::new(example_base(), workers, None).with_assistant(Some(assistant(model)));
+    let compiled = runtime.compile(&Program::new(PROGRAM)).unwrap();
+    let rankings: Vec<_> = thread::scope(|scope| {
+        let run = || runtime.run(&compiled, &ParamValues::new(), "warm socks", None);
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|one| one.join().unwrap().unwrap().unwrap().ranking).collect()
+    });
+    assert!(rankings.iter().all(|ranking| *ranking == rankings[0]));
+    assert_eq!((rankings[0][0], heard.count()), ((1, 0.9), 1));
+}
+
+#[test]
 fn waiting_for_the_model_is_not_the_programs_time() {
     // Longer than a program may run.
     let (runtime, _) = runtime(|request| {
@@ -215,6 +232,7 @@ fn finish(ids: Json) -> Said {
 #[test]
 fn react_calls_tools_by_handles_and_names_nodes() {
     let (system, heard) = react(|request| {
+        assert!(!question(request).contains("Left out"), "the toolkit fits the budget");
         let steps = blocks(question(request), "step");
         match steps.len() {
             0 => calls(json!([

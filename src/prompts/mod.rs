@@ -29,6 +29,8 @@ use crate::prompts::template::{Template, environment};
 const BYTES_PER_TOKEN: u64 = 3;
 /// Longest file of a template, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
+/// Bytes of text in the inputs of one prompt; what is longer could not be shortened in time.
+const MAX_INPUT_BYTES: usize = 16 << 20;
 /// Files that a directory of overrides may hold.
 const MAX_FILES: usize = 200;
 /// The file of a directory of overrides that may be there without being a prompt.

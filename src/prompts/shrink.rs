@@ -6,7 +6,7 @@
 use minijinja::Environment;
 use serde_json::Value;
 
-use crate::prompts::{Prompt, PromptError, template::Template, tokens};
+use crate::prompts::{MAX_INPUT_BYTES, Prompt, PromptError, template::Template, tokens};
 
 /// Renders a template with its inputs; see [`crate::prompts::Prompts::render`].
 pub(super) fn render(
@@ -73,7 +73,17 @@ pub(super) fn render(
     Ok(Prompt { system, user, schema, left_out })
 }
 
-/// Whether the inputs are an object with exactly the declared names.
+/// Bytes that a value takes, about; every item counts.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 1,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + 1,
+        Value::Object(map) => map.values().map(size).sum::<usize>() + 1,
+        _ => 1,
+    }
+}
+
+/// Whether the inputs are an object with exactly the declared names, and not too long.
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     let declared = template.description().inputs;
     let problem = match inputs.as_object() {
@@ -86,7 +96,10 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
                 .or_else(|| unknown.map(|name| format!("{name:?} is no input")))
         }
     };
-    match problem {
+    let bytes = size(inputs);
+    let too_long = (bytes > MAX_INPUT_BYTES)
+        .then(|| format!("the inputs have {bytes} bytes, more than {MAX_INPUT_BYTES}; give less"));
+    match problem.or(too_long) {
         Some(problem) => Err(PromptError::Inputs { prompt: template.name.clone(), problem }),
         None => Ok(()),
     }
@@ -95,8 +108,7 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
 /// The input that takes the most bytes; of equals the first.
 fn longest_input(inputs: &Value) -> String {
     let sizes = inputs.as_object().into_iter().flatten();
-    let longest =
-        sizes.map(|(name, value)| (value.to_string().len(), name)).max_by_key(|one| one.0);
+    let longest = sizes.map(|(name, value)| (size(value), name)).max_by_key(|one| one.0);
     longest.map(|one| one.1.clone()).unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::{
-    kb::Kb,
+    kb::{Kb, TypeId},
     tools::{ToolSpec, registry},
 };
 
@@ -41,7 +41,16 @@ pub const GROUPS: [(&str, &str); 5] = [
 ];
 
 /// Nodes of a type whose fields are looked at.
-const SAMPLED_NODES: usize = 200;
+const LOOKED_AT: usize = 200;
+/// Fields named for a type.
+const MAX_FIELDS: usize = 16;
+/// Ends of relations that are told.
+const MAX_TUPLES: usize = 120;
+/// Names given as examples for a type.
+const EXAMPLE_NAMES: usize = 3;
+/// Characters of an example name.
+const NAME_CHARS: usize = 60;
+
 
 #[derive(Serialize)]
 struct Toolkit<'a> {
@@ -95,7 +104,14 @@ pub fn toolkit_text(with_llm: bool) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
         for spec in registry().iter().filter(|spec| spec.group == group) {
-            let _ = writeln!(text, "- {}: {} Cost: {}.", spec.signature(), spec.doc, spec.cost);
+            let _ = writeln!(
+                text,
+                "- {}: {} Cost: {}. Example: {}",
+                spec.signature(),
+                spec.doc,
+                spec.cost,
+                spec.example
+            );
         }
         text.push('\n');
     }
@@ -103,46 +119,54 @@ pub fn toolkit_text(with_llm: bool) -> String {
     text
 }
 
-/// What a base holds, for a language model: node types with counts, relations with the types of
-/// their ends and counts, fields by the types that have them. In the order of the base.
+/// What a base holds, for a language model: types with counts, fields and example names, and relations with their ends.
 pub fn schema_text(kb: &Kb) -> String {
-    let mut text = String::from("Node types:\n");
-    for name in kb.types() {
-        let id = kb.type_id(name);
-        let n = id.map_or(0, |id| kb.nodes_of_type(id).len());
-        let answers = id.is_some_and(|id| kb.candidate_types().contains(&id));
-        let answers = if answers { ", may be answers" } else { "" };
-        let _ = writeln!(text, "- {name}: {n} nodes{answers}");
-    }
-    text.push_str("Relations:\n");
-    for tuple in kb.tuples() {
+    let mut text = format!("Knowledge base: {}\n\nNode types:\n", kb.title());
+    for at in 0..kb.types().len() {
+        let id = TypeId(at as u16);
+        let nodes = kb.nodes_of_type(id);
+        let step = (nodes.len() / LOOKED_AT).max(1);
+        let mut fields = vec![0usize; kb.field_names().len()];
+        for &node in nodes.iter().step_by(step) {
+            kb.fields(node).for_each(|(field, _)| fields[usize::from(field.0)] += 1);
+        }
+        let mut common: Vec<usize> = (0..fields.len()).filter(|&field| fields[field] > 0).collect();
+        common.sort_by_key(|&field| std::cmp::Reverse(fields[field]));
+        let names: Vec<&str> =
+            common.iter().take(MAX_FIELDS).map(|&field| kb.field_names()[field].as_str()).collect();
+        let answers = if kb.candidate_types().contains(&id) { ", may be answers" } else { "" };
+        let examples: Vec<String> = nodes
+            .iter()
+            .step_by((nodes.len() / EXAMPLE_NAMES).max(1))
+            .take(EXAMPLE_NAMES)
+            .map(|&node| {
+                format!("{:?}", kb.name(node).chars().take(NAME_CHARS).collect::<String>())
+            })
+            .collect();
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "- {} -[{}]-> {}: {} edges",
+            "- {}: {} nodes{answers}; fields: {}; such as {}",
+            kb.type_name(id),
+            nodes.len(),
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") },
+            examples.join(", ")
+        );
+    }
+    text += "\nRelations (source -relation-> target, edges):\n";
+    for tuple in kb.tuples().iter().take(MAX_TUPLES) {
+        let _ = writeln!(
+            text,
+            "- {} -{}-> {}, {}",
             kb.type_name(tuple.source),
             kb.relation_name(tuple.relation),
             kb.type_name(tuple.target),
             tuple.edges
         );
     }
-    text.push_str("Fields:\n");
-    for name in kb.types() {
-        let nodes = kb.type_id(name).map_or(&[][..], |id| kb.nodes_of_type(id));
-        let mut fields: Vec<&str> = Vec::new();
-        for &node in nodes.iter().take(SAMPLED_NODES) {
-            for (field, _) in kb.fields(node) {
-                let field = kb.field_name(field);
-                if !fields.contains(&field) {
-                    fields.push(field);
-                }
-            }
-        }
-        fields.sort_unstable();
-        if !fields.is_empty() {
-            let _ = writeln!(text, "- {name}: {}", fields.join(", "));
-        }
+    if kb.tuples().len() > MAX_TUPLES {
+        let _ = writeln!(text, "- and {} more", kb.tuples().len() - MAX_TUPLES);
     }
-    text.truncate(text.trim_end().len());
     text
 }
 

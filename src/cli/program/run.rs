@@ -34,8 +34,9 @@ use crate::{
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
 /// call have deadlines of their own below it, so it matters only when one of them is missed.
 const PATIENCE: Duration = Duration::from_millis(2_400);
-/// Time more for what language models take, where one may be asked.
-const MAX_WAIT: Duration = Duration::from_secs(130);
+/// Further time for a program that may wait for a language model. The wait has bounds of its own
+/// below it: 120 s before the last request, and those of one request.
+const MODEL_PATIENCE: Duration = Duration::from_secs(600);
 /// Nodes of a table when nothing else is said.
 const DEFAULT_K: u64 = 20;
 
@@ -120,8 +121,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let runtime = open_runtime(&base, 1, &llm::asking(&llm, RouterChoice::Local))?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
-    let patience = if llm.is_some() { PATIENCE + MAX_WAIT } else { PATIENCE };
-    match attempt(&runtime, program, query.to_owned(), args.params.0.clone(), patience)? {
+    match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
             let all = if args.json { usize::MAX } else { DEFAULT_K as usize };
@@ -156,15 +156,17 @@ fn end(exit: Exit) -> ! {
     std::process::exit(exit as i32)
 }
 
-/// Compiles and runs the program, within `patience` in all.
+/// Compiles and runs the program, within [`PATIENCE`] in all, and [`MODEL_PATIENCE`] more where it
+/// may ask a language model.
 fn attempt(
     runtime: &Arc<Runtime>,
     program: Program,
     query: String,
     params: ParamValues,
-    patience: Duration,
 ) -> Result<std::result::Result<Outcome, Failure>> {
     type Answer = std::result::Result<std::result::Result<Outcome, Failure>, RetrieveError>;
+    let waits = runtime.assistant().map_or(Duration::ZERO, |_| MODEL_PATIENCE);
+    let patience = PATIENCE + waits;
     let began = Instant::now();
     let (answer, wait) = mpsc::sync_channel::<Answer>(1);
     let on_runtime = runtime.clone();

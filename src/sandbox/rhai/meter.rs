@@ -207,11 +207,9 @@ fn check(meter: &Meter) -> bool {
         stop(FailureKind::Memory, message, None);
         return true;
     }
-    let waited = meter.waited.get();
-    let deadline = meter.deadline.get().and_then(|deadline| deadline.checked_add(waited));
-    if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+    if meter.deadline.get().is_some_and(|deadline| Instant::now() > deadline) {
         let elapsed = meter.started.get().map_or(Duration::ZERO, |start| start.elapsed());
-        let ms = elapsed.saturating_sub(waited).as_millis();
+        let ms = elapsed.saturating_sub(meter.waited.get()).as_millis();
         stop(FailureKind::Deadline, format!("stopped after {ms} ms"), None);
         return true;
     }
@@ -291,12 +289,19 @@ pub(super) fn hold(bytes: i64) {
     METER.with(|meter| meter.held_bytes.set(meter.held_bytes.get() + bytes));
 }
 
+/// Moves the deadline by what the host waited for language models since the last look.
+fn note_waiting(meter: &Meter, waited: Duration) {
+    let more = waited.saturating_sub(meter.waited.replace(waited));
+    let later = |deadline: Instant| deadline.checked_add(more).unwrap_or(deadline);
+    meter.deadline.set(meter.deadline.get().map(later));
+}
+
 /// Calls the host and notes how long it has waited; `None` when this call has none.
 pub(super) fn with_host<T>(work: impl FnOnce(&mut dyn ToolHost) -> T) -> Option<T> {
     HOST.with(|host| match host.try_borrow_mut() {
         Ok(mut host) => host.as_mut().map(|host| {
             let done = work(&mut **host);
-            METER.with(|meter| meter.waited.set(host.waited()));
+            METER.with(|meter| note_waiting(meter, host.waited()));
             done
         }),
         Err(_) => None,

@@ -84,7 +84,7 @@ fn nodes_are_asked_about_together_once_and_answered_in_order() {
     assert_eq!(request.role, Role::Tools);
     let shown = question(request);
     assert_eq!(blocks(shown, "thing").len(), 4, "{shown}");
-    assert!(shown.contains("type product") && shown.contains("has_brand: Northpeak"), "{shown}");
+    assert!(shown.contains("type: product") && shown.contains("has_brand: Northpeak"), "{shown}");
 
     // All sixteen nodes: two requests.
     let all: Vec<NodeId> = (0..16).collect();

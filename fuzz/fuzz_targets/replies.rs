@@ -1,0 +1,22 @@
+//! Any text as the reply of a language model: a program or JSON is taken out of it, or it is refused.
+
+#![no_main]
+
+use agent::llm::{
+    Finish, Schema,
+    replies::{json_of, program_of},
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    for finish in [Finish::Stop, Finish::Length, Finish::Filter, Finish::Other] {
+        if let Ok(program) = program_of(text, finish) {
+            assert!(!program.trim().is_empty());
+        }
+    }
+    let schema = serde_json::json!({"type": "object", "required": ["n"]});
+    let schema = Schema { name: "any".to_owned(), schema };
+    if let Err(reason) = json_of(text, &schema) {
+        assert!(reason.len() <= 500);
+    }
+});
