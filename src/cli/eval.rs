@@ -1,5 +1,5 @@
 //! `agent eval`: measures systems on labelled queries, and compares several in pairs.
-//! Of all commands only this one opens the test split.
+//! It opens the test split, as `optimize` does after freezing and `explain` when it is told to.
 
 mod files;
 mod report;
@@ -86,7 +86,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
+/// A `COLUMN=VALUE` of the command line.
+pub(super) fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
     let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
     Ok((column.to_owned(), value.to_owned()))
 }
@@ -120,7 +121,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    let queries = queries(args, &dataset.base)?;
+    let queries = queries(&args.split, &args.filters, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base)?)));
@@ -162,11 +163,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done })
 }
 
-/// The queries of all splits that pass the filters, in order of splits and files.
-fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
+/// The queries of all splits that pass the filters, in order of splits and files; at least one.
+///
+/// # Errors
+/// That a split or a column is not there, that a query is in two splits, or that none is left.
+pub(super) fn queries(
+    splits: &[Split],
+    filters: &[(String, String)],
+    base: &Base,
+) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
-    for split in &args.split {
+    for split in splits {
         let loaded = match split {
             Split::Test => load_test(base)?,
             Split::TestTenth => load_test_tenth(base)?,
@@ -181,9 +189,9 @@ fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
         queries.extend(loaded);
     }
     if queries.is_empty() {
-        return Err(anyhow!("there are no queries in {}", joined(&args.split)).into());
+        return Err(anyhow!("there are no queries in {}", joined(splits)).into());
     }
-    for (column, value) in &args.filters {
+    for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {
             return no_column(column, &queries);
         }

@@ -20,6 +20,7 @@ mod data;
 mod dataset;
 mod doctor;
 mod eval;
+mod explain;
 mod failure;
 mod hits;
 mod index;
@@ -122,6 +123,8 @@ enum Command {
     Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
+    /// Say where the answers were lost that do not come first, line by line
+    Explain(explain::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
     Program(program::Command),
@@ -162,6 +165,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Search(args) => search::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
+        Command::Explain(args) => explain::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),

@@ -9,6 +9,8 @@ mod sources;
 
 use clap::Subcommand;
 
+pub(super) use self::show::harmless;
+
 use crate::cli::{Context, Exit, failure::Result};
 
 #[derive(Debug, Subcommand)]

@@ -44,6 +44,10 @@ pub trait ToolHost: Send {
     /// # Errors
     /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError>;
+
+    /// Says in which line of the program the next call stands, from 1. Hosts that keep no trace
+    /// need not know.
+    fn place(&mut self, _line: usize) {}
 }
 
 /// All tools, in the order of the reference.

@@ -79,6 +79,8 @@ pub struct ToolCall {
     pub args: Vec<Value>,
     /// What was returned.
     pub result: Result<Value, ToolError>,
+    /// The line of the program, from 1, if the sandbox knows it.
+    pub line: Option<usize>,
 }
 
 /// The calls of a session, in order; filled while the program runs.
@@ -106,13 +108,16 @@ pub struct Session {
     meter: Meter,
     texts: KnownTexts,
     trace: Option<Trace>,
+    /// The line of the next call.
+    line: Option<usize>,
 }
 
 impl Session {
     /// A session over a base. With a cache, equal calls of other sessions are answered from it and
     /// charged alike.
     pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
-        Self { base, cache, meter: Meter::default(), texts: KnownTexts::default(), trace: None }
+        let (meter, texts) = (Meter::default(), KnownTexts::default());
+        Self { base, cache, meter, texts, trace: None, line: None }
     }
 
     /// The same session, noting its first 200 calls with arguments and results.
@@ -148,6 +153,7 @@ impl Session {
 
 impl ToolHost for Session {
     fn call(&mut self, tool: usize, mut args: Vec<Value>) -> Result<Value, ToolError> {
+        let line = self.line.take();
         if let Some(spec) = registry().get(tool) {
             let given = args.len();
             args.extend(spec.args.iter().skip(given).map(default_value));
@@ -155,9 +161,13 @@ impl ToolHost for Session {
         self.meter.touch(1)?;
         let result = self.run(tool, &args);
         if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
-            trace.note(ToolCall { name: spec.name, args, result: result.clone() });
+            trace.note(ToolCall { name: spec.name, args, result: result.clone(), line });
         }
         result
+    }
+
+    fn place(&mut self, line: usize) {
+        self.line = Some(line);
     }
 }
 
