@@ -131,6 +131,8 @@ pub struct Explained {
     pub reciprocal_rank: f32,
     /// Why it is not 1, if it is not.
     pub loss: Option<Loss>,
+    /// Of a question that was not routed, where the category's own program lost the answer.
+    pub within: Option<Loss>,
     /// The calls of the category's program, of which the trace keeps 200 at most.
     pub calls: Vec<ToolCall>,
 }
@@ -221,9 +223,18 @@ impl Explainer {
         };
         let reciprocal_rank = self.reciprocal_rank(&ranking, answers);
         let calls = trace.take();
-        let mut explained = Explained { category, reciprocal_rank, loss: None, calls };
+        let mut explained =
+            Explained { category, reciprocal_rank, loss: None, within: None, calls };
         if reciprocal_rank < 1.0 {
-            explained.loss = Some(self.loss(&explained, &runs, answers));
+            let failed = self.failed(&explained, &runs);
+            let routed = failed.is_none().then(|| self.not_routed(&explained, &runs, answers));
+            let routed = routed.flatten();
+            let own = || self.own_loss(&explained, &runs, answers);
+            (explained.loss, explained.within) = match (failed, routed) {
+                (Some(failed), _) => (Some(failed), None),
+                (None, Some(routed)) => (Some(routed), own()),
+                (None, None) => (own(), None),
+            };
         }
         Ok(explained)
     }
@@ -251,24 +262,26 @@ impl Explainer {
         AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
     }
 
-    fn loss(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Loss {
-        let now = explained.reciprocal_rank;
-        let own = runs.get(explained.category);
-        if let Some(failure) = own.and_then(|run| run.failure.as_ref()) {
-            return Loss {
-                kind: Kind::Failed,
-                line: failure.position.map(|at| at.line),
-                function: failure.kind.name().to_owned(),
-                gain: f64::from(1.0 - now),
-                why: one_line(&failure.message),
-            };
+    /// The loss to a failure of the category's program.
+    fn failed(&self, explained: &Explained, runs: &[Ran]) -> Option<Loss> {
+        let failure = runs.get(explained.category)?.failure.as_ref()?;
+        Some(Loss {
+            kind: Kind::Failed,
+            line: failure.position.map(|at| at.line),
+            function: failure.kind.name().to_owned(),
+            gain: f64::from(1.0 - explained.reciprocal_rank),
+            why: one_line(&failure.message),
+        })
+    }
+
+    /// The loss within the category's own program; none where it has an answer first.
+    fn own_loss(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Option<Loss> {
+        let ranking = &runs.get(explained.category)?.ranking;
+        if self.reciprocal_rank(ranking, answers) >= 1.0 {
+            return None;
         }
-        if let Some(loss) = self.not_routed(explained, runs, answers) {
-            return loss;
-        }
-        let ranking = own.map(|run| &run.ranking[..]).unwrap_or_default();
-        let of_program = OfProgram { base: self.runtime.base(), calls: &explained.calls, now };
-        of_program.loss(ranking, answers)
+        let (base, now) = (self.runtime.base(), explained.reciprocal_rank);
+        Some(OfProgram { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
     /// The loss to the router, if the program of one category alone does better.
@@ -320,10 +333,10 @@ struct OfProgram<'a> {
 }
 
 impl OfProgram<'_> {
-    fn loss(&self, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Loss {
+    fn loss(&self, ranking: &Ranking, answers: &[NodeId]) -> Loss {
         let candidates: Ranking =
             ranking.iter().filter(|pair| self.base.kb.is_candidate(pair.0)).copied().collect();
-        let flow = Flow::new(self.calls, &ranking.to_vec());
+        let flow = Flow::new(self.calls, ranking);
         let first = candidates.iter().find(|pair| answers.contains(&pair.0));
         match first {
             Some(&(answer, _)) => self.ranked_low(&flow, &candidates, answer, answers),

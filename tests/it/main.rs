@@ -8,6 +8,7 @@ mod bundles;
 mod data;
 mod embedders;
 mod eval;
+mod explain;
 mod faults;
 mod generated;
 mod gpu;

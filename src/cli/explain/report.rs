@@ -45,6 +45,9 @@ struct PrintedQuery<'a> {
     category: &'a str,
     reciprocal_rank: f32,
     loss: Option<&'a Loss>,
+    /// Where the category's own program lost the answer, of a query that was not routed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<&'a Loss>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<PrintedCall>>,
 }
@@ -64,6 +67,8 @@ struct PrintedCategory<'a> {
     n: usize,
     mrr: f64,
     causes: &'a [Cause],
+    /// Causes within the program of queries that were not routed.
+    within: &'a [Cause],
 }
 
 /// The queries that one category answers.
@@ -74,6 +79,7 @@ struct Group<'a> {
     n: usize,
     mrr: f64,
     causes: Vec<Cause>,
+    within: Vec<Cause>,
 }
 
 impl Report<'_> {
@@ -90,6 +96,7 @@ impl Report<'_> {
                 n: ranks.len(),
                 mrr: mean(&ranks),
                 causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),
+                within: causes(of_it().filter_map(|explained| explained.within.as_ref())),
             }
         });
         groups.filter(|group| group.n > 0).collect()
@@ -129,6 +136,7 @@ impl Report<'_> {
                 n: group.n,
                 mrr: group.mrr,
                 causes: &group.causes,
+                within: &group.within,
             })
             .collect();
         let members = self.explainer.members();
@@ -142,6 +150,7 @@ impl Report<'_> {
                 category: members.get(explained.category).map_or("", |member| &member.name),
                 reciprocal_rank: explained.reciprocal_rank,
                 loss: explained.loss.as_ref(),
+                within: explained.within.as_ref(),
                 calls: self.with_calls.then(|| self.calls(explained)),
             })
             .collect();
@@ -175,9 +184,17 @@ impl Report<'_> {
                 group.n.to_string(),
                 format!("{:.1}", 100.0 * group.mrr),
             ];
-            for cause in &group.causes {
+            let routed = group.causes.iter().map(|cause| (cause, ""));
+            let within = group.within.iter().map(|cause| (cause, "of these "));
+            // What the own programs of queries that were not routed lost follows that kind.
+            let order = |pair: &(&Cause, &str)| {
+                (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
+            };
+            let mut of_group: Vec<(&Cause, &str)> = routed.chain(within).collect();
+            of_group.sort_by_key(order);
+            for (cause, prefix) in of_group {
                 let of_cause = [
-                    cause.kind.name().to_owned(),
+                    format!("{prefix}{}", cause.kind.name()),
                     cause.line.map_or("-".to_owned(), |line| line.to_string()),
                     plain(&cause.function, MAX_SHOWN),
                     cause.n.to_string(),
@@ -239,7 +256,7 @@ impl Report<'_> {
 
 /// Losses at lines of the program, in words.
 fn marks<'a>(group: &'a Group<'_>, n: usize) -> impl Iterator<Item = (usize, String)> + 'a {
-    group.causes.iter().filter_map(move |cause| {
+    group.causes.iter().chain(&group.within).filter_map(move |cause| {
         let gain = points(cause.gain, n);
         Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
     })
