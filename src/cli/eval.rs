@@ -14,8 +14,8 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-pub(super) use self::report::percent;
 use self::report::{Format, Groups, Report, SHOWN, Versus};
+pub(super) use self::{files::write, report::percent};
 use crate::{
     cli::{
         Context, Exit, dataset,
@@ -134,15 +134,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         measured.push(self::measured(name, &**system, &stand_in, &queries, &base, ctx)?);
     }
     for (path, one) in run_files.iter().flatten().zip(&measured) {
-        files::write(path, |out| files::run(out, one, &queries))?;
+        write(path, |out| files::run(out, one, &queries))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
     if let Some(path) = &args.qrels_file {
-        files::write(path, |out| files::qrels(out, &queries))?;
+        write(path, |out| files::qrels(out, &queries))?;
         ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
     }
     if let Some(path) = &args.results_file {
-        files::write(path, |out| files::results(out, &measured))?;
+        write(path, |out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
     let report = Report {

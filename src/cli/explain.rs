@@ -3,6 +3,8 @@
 
 mod report;
 
+pub(super) use self::report::points;
+
 use std::{
     path::PathBuf,
     sync::{

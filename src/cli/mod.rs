@@ -29,6 +29,7 @@ mod printer;
 mod program;
 mod pull;
 mod query;
+mod report;
 mod search;
 mod systems;
 mod vectors;
@@ -128,6 +129,8 @@ enum Command {
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
     Program(program::Command),
+    /// Write what a run found as one page
+    Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
     /// Check that a bundle is whole and does what it says
@@ -167,6 +170,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Eval(args) => eval::run(&args, ctx),
         Command::Explain(args) => explain::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
+        Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),

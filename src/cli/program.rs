@@ -5,7 +5,7 @@ mod lineage;
 mod list;
 mod run;
 mod show;
-mod sources;
+pub(super) mod sources;
 
 use clap::Subcommand;
 

@@ -8,7 +8,7 @@ fn help_names_every_flag_of_every_command() {
     for (command, flags) in [
         (
             "",
-            "data index search eval program query verify doctor bench --home --quiet --verbose AGENT_HOME 130",
+            "data index search eval explain program report query verify doctor bench --home --quiet --verbose AGENT_HOME 130",
         ),
         ("data", "list import sample show remove"),
         ("data list", "--json"),
@@ -26,6 +26,8 @@ fn help_names_every_flag_of_every_command() {
         ),
         ("search", "--system -k --explain --json bm25+names 20"),
         ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
+        ("explain", "--bundle --program --dataset --split --where --query --answers --json"),
+        ("report", "--run --out --dataset"),
         ("program", "run list show diff lineage"),
         ("program run", "FILE.rhai --dataset --query --params -k --json"),
         ("program list", "--run --bundle --json"),

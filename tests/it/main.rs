@@ -16,6 +16,7 @@ mod help;
 mod optimize;
 mod programs;
 mod pull;
+mod report;
 mod samples;
 mod search;
 mod support;
