@@ -1,4 +1,4 @@
-//! `agent program diff`: what differs between two programs, in source and numbers.
+//! `agent program diff`: what differs between two programs, in source, numbers, answers and cost.
 
 use std::{
     collections::BTreeMap,
@@ -9,21 +9,42 @@ use std::{
 use serde::Serialize;
 use similar::TextDiff;
 
-use crate::cli::{
-    Context, Exit,
-    failure::Result,
-    program::{
-        show::harmless,
-        sources::{Entry, Place, declared},
+use crate::{
+    cli::{
+        Context, Exit,
+        eval::percent,
+        failure::Result,
+        hits::MAX_SHOWN,
+        printer::plain,
+        program::{
+            hunks::hunks,
+            measure::{Cost, Ground, On, compare, cost, ranks},
+            show::harmless,
+            sources::{Entry, Place, Sources, declared},
+        },
     },
+    dataset::{LabelledQuery, load_split},
+    eval::{Comparison, Interval},
+    infer::ParamValues,
+    optimize::trial::{Pool, Trial},
+    program::Program,
 };
 
 /// Lines around a change.
 const CONTEXT_LINES: usize = 3;
+/// Changes whose effect is measured, the first ones.
+const MAX_HUNKS: usize = 50;
+/// Queries that programs are run on; of a larger split so many are taken, spread evenly.
+const MAX_QUERIES: usize = 1_000;
+/// Queries won and lost that a table lists, each; JSON lists all.
+const MAX_LISTED: usize = 10;
 
-/// Compare two programs, source and numbers
+/// Compare two programs: source, numbers, and how they answer
 ///
-/// Prints a unified diff of the sources, then the numbers that differ.
+/// Prints a unified diff of the sources, then the numbers that differ, then queries that the second
+/// answers better and worse with the paired difference of the mean reciprocal ranks, its 95 %
+/// interval and p. Validation results come from the run's journal if it has them for both;
+/// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of the first one's id, or its category
@@ -34,6 +55,18 @@ pub(in crate::cli) struct Args {
     to: String,
     #[command(flatten)]
     place: Place,
+    /// Run both programs, also if the journal knows how they answer
+    #[arg(long)]
+    measure: bool,
+    /// Make each change of the source alone, and the change of the numbers, and tell its effect
+    #[arg(long)]
+    ablate: bool,
+    /// Run on these queries
+    #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Val)]
+    on: On,
+    /// Run on this dataset [default: the one of the run or bundle]
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,12 +81,56 @@ struct Changed {
     to: Option<f64>,
 }
 
+/// A query that one program answers better.
+#[derive(Clone, Serialize)]
+struct Differs {
+    /// Its id; none if the dataset is not there.
+    id: Option<i64>,
+    /// Its place in the split.
+    at: usize,
+    query: Option<String>,
+    /// Reciprocal rank with the first program.
+    from: f32,
+    /// With the second.
+    to: f32,
+}
+
+/// How the two answer.
+#[derive(Serialize)]
+struct Answers {
+    /// `train` or `val`.
+    on: String,
+    /// Whether the numbers are the journal's.
+    from_journal: bool,
+    #[serde(flatten)]
+    comparison: Comparison,
+    /// Largest differences first.
+    won: Vec<Differs>,
+    lost: Vec<Differs>,
+    cost: Option<[Cost; 2]>,
+}
+
+/// One change made alone.
+#[derive(Serialize)]
+struct Effect {
+    /// Line of the first source; none for the numbers.
+    line: Option<usize>,
+    change: String,
+    difference: Option<f64>,
+    ci95: Option<Interval>,
+    p: Option<f64>,
+    /// Why there is no number.
+    failure: Option<String>,
+}
+
 #[derive(Serialize)]
 struct Printed<'a> {
     from: &'a str,
     to: &'a str,
     diff: &'a str,
     params: &'a [Changed],
+    answers: &'a Option<Answers>,
+    effects: &'a [Effect],
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -67,9 +144,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         .header(&name(from), &name(to))
         .to_string();
     let params = changed(&numbers(from), &numbers(to));
+    let (answers, effects) = answers(args, &sources, from, to, ctx)?;
     if args.json {
         let (from, to) = (from.program.id(), to.program.id());
-        ctx.printer.json(&Printed { from, to, diff: &diff, params: &params })?;
+        let (diff, params) = (diff.as_str(), params.as_slice());
+        let (answers, effects) = (&answers, effects.as_slice());
+        ctx.printer.json(&Printed { from, to, diff, params, answers, effects })?;
         return Ok(Exit::Done);
     }
     let mut text = diff;
@@ -83,8 +163,206 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if text.is_empty() {
         ctx.printer.notice("the programs and their numbers are equal");
     }
+    if let Some(answers) = &answers {
+        tell_answers(answers, &mut text);
+    }
+    tell_effects(&effects, &mut text);
     ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
     Ok(Exit::Done)
+}
+
+/// How the programs answer, from the journal or by running them, and the effects of the changes.
+fn answers(
+    args: &Args,
+    sources: &Sources,
+    from: &Entry,
+    to: &Entry,
+    ctx: &Context,
+) -> Result<(Option<Answers>, Vec<Effect>)> {
+    let known = from.on_validation.as_ref().zip(to.on_validation.as_ref());
+    let known = known.filter(|(a, b)| a.queries == b.queries && !a.queries.is_empty());
+    let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
+    if let Some((a, b)) = known.filter(|_| !args.measure && !args.ablate && args.on == On::Val) {
+        return Ok((Some(of_journal(a, b, &queries_of(name, sources, ctx))?), Vec::new()));
+    }
+    // Nobody asked for a run, and it may not be possible.
+    if !args.measure && !args.ablate && args.dataset.is_none() {
+        ctx.printer.notice(
+            "the journal does not know how both answer the same queries: --measure runs them",
+        );
+        return Ok((None, Vec::new()));
+    }
+    let ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let before = ground.answers(&from.program, &from.params, ctx)?;
+    let after = ground.answers(&to.program, &to.params, ctx)?;
+    let (ranks_before, ranks_after) = (ranks(&before), ranks(&after));
+    let (won, lost) = differing(&ranks_before, &ranks_after, None, Some(&ground.queries));
+    let answers = Answers {
+        on: args.on.to_string(),
+        from_journal: false,
+        comparison: compare(&ranks_before, &ranks_after)?,
+        won,
+        lost,
+        cost: Some([cost(&before), cost(&after)]),
+    };
+    let effects = match args.ablate {
+        true => effects(&ground, from, to, &ranks_before, ctx)?,
+        false => Vec::new(),
+    };
+    Ok((Some(answers), effects))
+}
+
+/// The validation queries by place, if the dataset is there and has those of the run.
+fn queries_of(name: &str, sources: &Sources, ctx: &Context) -> Option<Vec<LabelledQuery>> {
+    let base = ctx.home.get(name).ok()?;
+    let pool = Pool::new("validation", load_split(&base, &On::Val.split()).ok()?);
+    let same = sources.validation.as_deref() == Some(pool.digest());
+    same.then_some(pool.queries)
+}
+
+fn of_journal(from: &Trial, to: &Trial, queries: &Option<Vec<LabelledQuery>>) -> Result<Answers> {
+    let (before, after) = (&from.reciprocal_ranks, &to.reciprocal_ranks);
+    let (won, lost) = differing(before, after, Some(&from.queries), queries.as_deref());
+    let comparison = compare(before, after)?;
+    let on = On::Val.to_string();
+    Ok(Answers { on, from_journal: true, comparison, won, lost, cost: None })
+}
+
+/// The queries that the second answers better, and those it answers worse; `places` are those of
+/// the queries in the split, if not all in order.
+fn differing(
+    from: &[f32],
+    to: &[f32],
+    places: Option<&[usize]>,
+    queries: Option<&[LabelledQuery]>,
+) -> (Vec<Differs>, Vec<Differs>) {
+    let differs = |(at, (&from, &to)): (usize, (&f32, &f32))| {
+        let at = places.and_then(|places| places.get(at).copied()).unwrap_or(at);
+        let query = queries.and_then(|queries| queries.get(at));
+        Differs { id: query.map(|q| q.id), at, query: query.map(|q| q.text.clone()), from, to }
+    };
+    let all: Vec<Differs> =
+        from.iter().zip(to).enumerate().map(differs).filter(|one| one.from != one.to).collect();
+    let (mut won, mut lost): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.to > one.from);
+    let by = |one: &Differs| one.to - one.from;
+    won.sort_by(|a, b| by(b).total_cmp(&by(a)).then(a.at.cmp(&b.at)));
+    lost.sort_by(|a, b| by(a).total_cmp(&by(b)).then(a.at.cmp(&b.at)));
+    (won, lost)
+}
+
+/// The first program with each change alone.
+fn effects(
+    ground: &Ground,
+    from: &Entry,
+    to: &Entry,
+    before: &[f32],
+    ctx: &Context,
+) -> Result<Vec<Effect>> {
+    let all = hunks(from.program.source(), to.program.source());
+    if all.len() > MAX_HUNKS {
+        let n = all.len();
+        ctx.printer.warning(&format!("of {n} changes the first {MAX_HUNKS} are made alone"));
+    }
+    let mut effects = Vec::new();
+    for hunk in all.iter().take(MAX_HUNKS) {
+        let program = Program::new(&hunk.source);
+        let change = (Some(hunk.line), hunk.text.clone());
+        effects.push(effect(ground, &program, &from.params, change, before, ctx)?);
+    }
+    if from.params != to.params {
+        let change = (None, "numbers\n".to_owned());
+        effects.push(effect(ground, &from.program, &to.params, change, before, ctx)?);
+    }
+    Ok(effects)
+}
+
+/// What a changed program does against the ranks before.
+fn effect(
+    ground: &Ground,
+    program: &Program,
+    params: &ParamValues,
+    (line, change): (Option<usize>, String),
+    before: &[f32],
+    ctx: &Context,
+) -> Result<Effect> {
+    let failed = |failure| Effect {
+        line,
+        change: change.clone(),
+        difference: None,
+        ci95: None,
+        p: None,
+        failure: Some(failure),
+    };
+    let declared = match ground.declared(program) {
+        Ok(declared) => declared,
+        Err(failure) => return Ok(failed(failure)),
+    };
+    // A number that only the other change declares cannot be given.
+    let known = |name: &String, value: f64| {
+        declared.iter().any(|of| of.name == *name && (of.min..=of.max).contains(&value))
+    };
+    let mut params = params.clone();
+    params.retain(|name, value| known(name, *value));
+    let answers = ground.answers(program, &params, ctx)?;
+    if cost(&answers).failed == answers.len() {
+        return Ok(failed("fails on every query".to_owned()));
+    }
+    let Comparison { difference, ci95, p, .. } = compare(before, &ranks(&answers))?;
+    let (difference, ci95, p) = (Some(difference), Some(ci95), Some(p));
+    Ok(Effect { line, change, difference, ci95, p, failure: None })
+}
+
+fn tell_answers(answers: &Answers, text: &mut String) {
+    let Answers { on, comparison, .. } = answers;
+    let origin = if answers.from_journal { ", from the journal" } else { "" };
+    let _ = writeln!(
+        text,
+        "\n{on}{origin}: {} queries, mrr {} points, p {:.4}; better {}, worse {}, equal {}",
+        comparison.n,
+        percent(comparison.difference, comparison.ci95),
+        comparison.p,
+        comparison.wins,
+        comparison.losses,
+        comparison.ties
+    );
+    for (word, queries) in [("better", &answers.won), ("worse", &answers.lost)] {
+        for one in queries.iter().take(MAX_LISTED) {
+            let id = one.id.map_or_else(|| format!("number {}", one.at + 1), |id| id.to_string());
+            let (from, to) = (one.from, one.to);
+            let query = plain(one.query.as_deref().unwrap_or_default(), MAX_SHOWN);
+            let _ = writeln!(text, "  {word}: query {id}, {from:.3} -> {to:.3}  {query}");
+        }
+        if queries.len() > MAX_LISTED {
+            let more = queries.len() - MAX_LISTED;
+            let _ = writeln!(text, "  {word}: {more} more");
+        }
+    }
+    if let Some([from, to]) = &answers.cost {
+        let _ = writeln!(
+            text,
+            "cost: tool calls {:.1} -> {:.1}, ms {:.2} -> {:.2}, failed queries {} -> {}",
+            from.tool_calls, to.tool_calls, from.ms, to.ms, from.failed, to.failed
+        );
+    }
+}
+
+fn tell_effects(effects: &[Effect], text: &mut String) {
+    if !effects.is_empty() {
+        text.push_str("\neach change alone, mrr in points:\n");
+    }
+    for effect in effects {
+        let line = effect.line.map_or(String::new(), |line| format!("line {line}, "));
+        let told = match (effect.difference, effect.ci95, effect.p) {
+            (Some(difference), Some(ci95), Some(p)) => {
+                format!("{}, p {p:.4}", percent(difference, ci95))
+            }
+            _ => plain(effect.failure.as_deref().unwrap_or_default(), 2 * MAX_SHOWN),
+        };
+        let _ = writeln!(text, "{line}{told}");
+        for line in effect.change.lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
 }
 
 /// The numbers a program runs with.

@@ -29,6 +29,9 @@ use crate::{
 
 /// The kind of steps that hold tests on validation.
 const DECISION: &str = "decision";
+/// Kind and key of the step that says what a run depends on.
+const RUN: &str = "run";
+const IDENTITY: &str = "identity";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
 /// Programs that an error lists at most.
@@ -85,6 +88,10 @@ pub(in crate::cli) struct Sources {
     pub(in crate::cli) origins: HashMap<String, Trial>,
     /// Tests on validation in their order; of runs only.
     pub(in crate::cli) decisions: Vec<Decision>,
+    /// Name of the dataset, if it is known.
+    pub(in crate::cli) dataset: Option<String>,
+    /// Digest of the validation queries; of runs only.
+    pub(in crate::cli) validation: Option<String>,
 }
 
 impl Place {
@@ -121,6 +128,8 @@ fn of_bundle(bundle: &Bundle) -> Sources {
         entries: bundle.categories.iter().map(entry).collect(),
         origins: HashMap::new(),
         decisions: Vec::new(),
+        dataset: Some(bundle.dataset.name.clone()),
+        validation: None,
     }
 }
 
@@ -150,8 +159,15 @@ impl Sources {
             let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
             categories.any(|category| category.program == *program && category.params == *params)
         };
-        let mut sources =
-            Sources { entries: Vec::new(), origins: HashMap::new(), decisions: Vec::new() };
+        let text = |of: Option<&serde_json::Value>| Some(of?.as_str()?.to_owned());
+        let identity: Option<serde_json::Value> = journal.find(RUN, IDENTITY)?;
+        let mut sources = Sources {
+            entries: Vec::new(),
+            origins: HashMap::new(),
+            decisions: Vec::new(),
+            dataset: text(journal.config().get("dataset")),
+            validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
+        };
         // Entries by program and numbers.
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         for step in journal.steps()? {
