@@ -264,12 +264,16 @@ fn programs_are_compared_by_running_them_and_each_change_alone() {
     assert_eq!(lines, [3, 5]);
     assert!(effects[0]["change"].as_str().unwrap().contains("+    let found = search(\"blue\""));
     for effect in effects {
-        let (difference, ci95) = (&effect["difference"], &effect["ci95"]);
+        let (difference, ci95) = (&effect["alone"]["difference"], &effect["alone"]["ci95"]);
         let (low, high) = (ci95[0].as_f64().unwrap(), ci95[1].as_f64().unwrap());
         assert!((low..=high).contains(&difference.as_f64().unwrap()), "{effect}");
     }
+    // One after another, the changes end in the second program.
+    let sum: f64 =
+        effects.iter().map(|effect| effect["after_others"]["difference"].as_f64().unwrap()).sum();
+    assert!((sum - answers["difference"].as_f64().unwrap()).abs() < 1e-6, "{told}");
     let text = world.run(diff.into_iter().chain(["--ablate", "--on", "train"])).done();
-    for words in ["train: 1 queries", "cost: tool calls", "each change alone", "line 5, "] {
+    for words in ["train: 1 queries", "cost: tool calls", "each change, mrr", "line 5: alone "] {
         assert!(text.contains(words), "{words} is not in {text}");
     }
 }

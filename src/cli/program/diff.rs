@@ -32,7 +32,7 @@ use crate::{
 
 /// Lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// Changes whose effect is measured, the first ones.
+/// Changes whose effects are measured, the first ones.
 const MAX_HUNKS: usize = 50;
 /// Queries that programs are run on; of a larger split so many are taken, spread evenly.
 const MAX_QUERIES: usize = 1_000;
@@ -44,7 +44,8 @@ const MAX_LISTED: usize = 10;
 /// Prints a unified diff of the sources, then the numbers that differ, then queries that the second
 /// answers better and worse with the paired difference of the mean reciprocal ranks, its 95 %
 /// interval and p. Validation results come from the run's journal if it has them for both;
-/// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too.
+/// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too;
+/// if one is in the bundle, on the queries that the router sends there.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of the first one's id, or its category
@@ -58,12 +59,16 @@ pub(in crate::cli) struct Args {
     /// Run both programs, also if the journal knows how they answer
     #[arg(long)]
     measure: bool,
-    /// Make each change of the source alone, and the change of the numbers, and tell its effect
+    /// Tell the effect of each change of the source and of the numbers, made alone and one after
+    /// another
     #[arg(long)]
     ablate: bool,
     /// Run on these queries
     #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Val)]
     on: On,
+    /// Run on all queries of the split, not only on those that the router sends to the program
+    #[arg(long)]
+    all: bool,
     /// Run on this dataset [default: the one of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
@@ -110,15 +115,24 @@ struct Answers {
     cost: Option<[Cost; 2]>,
 }
 
-/// One change made alone.
+/// What a change does, in reciprocal ranks.
+#[derive(Serialize)]
+struct Gain {
+    difference: f64,
+    ci95: Interval,
+    p: f64,
+}
+
+/// One change of the source, or that of the numbers.
 #[derive(Serialize)]
 struct Effect {
     /// Line of the first source; none for the numbers.
     line: Option<usize>,
     change: String,
-    difference: Option<f64>,
-    ci95: Option<Interval>,
-    p: Option<f64>,
+    /// Of the first program with this change against the first program; none if it does not run.
+    alone: Option<Gain>,
+    /// Of the program with this change and all before it against that without this one.
+    after_others: Option<Gain>,
     /// Why there is no number.
     failure: Option<String>,
 }
@@ -192,7 +206,11 @@ fn answers(
         );
         return Ok((None, Vec::new()));
     }
-    let ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let mut ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let category = sources.category(to).or_else(|| sources.category(from));
+    if let Some((bundle, category)) = category.filter(|_| !args.all) {
+        ground.keep_routed(bundle, category, ctx);
+    }
     let before = ground.answers(&from.program, &from.params, ctx)?;
     let after = ground.answers(&to.program, &to.params, ctx)?;
     let (ranks_before, ranks_after) = (ranks(&before), ranks(&after));
@@ -250,7 +268,8 @@ fn differing(
     (won, lost)
 }
 
-/// The first program with each change alone.
+/// The first program with each change alone, and with one after another. The change of the numbers
+/// comes last.
 fn effects(
     ground: &Ground,
     from: &Entry,
@@ -261,43 +280,59 @@ fn effects(
     let all = hunks(from.program.source(), to.program.source());
     if all.len() > MAX_HUNKS {
         let n = all.len();
-        ctx.printer.warning(&format!("of {n} changes the first {MAX_HUNKS} are made alone"));
+        ctx.printer.warning(&format!("of {n} changes the first {MAX_HUNKS} are measured"));
     }
     let mut effects = Vec::new();
+    let mut so_far = before.to_vec();
     for hunk in all.iter().take(MAX_HUNKS) {
-        let program = Program::new(&hunk.source);
-        let change = (Some(hunk.line), hunk.text.clone());
-        effects.push(effect(ground, &program, &from.params, change, before, ctx)?);
+        let (line, change) = (Some(hunk.line), hunk.text.clone());
+        let mut effect = Effect { line, change, alone: None, after_others: None, failure: None };
+        if hunk.comments {
+            effect.failure = Some("changes comments only".to_owned());
+        } else {
+            match changed_ranks(ground, &Program::new(&hunk.alone), &from.params, ctx)? {
+                Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
+                Err(failure) => effect.failure = Some(failure),
+            }
+            let next = changed_ranks(ground, &Program::new(&hunk.so_far), &from.params, ctx)?;
+            if let Ok(ranks) = next {
+                effect.after_others = Some(gain(&so_far, &ranks)?);
+                so_far = ranks;
+            }
+        }
+        effects.push(effect);
     }
     if from.params != to.params {
-        let change = (None, "numbers\n".to_owned());
-        effects.push(effect(ground, &from.program, &to.params, change, before, ctx)?);
+        let mut effect = Effect {
+            line: None,
+            change: "numbers\n".to_owned(),
+            alone: None,
+            after_others: None,
+            failure: None,
+        };
+        match changed_ranks(ground, &from.program, &to.params, ctx)? {
+            Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
+            Err(failure) => effect.failure = Some(failure),
+        }
+        let whole = changed_ranks(ground, &to.program, &to.params, ctx)?;
+        effect.after_others = whole.ok().map(|ranks| gain(&so_far, &ranks)).transpose()?;
+        effects.push(effect);
     }
     Ok(effects)
 }
 
-/// What a changed program does against the ranks before.
-fn effect(
+/// The ranks of a changed program, or why it has none.
+fn changed_ranks(
     ground: &Ground,
     program: &Program,
     params: &ParamValues,
-    (line, change): (Option<usize>, String),
-    before: &[f32],
     ctx: &Context,
-) -> Result<Effect> {
-    let failed = |failure| Effect {
-        line,
-        change: change.clone(),
-        difference: None,
-        ci95: None,
-        p: None,
-        failure: Some(failure),
-    };
+) -> Result<std::result::Result<Vec<f32>, String>> {
     let declared = match ground.declared(program) {
         Ok(declared) => declared,
-        Err(failure) => return Ok(failed(failure)),
+        Err(failure) => return Ok(Err(failure)),
     };
-    // A number that only the other change declares cannot be given.
+    // A number that only another change declares cannot be given.
     let known = |name: &String, value: f64| {
         declared.iter().any(|of| of.name == *name && (of.min..=of.max).contains(&value))
     };
@@ -305,11 +340,14 @@ fn effect(
     params.retain(|name, value| known(name, *value));
     let answers = ground.answers(program, &params, ctx)?;
     if cost(&answers).failed == answers.len() {
-        return Ok(failed("fails on every query".to_owned()));
+        return Ok(Err("fails on every query without the other changes".to_owned()));
     }
-    let Comparison { difference, ci95, p, .. } = compare(before, &ranks(&answers))?;
-    let (difference, ci95, p) = (Some(difference), Some(ci95), Some(p));
-    Ok(Effect { line, change, difference, ci95, p, failure: None })
+    Ok(Ok(ranks(&answers)))
+}
+
+fn gain(before: &[f32], after: &[f32]) -> Result<Gain> {
+    let Comparison { difference, ci95, p, .. } = compare(before, after)?;
+    Ok(Gain { difference, ci95, p })
 }
 
 fn tell_answers(answers: &Answers, text: &mut String) {
@@ -348,18 +386,20 @@ fn tell_answers(answers: &Answers, text: &mut String) {
 
 fn tell_effects(effects: &[Effect], text: &mut String) {
     if !effects.is_empty() {
-        text.push_str("\neach change alone, mrr in points:\n");
+        text.push_str("\neach change, mrr in points:\n");
     }
+    let told = |gain: &Gain| format!("{}, p {:.4}", percent(gain.difference, gain.ci95), gain.p);
     for effect in effects {
-        let line = effect.line.map_or(String::new(), |line| format!("line {line}, "));
-        let told = match (effect.difference, effect.ci95, effect.p) {
-            (Some(difference), Some(ci95), Some(p)) => {
-                format!("{}, p {p:.4}", percent(difference, ci95))
-            }
-            _ => plain(effect.failure.as_deref().unwrap_or_default(), 2 * MAX_SHOWN),
+        let line = effect.line.map_or("numbers".to_owned(), |line| format!("line {line}"));
+        let failure = effect.failure.as_deref().map(|why| plain(why, 2 * MAX_SHOWN));
+        let alone = match (&effect.alone, failure) {
+            (Some(gain), _) => format!("alone {}", told(gain)),
+            (None, failure) => failure.unwrap_or_default(),
         };
-        let _ = writeln!(text, "{line}{told}");
-        for line in effect.change.lines() {
+        let after =
+            effect.after_others.as_ref().map(|gain| format!("; after those before {}", told(gain)));
+        let _ = writeln!(text, "{line}: {alone}{}", after.unwrap_or_default());
+        for line in effect.change.lines().filter(|_| effect.line.is_some()) {
             let _ = writeln!(text, "  {line}");
         }
     }

@@ -11,7 +11,11 @@ pub(super) struct Hunk {
     /// The lines taken away, with `-`, and those put there, with `+`.
     pub(super) text: String,
     /// The first source with this change alone.
-    pub(super) source: String,
+    pub(super) alone: String,
+    /// The first source with this change and all before it.
+    pub(super) so_far: String,
+    /// Whether only lines of comments differ.
+    pub(super) comments: bool,
 }
 
 /// All changes from one source to another, in the order of their lines.
@@ -33,10 +37,14 @@ pub(super) fn hunks(from: &str, to: &str) -> Vec<Hunk> {
             };
             let before = of(&old, 0..op.old_range().start);
             let after = of(&old, op.old_range().end..old.len());
+            let comments = gone.iter().chain(&put).all(|line| line.trim_start().starts_with("//"));
+            let until = of(&new, 0..op.new_range().end);
             Hunk {
                 line: op.old_range().start + 1,
                 text: [signed('-', &gone), signed('+', &put)].concat(),
-                source: [before, put, after].concat().concat(),
+                so_far: [until, after.clone()].concat().concat(),
+                alone: [before, put, after].concat().concat(),
+                comments,
             }
         })
         .collect()
@@ -51,18 +59,18 @@ mod tests {
     use super::hunks;
 
     #[test]
-    fn each_change_is_applied_alone_and_all_together_give_the_second_source() {
-        let (from, to) = ("a\nb\nc\nd\ne", "a\nB\nc\nd\nd2\ne");
-        let of: Vec<(usize, String, String)> =
-            hunks(from, to).into_iter().map(|hunk| (hunk.line, hunk.text, hunk.source)).collect();
-        assert_eq!(
-            of,
-            [
-                (2, "-b\n+B\n".to_owned(), "a\nB\nc\nd\ne\n".to_owned()),
-                (5, "+d2\n".to_owned(), "a\nb\nc\nd\nd2\ne\n".to_owned()),
-            ]
-        );
+    fn each_change_is_made_alone_and_after_those_before_it() {
+        let (from, to) = ("a\nb\nc\nd\n// e", "a\nB\nc\nd\n// f\n// g");
+        let all = hunks(from, to);
+        let [first, second] = all.as_slice() else { panic!("{} changes", all.len()) };
+        assert_eq!((first.line, first.text.as_str()), (2, "-b\n+B\n"));
+        assert_eq!((second.line, second.text.as_str()), (5, "-// e\n+// f\n+// g\n"));
+        assert_eq!([first.comments, second.comments], [false, true]);
+        assert_eq!(first.alone, "a\nB\nc\nd\n// e\n");
+        assert_eq!(first.so_far, first.alone);
+        assert_eq!(second.alone, "a\nb\nc\nd\n// f\n// g\n");
+        assert_eq!(second.so_far, format!("{to}\n"));
         assert!(hunks(from, from).is_empty());
-        assert_eq!(hunks("a\n", "")[0].source, "");
+        assert_eq!(hunks("a\n", "")[0].alone, "");
     }
 }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
+    bundle::{Bundle, router::features},
     cli::{
         Context, dataset,
         eval::SEED,
@@ -23,7 +24,7 @@ use crate::{
     },
     dataset::{LabelledQuery, Split, load_split},
     eval::{Comparison, statistics},
-    infer::{ParamValues, Runtime},
+    infer::{ParamValues, Runtime, chosen_categories},
     optimize::trial::{mean, reciprocal_rank},
     program::Program,
     retrieve::Ranking,
@@ -100,6 +101,27 @@ impl Ground {
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let runtime = Arc::new(Runtime::new(base, Arc::new(workers), None));
         Ok(Ground { runtime, queries })
+    }
+
+    /// Keeps the queries that a bundle's router sends to one of its categories first; all, with a
+    /// notice, if there are none.
+    pub(super) fn keep_routed(&mut self, bundle: &Bundle, category: usize, ctx: &Context) {
+        let base = self.runtime.base();
+        let sent = |query: &&LabelledQuery| {
+            let probabilities = bundle.router.probabilities(&features(base, &query.text));
+            let chosen = chosen_categories(&probabilities, bundle.fusion);
+            chosen.first().is_some_and(|pair| pair.0 == category)
+        };
+        let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
+        let (kept_n, n) = (kept.len(), self.queries.len());
+        if kept.is_empty() {
+            ctx.printer.notice("the router sends no query to the program: all are asked");
+            return;
+        }
+        self.queries = kept;
+        ctx.printer.notice(&format!(
+            "{kept_n} of {n} queries, those that the router sends to the program; --all asks all"
+        ));
     }
 
     /// What the runtime's sandbox says of a program's numbers.

@@ -30,7 +30,8 @@ const MAX_QUERIES: usize = 300;
 ///
 /// Moves one declared number at a time over values spread evenly within its bounds, all others as
 /// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
-/// to the program as it is.
+/// to the program as it is. Of a program in a bundle, the queries are those that the router sends
+/// to it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -48,6 +49,9 @@ pub(in crate::cli) struct Args {
     /// Run on these queries
     #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Train)]
     on: On,
+    /// Run on all queries of the split, not only on those that the router sends to the program
+    #[arg(long)]
+    all: bool,
     /// Run on this dataset [default: the one of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
@@ -75,7 +79,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let entry = sources.find(&args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
-    let ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let mut ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    if let Some((bundle, category)) = sources.category(entry).filter(|_| !args.all) {
+        ground.keep_routed(bundle, category, ctx);
+    }
     let declared = ground.declared(&entry.program).map_err(|failure| anyhow!(failure))?;
     if let Some(unknown) = args.numbers.iter().find(|n| !declared.iter().any(|of| of.name == **n)) {
         let known: Vec<&str> = declared.iter().map(|of| of.name.as_str()).collect();

@@ -88,6 +88,8 @@ pub(in crate::cli) struct Sources {
     pub(in crate::cli) origins: HashMap<String, Trial>,
     /// Tests on validation in their order; of runs only.
     pub(in crate::cli) decisions: Vec<Decision>,
+    /// The bundle, if the place is one or the run has one.
+    pub(in crate::cli) bundle: Option<Bundle>,
     /// Name of the dataset, if it is known.
     pub(in crate::cli) dataset: Option<String>,
     /// Digest of the validation queries; of runs only.
@@ -128,6 +130,7 @@ fn of_bundle(bundle: &Bundle) -> Sources {
         entries: bundle.categories.iter().map(entry).collect(),
         origins: HashMap::new(),
         decisions: Vec::new(),
+        bundle: Some(bundle.clone()),
         dataset: Some(bundle.dataset.name.clone()),
         validation: None,
     }
@@ -165,6 +168,7 @@ impl Sources {
             entries: Vec::new(),
             origins: HashMap::new(),
             decisions: Vec::new(),
+            bundle: None,
             dataset: text(journal.config().get("dataset")),
             validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
         };
@@ -203,7 +207,15 @@ impl Sources {
                 sources.origins.entry(trial.program.clone()).or_insert(trial);
             }
         }
+        sources.bundle = bundle;
         Ok(sources)
+    }
+
+    /// The category of the bundle that a program answers.
+    pub(in crate::cli) fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
+        let bundle = self.bundle.as_ref()?;
+        let at = bundle.categories.iter().position(|of| of.program == entry.program)?;
+        Some((bundle, at))
     }
 
     /// The program that an id, the beginning of one, or a category names. Of one program with
