@@ -17,6 +17,8 @@ const GRID: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 pub(super) struct Sample {
     pub(super) mean: f64,
     pub(super) interval: Interval,
+    /// What it and all before it reach together.
+    pub(super) together: f64,
     pub(super) label: String,
     /// Names its look: `tried`, `accepted` or `frozen`.
     pub(super) class: &'static str,
@@ -52,8 +54,8 @@ pub(super) struct Chart {
     grid: Vec<Level>,
     levels: Vec<Level>,
     points: Vec<Point>,
-    /// The best value so far, as the points of a line.
-    best: String,
+    /// What all samples so far reach together, as the points of a line.
+    together: String,
 }
 
 fn height_of(share: f64) -> f64 {
@@ -75,20 +77,11 @@ pub(super) fn chart(samples: Vec<Sample>, levels: &[(String, f64, &'static str)]
         label,
         class,
     };
-    let mut best = Vec::new();
-    let mut most = f64::NEG_INFINITY;
-    for (at, sample) in samples.iter().enumerate() {
-        if sample.mean > most {
-            if at > 0 {
-                best.push(format!("{},{}", x(at), height_of(most)));
-            }
-            most = sample.mean;
-            best.push(format!("{},{}", x(at), height_of(most)));
-        }
-    }
-    if let Some(last) = samples.len().checked_sub(1) {
-        best.push(format!("{},{}", x(last), height_of(most)));
-    }
+    let together: Vec<String> = samples
+        .iter()
+        .enumerate()
+        .map(|(at, sample)| format!("{},{}", x(at), height_of(sample.together)))
+        .collect();
     let point = |(at, sample): (usize, Sample)| Point {
         x: x(at),
         y: height_of(sample.mean),
@@ -106,7 +99,7 @@ pub(super) fn chart(samples: Vec<Sample>, levels: &[(String, f64, &'static str)]
         grid: GRID.iter().map(|&at| level((format!("{:.0}", 100.0 * at), at, "grid"))).collect(),
         levels: levels.iter().cloned().map(level).collect(),
         points: samples.into_iter().enumerate().map(point).collect(),
-        best: best.join(" "),
+        together: together.join(" "),
     }
 }
 
@@ -129,24 +122,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_stay_in_the_drawing_and_the_best_line_never_falls() {
+    fn points_stay_in_the_drawing_with_high_values_above() {
         let sample = |mean: f64| Sample {
             mean,
             interval: Interval { low: mean - 0.5, high: mean + 0.5 },
+            together: mean,
             label: String::new(),
             class: "tried",
         };
-        let chart = chart([0.2, 0.9, 0.4, 1.0].map(sample).into(), &[]);
-        for point in &chart.points {
+        let drawn = chart([0.2, 0.9, 0.4, 1.0].map(sample).into(), &[]);
+        for point in &drawn.points {
             assert!((0.0..=WIDTH).contains(&point.x) && (0.0..=HEIGHT).contains(&point.y));
             assert!(point.high <= point.y && point.y <= point.low && point.low <= HEIGHT);
         }
-        let heights: Vec<f64> = chart
-            .best
-            .split(' ')
-            .map(|at| at.split(',').nth(1).unwrap().parse().unwrap())
-            .collect();
-        assert!(heights.is_sorted_by(|a, b| a >= b), "{heights:?}");
-        assert_eq!(super::chart(Vec::new(), &[]).best, "");
+        let [first, second, ..] = drawn.points.as_slice() else { panic!("points are gone") };
+        assert!(first.x < second.x && first.y > second.y);
+        assert!(drawn.together.starts_with(&format!("{},{} ", first.x, first.y)));
+        assert_eq!(chart(Vec::new(), &[]).together, "");
     }
 }

@@ -302,9 +302,12 @@ fn samples(record: &Record) -> Result<(Vec<Sample>, usize)> {
     let categories = record.bundle.iter().flat_map(|bundle| &bundle.categories);
     let frozen: Vec<&Category> = categories.collect();
     let mut samples = Vec::new();
+    let mut best = vec![0.0_f64; most];
     for trial in whole.iter().take(MAX_POINTS).filter(|trial| !trial.queries.is_empty()) {
         let ranks: Vec<f64> = trial.reciprocal_ranks.iter().map(|&rank| f64::from(rank)).collect();
         let interval = bootstrap_interval(&ranks, SEED)?;
+        best.iter_mut().zip(&ranks).for_each(|(best, &rank)| *best = best.max(rank));
+        let together = best.iter().sum::<f64>() / most as f64;
         let in_bundle =
             frozen.iter().any(|of| of.program.id() == trial.program && of.params == trial.params);
         let accepted = record
@@ -321,7 +324,7 @@ fn samples(record: &Record) -> Result<(Vec<Sample>, usize)> {
         let change = &trial.origin.change;
         let mean = trial.mrr();
         let label = format!("{id}: {}, {change}", percent(mean, interval));
-        samples.push(Sample { mean, interval, label, class });
+        samples.push(Sample { mean, interval, together, label, class });
     }
     Ok((samples, whole.len().saturating_sub(MAX_POINTS)))
 }
@@ -527,8 +530,18 @@ fn work(record: &Record) -> Vec<WorkRow> {
 /// How to come to the same result, and to ask it.
 fn commands(record: &Record) -> Vec<String> {
     let (dataset, run) = (record.configured("dataset"), record.dir.display());
+    // Who proposed, if the run says so: `{"search": true, "llm": false}`.
+    let actors = record.config.get("actors").and_then(|of| of.as_object());
+    let actors: Vec<&str> = actors
+        .into_iter()
+        .flatten()
+        .filter(|(_, takes_part)| takes_part.as_bool() == Some(true))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let actors =
+        if actors.is_empty() { String::new() } else { format!(" --actor {}", actors.join(",")) };
     let mut commands = vec![format!(
-        "agent optimize --dataset {dataset} --seed {} --steps {} --run NEW_DIR",
+        "agent optimize --dataset {dataset}{actors} --seed {} --steps {} --run NEW_DIR",
         record.configured("seed"),
         record.configured("steps")
     )];
