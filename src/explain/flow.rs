@@ -132,7 +132,7 @@ fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))
     };
     gave(&|result| same_pointer(result, value)).or_else(|| {
-        let nodes = node_set(value).filter(|nodes| !nodes.is_empty())?;
+        let nodes = ids(value).filter(|nodes| !nodes.is_empty())?;
         gave(&|result| result == value)
             .or_else(|| gave(&|result| node_set(result).is_some_and(|other| other == nodes)))
     })
@@ -219,5 +219,57 @@ pub(super) fn holds(value: &Value, nodes: &NodeSet) -> bool {
         Value::Nodes(set) => any(&|id| set.contains(id)),
         Value::Scores(scores) => any(&|id| scores.get(id).is_some()),
         other => ids(other).is_some_and(|set| any(&|id| set.contains(id))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &'static str, args: Vec<Value>, result: Value) -> ToolCall {
+        ToolCall { name, args, result: Ok(result), line: None }
+    }
+
+    fn nodes(ids: &[NodeId]) -> Value {
+        Value::nodes(NodeSet::new(ids.to_vec()))
+    }
+
+    #[test]
+    fn values_come_from_the_latest_call_that_gave_them() {
+        let (brands, made) = (nodes(&[7]), nodes(&[1, 2]));
+        let listed = Value::List(vec![Value::Int(2), Value::Int(1)]);
+        let calls = [
+            call("get_node_ids_by_type", vec![Value::text("brand")], brands.clone()),
+            call("hop", vec![brands, Value::text("made_by")], made.clone()),
+            // The same nodes in a list that the program filled.
+            call("with_field", vec![listed, Value::text("feature")], nodes(&[2])),
+            call("uniform", vec![nodes(&[5]), Value::Float(1.0)], nodes(&[5])),
+            call("-", vec![made, nodes(&[2])], nodes(&[1])),
+        ];
+        let flow = Flow::new(&calls, &vec![(1, 1.0)]);
+        let from = |at: usize| flow.operands(at).iter().map(|of| of.from).collect::<Vec<_>>();
+        assert_eq!([from(1), from(2), from(3)], [vec![Some(0)], vec![Some(1)], vec![None]]);
+        assert_eq!(from(4), [Some(1), Some(2)]);
+        assert_eq!((flow.last, flow.carried(4).len()), (Some(4), 1));
+        let ways: Vec<Way> = (0..5).map(|at| flow.way(at)).collect();
+        assert_eq!(ways, [Way::Find, Way::Walk, Way::Carry, Way::Carry, Way::Carry]);
+        // What is taken away does not lead to the ranking, nor does what is before a walk.
+        assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
+        // An operand from nowhere may come from any call before.
+        assert_eq!(flow.leading_to(Some(3), 5), [true, true, true, true, false]);
+        assert_eq!(flow.leading_to(None, 2), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn texts_and_weights_hold_no_nodes() {
+        let value = nodes(&[1, 2]);
+        let made = call("*", vec![Value::scores(Scores::default()), Value::Int(1)], value.clone());
+        assert_eq!(node_arguments(&made).len(), 1);
+        let searched = call("search", vec![Value::text("12")], value.clone());
+        assert!(node_arguments(&searched).is_empty());
+        let sought = NodeSet::new(vec![2, 9]);
+        assert!(holds(&value, &sought) && !holds(&nodes(&[3]), &sought));
+        assert!(holds(&Value::List(vec![Value::text("9")]), &sought));
+        assert!(!holds(&Value::Float(2.0), &sought));
     }
 }

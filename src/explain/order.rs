@@ -147,3 +147,78 @@ pub(super) fn best_place(
         })
         .min()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kb::{Combine, NodeSet};
+
+    fn call(name: &'static str, args: Vec<Value>, result: &Value) -> ToolCall {
+        ToolCall { name, args, result: Ok(result.clone()), line: None }
+    }
+
+    fn scores(pairs: &[(NodeId, f32)]) -> Value {
+        Value::scores(Scores::new(pairs.to_vec()))
+    }
+
+    fn of(value: &Value) -> &Scores {
+        match value {
+            Value::Scores(scores) => scores,
+            other => panic!("{other:?} are no scores"),
+        }
+    }
+
+    #[test]
+    fn summands_add_up_to_the_ranking_and_the_one_that_favours_wrong_nodes_is_named() {
+        let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
+        let without = Value::nodes(NodeSet::new(vec![9]));
+        let doubled = Value::scores(of(&a).scale(2.0));
+        let normal = Value::scores(of(&b).normalized());
+        let less = Value::scores(of(&doubled).combine(&of(&normal).scale(-1.0), Combine::Sum));
+        let kept = Value::scores(of(&less).filter(|node, _| node != 9));
+        let top = Value::scores(of(&kept).top(3));
+        let calls = [
+            call("search", vec![Value::text("x")], &a),
+            call("search", vec![Value::text("y")], &b),
+            call("*", vec![a.clone(), Value::Float(2.0)], &doubled),
+            call("normalize", vec![b.clone()], &normal),
+            call("-", vec![doubled.clone(), normal.clone()], &less),
+            call("without", vec![less.clone(), without], &kept),
+            call("top", vec![kept.clone(), Value::Int(3)], &top),
+        ];
+        let ranking = of(&top).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        assert_eq!(flow.last, Some(6));
+        let mut summands = Vec::new();
+        take_apart(&flow, 6, 1.0, 0, &mut summands);
+        assert_eq!(summands.iter().map(|one| one.call).collect::<Vec<_>>(), [0, 1]);
+        for (node, score) in ranking.iter().copied() {
+            let sum: f32 =
+                summands.iter().map(|s| s.factor * s.scores.get(node).unwrap_or(0.0)).sum();
+            assert!((sum - score).abs() < 1e-6, "node {node}: {sum}, not {score}");
+        }
+        // Node 2 leads with 6, node 1 has 1: the first search gives it 4 less, the second 1 less.
+        let favours = favours(&flow, &ranking, 1).expect("a call favours node 2");
+        assert_eq!((favours.call, favours.by), (0, 4.0));
+        assert_eq!(best_place(&flow, &[1], |_| true), Some(1), "second by x, first by y");
+        assert_eq!(best_place(&flow, &[3], |node| node != 1), Some(1));
+        assert_eq!(best_place(&flow, &[7], |_| true), None);
+    }
+
+    #[test]
+    fn fusion_contributes_reciprocal_ranks() {
+        let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
+        let fused = of(&a).reciprocal_ranks(60.0);
+        let fused = Value::scores(fused.combine(&of(&b).reciprocal_ranks(60.0), Combine::Sum));
+        let list = Value::List(vec![a.clone(), b.clone()]);
+        let calls = [
+            call("search", vec![Value::text("x")], &a),
+            call("search", vec![Value::text("y")], &b),
+            call("fuse", vec![list, Value::Float(60.0)], &fused),
+        ];
+        let ranking = of(&fused).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        let favours = favours(&flow, &ranking, 2).expect("a call favours node 1");
+        assert_eq!((ranking[0].0, favours.call), (1, 1));
+    }
+}
