@@ -1,5 +1,5 @@
 //! `agent eval`: measures systems on labelled queries, and compares several in pairs.
-//! Of all commands only this one opens the test split.
+//! It opens the test split, as `optimize` does after freezing and `explain` when it is told to.
 
 mod files;
 mod report;
@@ -14,8 +14,8 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-pub(super) use self::report::percent;
 use self::report::{Format, Groups, Report, SHOWN, Versus};
+pub(super) use self::{files::write, report::percent};
 use crate::{
     cli::{
         Context, Exit, dataset,
@@ -93,7 +93,8 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
-fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
+/// A `COLUMN=VALUE` of the command line.
+pub(super) fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
     let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
     Ok((column.to_owned(), value.to_owned()))
 }
@@ -129,7 +130,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    let queries = queries(args, &dataset.base)?;
+    let queries = queries(&args.split, &args.filters, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
@@ -149,15 +150,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         measured.push(one);
     }
     for (path, one) in run_files.iter().flatten().zip(&measured) {
-        files::write(path, |out| files::run(out, one, &queries))?;
+        write(path, |out| files::run(out, one, &queries))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
     if let Some(path) = &args.qrels_file {
-        files::write(path, |out| files::qrels(out, &queries))?;
+        write(path, |out| files::qrels(out, &queries))?;
         ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
     }
     if let Some(path) = &args.results_file {
-        files::write(path, |out| files::results(out, &measured))?;
+        write(path, |out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
     let report = Report {
@@ -178,11 +179,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done })
 }
 
-/// The queries of all splits that pass the filters, in order of splits and files.
-fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
+/// The queries of all splits that pass the filters, in order of splits and files; at least one.
+///
+/// # Errors
+/// That a split or a column is not there, that a query is in two splits, or that none is left.
+pub(super) fn queries(
+    splits: &[Split],
+    filters: &[(String, String)],
+    base: &Base,
+) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
-    for split in &args.split {
+    for split in splits {
         let loaded = match split {
             Split::Test => load_test(base)?,
             Split::TestTenth => load_test_tenth(base)?,
@@ -197,9 +205,9 @@ fn queries(args: &Args, base: &Base) -> Result<Vec<LabelledQuery>> {
         queries.extend(loaded);
     }
     if queries.is_empty() {
-        return Err(anyhow!("there are no queries in {}", joined(&args.split)).into());
+        return Err(anyhow!("there are no queries in {}", joined(splits)).into());
     }
-    for (column, value) in &args.filters {
+    for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {
             return no_column(column, &queries);
         }

@@ -16,7 +16,7 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     cli::{
-        Context, OPENAI_URL,
+        Context, OPENAI_URL, cache,
         failure::{CommandError, Explain, Result},
         systems::{Asking, RouterChoice},
         variable,
@@ -130,14 +130,15 @@ pub(super) fn open(
     let mut stores: Vec<Arc<dyn ReplyStore>> = own.into_iter().collect();
     let cache = match choice.no_cache || choice.replay.is_some() {
         true => None,
-        false => Some(Arc::new(SharedCache::new(&ctx.home.path().join("cache").join("replies")))),
+        false => Some(Arc::new(cache::replies(ctx))),
     };
-    stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
     let recorder = match &choice.record {
         Some(path) => Some(Arc::new(Recorder::open(path)?)),
         None => None,
     };
+    // The recorder comes before the cache, so that it hears what comes from there.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
+    stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
     let Configured { account, voices, settings, .. } = configured;
     let (model, cassette): (Box<dyn Model>, _) = match &choice.replay {
         Some(path) => {
@@ -176,12 +177,12 @@ pub(super) fn asking(opened: &Option<Opened>, router: RouterChoice) -> Asking {
     Asking { assistant, routes: router == RouterChoice::Llm }
 }
 
-/// Fails if no language model can be asked, so that nothing is begun in vain.
+/// What is configured; fails if no language model can be asked, so that nothing is begun in vain.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<()> {
-    checked(choice, ctx).map(|_| ())
+pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
+    checked(choice, ctx)
 }
 
 /// What is configured, with a key where one is needed.
@@ -220,6 +221,11 @@ pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Co
 }
 
 impl Configured {
+    /// The model of a role.
+    pub(super) fn model(&self, role: Role) -> Option<&str> {
+        self.voices.get(&role).map(|voice| voice.model.as_str())
+    }
+
     /// The names of all models, each once.
     pub(super) fn models(&self) -> BTreeSet<&str> {
         self.voices.values().map(|voice| voice.model.as_str()).collect()

@@ -22,6 +22,7 @@ mod data;
 mod dataset;
 mod doctor;
 mod eval;
+mod explain;
 mod failure;
 mod hits;
 mod index;
@@ -33,6 +34,7 @@ mod printer;
 mod program;
 mod pull;
 mod query;
+mod report;
 mod run;
 mod search;
 mod systems;
@@ -132,12 +134,16 @@ enum Command {
     Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
+    /// Say where the answers were lost that do not come first, line by line
+    Explain(explain::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
     Program(program::Command),
     /// Look at runs: what was done, what it cost, what was asked and answered
     #[command(subcommand)]
     Run(run::Command),
+    /// Write what a run found as one page
+    Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
     /// Check that a bundle is whole and does what it says
@@ -186,8 +192,10 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Search(args) => search::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
+        Command::Explain(args) => explain::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
         Command::Run(command) => run::run(command, ctx),
+        Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
@@ -287,8 +295,10 @@ fn start_log(verbose: u8) -> impl Sized {
         _ => "agent=debug",
     };
     let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time().with_filter(filter);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_filter(filter);
     #[cfg(feature = "otlp")]
     let (spans, export) = otlp::layer().unzip();
     #[cfg(not(feature = "otlp"))]

@@ -111,11 +111,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
     // A model that is not there must not cost an index or a run.
-    if args.actor.contains(&Actor::Llm) {
-        llm::check(&args.llm, ctx)?;
-    }
+    let configured = match args.actor.contains(&Actor::Llm) {
+        true => Some(llm::check(&args.llm, ctx)?),
+        false => None,
+    };
     let base = dataset::open(&dataset, ctx)?;
-    let (dir, mut journal) = open_run(args, &dataset.base, ctx)?;
+    let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), ctx)?;
     let options = options(args, &dataset.base, &journal);
     let opened = match options.actors.llm {
         true => Some(open_llm(args, &journal, ctx)?),
@@ -293,7 +294,12 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// The directory of the run and its journal.
-fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal)> {
+fn open_run(
+    args: &Args,
+    base: &Base,
+    configured: Option<&llm::Configured>,
+    ctx: &Context,
+) -> Result<(PathBuf, Journal)> {
     let runs = ctx.home.path().join("runs");
     let numbered = |n: usize| runs.join(format!("{}-{n:04}", base.name));
     let dir = match (&args.run, args.resume) {
@@ -315,13 +321,17 @@ fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal
         return Ok((dir, journal));
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let config = serde_json::json!({
+    let mut config = serde_json::json!({
         "dataset": base.name,
         "seed": args.seed.unwrap_or(SEED),
         "steps": args.steps.unwrap_or(STEPS),
-        "actors": actors(&args.actor).unwrap_or(SEARCH_ONLY),
-        "llm_tools": args.llm_tools,
     });
+    if let Some(configured) = configured {
+        config["actor"] = actors(&args.actor).unwrap_or(SEARCH_ONLY).names().into();
+        config["llm_tools"] = args.llm_tools.into();
+        config["model"] = configured.model(Role::Actor).into();
+        config["prices"] = serde_json::json!(configured.settings.prices);
+    }
     let journal = Journal::create(&dir, &config)?;
     Ok((dir, journal))
 }
@@ -344,7 +354,7 @@ fn options(args: &Args, base: &Base, journal: &Journal) -> Options {
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
         actors: actors(&args.actor)
-            .or_else(|| serde_json::from_value(journal.config().get("actors")?.clone()).ok())
+            .or_else(|| Actors::named(journal.config().get("actor")?.as_str()?))
             .unwrap_or(SEARCH_ONLY),
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),

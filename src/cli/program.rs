@@ -1,13 +1,18 @@
 //! `agent program`: runs one program on one query, and shows the programs of a run or a bundle.
 
 mod diff;
+mod hunks;
 mod lineage;
 mod list;
+mod measure;
 mod run;
+mod sensitivity;
 mod show;
-mod sources;
+pub(super) mod sources;
 
 use clap::Subcommand;
+
+pub(super) use self::show::harmless;
 
 use crate::cli::{Context, Exit, failure::Result};
 
@@ -19,8 +24,10 @@ pub(super) enum Command {
     List(list::Args),
     /// Print the source of a program
     Show(show::Args),
-    /// Compare two programs, source and numbers
+    /// Compare two programs: source, numbers, and how they answer
     Diff(diff::Args),
+    /// Show what each number of a program does to its answers
+    Sensitivity(sensitivity::Args),
     /// Show from which programs a program was made, and how each step was tested
     Lineage(lineage::Args),
 }
@@ -31,6 +38,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::List(args) => list::run(&args, ctx),
         Command::Show(args) => show::run(&args, ctx),
         Command::Diff(args) => diff::run(&args, ctx),
+        Command::Sensitivity(args) => sensitivity::run(&args, ctx),
         Command::Lineage(args) => lineage::run(&args, ctx),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     sandbox::{
         Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
     },
-    tools::{Assistant, AssistantError, Session, ToolCache, Trace},
+    tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
 };
 
 pub use react::React;
@@ -203,10 +203,14 @@ impl Retriever for ProgramRetriever {
     }
 }
 
-/// One line for each traced call: how it was called, what it gave, and what it said of the node.
+/// One line for each traced call: how it was called, what it gave, what it said of the node, and
+/// where in the program it stands.
 pub fn explain_calls(base: &IndexedBase, trace: &Trace, node: NodeId) -> String {
-    let lines: Vec<String> =
-        trace.take().iter().map(|call| call.describe(&base.kb, Some(node))).collect();
+    let told = |call: &ToolCall| {
+        let line = call.line.map_or(String::new(), |line| format!("; line {line}"));
+        format!("{}{line}", call.describe(&base.kb, Some(node)))
+    };
+    let lines: Vec<String> = trace.take().iter().map(told).collect();
     lines.join("\n")
 }
 

@@ -49,11 +49,12 @@ use crate::{
     infer::{ParamValues, Runtime},
     llm::LlmError,
     optimize::{
-        actor::Actor,
+        actor::{Actor, LLM},
         discover::Walk,
         journal::{Journal, JournalError},
         members::{Member, assign, most_to_gain, needed},
         plan::Plan,
+        search::SEARCH,
         trial::{Origin, Pool, Trials},
     },
     program::Program,
@@ -92,6 +93,27 @@ pub struct Actors {
     pub search: bool,
     /// Asks a language model.
     pub llm: bool,
+}
+
+impl Actors {
+    /// Their names, such as `search,llm`.
+    pub fn names(self) -> String {
+        let named = [(self.search, SEARCH), (self.llm, LLM)];
+        named.into_iter().filter(|one| one.0).map(|one| one.1).collect::<Vec<_>>().join(",")
+    }
+
+    /// The actors of [`Actors::names`]; none if a name is not known or there is none.
+    pub fn named(names: &str) -> Option<Actors> {
+        let mut actors = Actors { search: false, llm: false };
+        for name in names.split(',') {
+            match name {
+                SEARCH => actors.search = true,
+                LLM => actors.llm = true,
+                _ => return None,
+            }
+        }
+        Some(actors)
+    }
 }
 
 /// Why a run ended without a bundle.

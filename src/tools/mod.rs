@@ -67,6 +67,10 @@ pub trait ToolHost: Send {
     fn outage(&self) -> Option<LlmError> {
         None
     }
+
+    /// Says in which line of the program the next call stands, from 1. Hosts that keep no trace
+    /// need not know.
+    fn place(&mut self, _line: usize) {}
 }
 
 /// All tools, in the order of the reference.

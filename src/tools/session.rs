@@ -154,6 +154,8 @@ pub struct ToolCall {
     pub asked: Asked,
     /// Nodes, texts or attributes for which no reply could be used.
     pub unparsed: usize,
+    /// The line of the program, from 1, if the sandbox knows it.
+    pub line: Option<usize>,
 }
 
 /// The calls of a session, in order; filled while the program runs.
@@ -182,6 +184,8 @@ pub struct Session {
     texts: KnownTexts,
     asker: Asker,
     trace: Option<Trace>,
+    /// The line of the next call.
+    line: Option<usize>,
 }
 
 impl Session {
@@ -195,6 +199,7 @@ impl Session {
             texts: KnownTexts::default(),
             asker: Asker::default(),
             trace: None,
+            line: None,
         }
     }
 
@@ -251,6 +256,7 @@ impl Session {
 
 impl ToolHost for Session {
     fn call(&mut self, tool: usize, mut args: Vec<Value>) -> Result<Value, ToolError> {
+        let line = self.line.take();
         if let Some(spec) = registry().get(tool) {
             let given = args.len();
             args.extend(spec.args.iter().skip(given).map(default_value));
@@ -259,7 +265,7 @@ impl ToolHost for Session {
         let (result, asked, unparsed) = self.run(tool, &args);
         if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
             let result = result.clone();
-            trace.note(ToolCall { name: spec.name, args, result, asked, unparsed });
+            trace.note(ToolCall { name: spec.name, args, result, asked, unparsed, line });
         }
         result
     }
@@ -270,6 +276,10 @@ impl ToolHost for Session {
 
     fn outage(&self) -> Option<LlmError> {
         self.asker.outage()
+    }
+
+    fn place(&mut self, line: usize) {
+        self.line = Some(line);
     }
 }
 

@@ -51,7 +51,6 @@ const EXAMPLE_NAMES: usize = 3;
 /// Characters of an example name.
 const NAME_CHARS: usize = 60;
 
-
 #[derive(Serialize)]
 struct Toolkit<'a> {
     name: &'a str,

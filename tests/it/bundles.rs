@@ -103,6 +103,7 @@ fn a_bundle_answers_explains_and_is_measured() {
         assert!(explained.contains(word), "{word} is not in {explained}");
     }
     assert!(explained.contains("search(\"steel dart\"") && explained.contains("this node"));
+    assert!(explained.contains("; line 2\n"), "{explained}");
     let empty = ["query", "--bundle", "bundle.json", "--dataset", "tiny", " "];
     world.run(empty).fails(1, &["the query is empty"]);
 

@@ -176,7 +176,15 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     let diff = ["program", "diff", first.short_id(), second.short_id(), "--run", "run"];
     let text = world.run(diff).done();
     assert!(text.contains("-fn params() { #{ k: #{ value: 5"), "{text}");
-    assert!(text.ends_with("numbers:\n  k: 5 -> 3\n"), "{text}");
+    let answers = "numbers:\n  k: 5 -> 3\n\n\
+        val, from the journal: 2 queries, mrr 75.0 [75.0, 75.0] points, p 0.5000; better 2, worse 0, equal 0\n  \
+        better: query number 1, 0.250 -> 1.000  \n  better: query number 2, 0.250 -> 1.000  \n";
+    assert!(text.ends_with(answers), "{text}");
+    let back = ["program", "diff", second.short_id(), third.short_id(), "--run", "run", "--json"];
+    let told = &world.run(back).json_lines()[0]["answers"];
+    assert_eq!((&told["from_journal"], &told["losses"]), (&json!(true), &json!(2)));
+    assert_eq!((&told["lost"][0]["at"], &told["lost"][0]["id"]), (&json!(0), &Value::Null));
+    world.run(diff.into_iter().chain(["--measure", "--dataset", "none"])).fails(1, &["none"]);
 
     let lineage = ["program", "lineage", second.short_id(), "--run", "run"];
     let chain = world.run(lineage.into_iter().chain(["--json"])).json_lines();
@@ -193,4 +201,96 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
 
     world.run(["program", "list"]).fails(2, &["--run"]);
     world.run(["program", "list", "--run", "nowhere"]).fails(1, &["nowhere"]);
+}
+
+/// Writes a run on the tiny base: a program that searches, and a change of it in two places that
+/// loses an answer.
+fn write_changed_run(world: &World) -> [Program; 2] {
+    let first = Program::new(
+        "fn params() { #{ k: #{ value: 2, min: 1, max: 4 }, w: 1.0 } }\n\
+         fn retrieve(query, candidates, params) {\n    \
+         let found = search(query, \"product\", 4);\n    \
+         let made = found * params.w;\n    \
+         top(made, params.k)\n}\n",
+    );
+    let changed = first
+        .source()
+        .replace("search(query", "search(\"blue\"")
+        .replace("top(made", "top(found * -1.0");
+    let second = Program::new(&changed);
+    let dir = world.path("run");
+    let mut journal = Journal::create(&dir, &json!({ "dataset": "tiny" })).unwrap();
+    for (at, program) in [&first, &second].into_iter().enumerate() {
+        let trial = Trial {
+            program: program.id().to_owned(),
+            params: ParamValues::new(),
+            pool: "train".to_owned(),
+            origin: Origin {
+                proposed_by: "search".to_owned(),
+                change: "other words".to_owned(),
+                parent: None,
+            },
+            queries: vec![0],
+            reciprocal_ranks: vec![1.0],
+            failed: 0,
+            failure: None,
+        };
+        journal.commit("trial", &at.to_string(), &trial, std::slice::from_ref(program)).unwrap();
+    }
+    [first, second]
+}
+
+#[test]
+fn programs_are_compared_by_running_them_and_each_change_alone() {
+    let world = World::indexed();
+    let [first, second] = write_changed_run(&world);
+    let diff = ["program", "diff", first.short_id(), second.short_id(), "--run", "run"];
+    let only = world.run(diff);
+    assert!(only.stderr.contains("--measure runs them"), "{}", only.stderr);
+    assert!(!only.done().contains("queries"));
+
+    let told = &world.run(diff.into_iter().chain(["--ablate", "--json"])).json_lines()[0];
+    let answers = &told["answers"];
+    assert_eq!(
+        (&answers["on"], &answers["losses"], &answers["ties"]),
+        (&json!("val"), &json!(1), &json!(1))
+    );
+    let lost = &answers["lost"][0];
+    assert_eq!((&lost["id"], &lost["query"]), (&json!(2), &json!("a durable kite by Sky Toys")));
+    let cost = answers["cost"].as_array().unwrap();
+    assert_eq!((&cost[0]["tool_calls"], &cost[0]["failed"]), (&json!(3.0), &json!(0)));
+    let effects = told["effects"].as_array().unwrap();
+    let lines: Vec<&Value> = effects.iter().map(|effect| &effect["line"]).collect();
+    assert_eq!(lines, [3, 5]);
+    assert!(effects[0]["change"].as_str().unwrap().contains("+    let found = search(\"blue\""));
+    for effect in effects {
+        let (difference, ci95) = (&effect["alone"]["difference"], &effect["alone"]["ci95"]);
+        let (low, high) = (ci95[0].as_f64().unwrap(), ci95[1].as_f64().unwrap());
+        assert!((low..=high).contains(&difference.as_f64().unwrap()), "{effect}");
+    }
+    // One after another, the changes end in the second program.
+    let sum: f64 =
+        effects.iter().map(|effect| effect["after_others"]["difference"].as_f64().unwrap()).sum();
+    assert!((sum - answers["difference"].as_f64().unwrap()).abs() < 1e-6, "{told}");
+    let text = world.run(diff.into_iter().chain(["--ablate", "--on", "train"])).done();
+    for words in ["train: 1 queries", "cost: tool calls", "each change, mrr", "line 5: alone "] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+}
+
+#[test]
+fn the_effect_of_each_number_is_told() {
+    let world = World::indexed();
+    let [first, _] = write_changed_run(&world);
+    let sensitivity = ["program", "sensitivity", first.short_id(), "--run", "run"];
+    let rows = world.run(sensitivity.into_iter().chain(["--on", "val", "--json"])).json_lines();
+    let values: Vec<&Value> = rows.iter().map(|row| &row["value"]).collect();
+    assert_eq!(values, [1.0, 2.0, 3.0, 4.0], "a fixed number is not moved, an integer is rounded");
+    assert_eq!((&rows[1]["difference"], &rows[1]["now"]), (&json!(0.0), &json!(2.0)));
+    let table = world.run(sensitivity.into_iter().chain(["--values", "2"])).done();
+    assert_eq!(table.lines().count(), 3, "{table}");
+    world
+        .run(sensitivity.into_iter().chain(["--number", "z"]))
+        .fails(1, &["no number \"z\"", "k, w"]);
+    world.run(sensitivity.into_iter().chain(["--values", "99"])).fails(2, &["--values"]);
 }

@@ -17,7 +17,7 @@ const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
-    ("minijinja", &["src/prompts/"]),
+    ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
     ("jsonschema", &["src/llm/replies"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
@@ -44,6 +44,7 @@ const PAGES: &[&str] = &[
     "docs/benchmarks/growth.md",
     "docs/benchmarks/peers.md",
     "docs/embedders.md",
+    "docs/explain.md",
     "docs/llm.md",
     "docs/results.md",
     "docs/runs.md",

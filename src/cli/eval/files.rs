@@ -53,7 +53,7 @@ pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>>
 ///
 /// # Errors
 /// That it cannot be written; a file that was there stays.
-pub(super) fn write(
+pub(in crate::cli) fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> Result<()> {

@@ -84,6 +84,6 @@ fn tuned(entry: &Entry) -> String {
 }
 
 /// Text without characters that could steer a terminal; lines and tabs stay.
-pub(super) fn harmless(text: &str) -> String {
+pub(in crate::cli) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }

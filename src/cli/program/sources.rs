@@ -29,6 +29,9 @@ use crate::{
 
 /// The kind of steps that hold tests on validation.
 const DECISION: &str = "decision";
+/// Kind and key of the step that says what a run depends on.
+const RUN: &str = "run";
+const IDENTITY: &str = "identity";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
 /// Programs that an error lists at most.
@@ -37,7 +40,7 @@ const MAX_LISTED: usize = 8;
 /// Where programs are.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Place {
+pub(in crate::cli) struct Place {
     /// Directory of a run
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
@@ -48,46 +51,54 @@ pub(super) struct Place {
 
 /// The score of a program on some queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Score {
+pub(in crate::cli) struct Score {
     /// Queries.
-    pub(super) n: usize,
+    pub(in crate::cli) n: usize,
     /// Mean reciprocal rank.
-    pub(super) mrr: f64,
+    pub(in crate::cli) mrr: f64,
 }
 
 /// A program with its numbers.
-pub(super) struct Entry {
+pub(in crate::cli) struct Entry {
     /// The program.
-    pub(super) program: Program,
+    pub(in crate::cli) program: Program,
     /// The category it answers; empty when it says none.
-    pub(super) category: String,
+    pub(in crate::cli) category: String,
     /// Numbers that differ from the declared ones.
-    pub(super) params: ParamValues,
+    pub(in crate::cli) params: ParamValues,
     /// Who proposed it.
-    pub(super) proposed_by: String,
+    pub(in crate::cli) proposed_by: String,
     /// Its score on the most training queries it ran on.
-    pub(super) train: Option<Score>,
+    pub(in crate::cli) train: Option<Score>,
     /// Of a run: its score on the most validation queries it ran on. Of a bundle: the bundle's
     /// score on the validation queries that the router sends to it.
-    pub(super) validation: Option<Score>,
+    pub(in crate::cli) validation: Option<Score>,
+    /// Its trial on the most validation queries; of runs only.
+    pub(in crate::cli) on_validation: Option<Trial>,
     /// Whether it is in the bundle.
-    pub(super) frozen: bool,
+    pub(in crate::cli) frozen: bool,
 }
 
 /// All programs of a place.
-pub(super) struct Sources {
+pub(in crate::cli) struct Sources {
     /// In the order in which they were proposed, or of the bundle's categories. A program is here
     /// once for each set of numbers it ran with.
-    pub(super) entries: Vec<Entry>,
+    pub(in crate::cli) entries: Vec<Entry>,
     /// First trial of every program; of runs only.
-    pub(super) origins: HashMap<String, Trial>,
+    pub(in crate::cli) origins: HashMap<String, Trial>,
     /// Tests on validation in their order; of runs only.
-    pub(super) decisions: Vec<Decision>,
+    pub(in crate::cli) decisions: Vec<Decision>,
+    /// The bundle, if the place is one or the run has one.
+    pub(in crate::cli) bundle: Option<Bundle>,
+    /// Name of the dataset, if it is known.
+    pub(in crate::cli) dataset: Option<String>,
+    /// Digest of the validation queries; of runs only.
+    pub(in crate::cli) validation: Option<String>,
 }
 
 impl Place {
     /// The directory of the run, if the place is one.
-    pub(super) fn run_dir(&self) -> Option<&Path> {
+    pub(in crate::cli) fn run_dir(&self) -> Option<&Path> {
         self.run.as_deref()
     }
 
@@ -95,9 +106,9 @@ impl Place {
     ///
     /// # Errors
     /// That the run or the bundle cannot be read.
-    pub(super) fn read(&self) -> Result<Sources> {
+    pub(in crate::cli) fn read(&self) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => of_run(dir),
+            (Some(dir), _) => Sources::of_run(dir),
             (_, Some(file)) => Ok(of_bundle(&read_bundle(file)?)),
             (None, None) => Err(anyhow!("give --run DIR or --bundle FILE").into()),
         }
@@ -112,58 +123,17 @@ fn of_bundle(bundle: &Bundle) -> Sources {
         proposed_by: category.proposed_by.clone(),
         train: None,
         validation: category.validation.as_ref().map(|of| Score { n: of.n, mrr: of.mrr }),
+        on_validation: None,
         frozen: true,
     };
     Sources {
         entries: bundle.categories.iter().map(entry).collect(),
         origins: HashMap::new(),
         decisions: Vec::new(),
+        bundle: Some(bundle.clone()),
+        dataset: Some(bundle.dataset.name.clone()),
+        validation: None,
     }
-}
-
-fn of_run(dir: &Path) -> Result<Sources> {
-    let journal = Journal::open_read_only(dir)?;
-    let programs: HashMap<String, Program> =
-        journal.programs()?.into_iter().map(|program| (program.id().to_owned(), program)).collect();
-    // A run that is not finished has no bundle yet.
-    let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
-    let frozen = |program: &Program, params: &ParamValues| {
-        let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
-        categories.any(|category| category.program == *program && category.params == *params)
-    };
-    let mut sources =
-        Sources { entries: Vec::new(), origins: HashMap::new(), decisions: Vec::new() };
-    // Entries by program and numbers.
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
-    for step in journal.steps()? {
-        if step.kind == DECISION {
-            sources.decisions.push(body(step)?);
-        } else if step.kind == TRIAL {
-            let trial: Trial = body(step)?;
-            let Some(program) = programs.get(&trial.program) else { continue };
-            let key = (trial.program.clone(), format!("{:?}", trial.params));
-            let at = *places.entry(key).or_insert_with(|| {
-                sources.entries.push(Entry {
-                    program: program.clone(),
-                    category: program.category().unwrap_or_default().to_owned(),
-                    params: trial.params.clone(),
-                    proposed_by: trial.origin.proposed_by.clone(),
-                    train: None,
-                    validation: None,
-                    frozen: frozen(program, &trial.params),
-                });
-                sources.entries.len() - 1
-            });
-            let score = Score { n: trial.queries.len(), mrr: trial.mrr() };
-            let entry = &mut sources.entries[at];
-            let kept = if trial.pool == TRAIN { &mut entry.train } else { &mut entry.validation };
-            if kept.is_none_or(|kept| kept.n <= score.n) {
-                *kept = Some(score);
-            }
-            sources.origins.entry(trial.program.clone()).or_insert(trial);
-        }
-    }
-    Ok(sources)
 }
 
 /// The result of a step, typed.
@@ -175,12 +145,85 @@ fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T> {
 }
 
 impl Sources {
+    /// Reads the programs of a run, finished or not.
+    ///
+    /// # Errors
+    /// That there is no run, or that its journal is damaged.
+    pub(in crate::cli) fn of_run(dir: &Path) -> Result<Sources> {
+        let journal = Journal::open_read_only(dir)?;
+        let programs: HashMap<String, Program> = journal
+            .programs()?
+            .into_iter()
+            .map(|program| (program.id().to_owned(), program))
+            .collect();
+        // A run that is not finished has no bundle yet.
+        let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
+        let frozen = |program: &Program, params: &ParamValues| {
+            let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
+            categories.any(|category| category.program == *program && category.params == *params)
+        };
+        let text = |of: Option<&serde_json::Value>| Some(of?.as_str()?.to_owned());
+        let identity: Option<serde_json::Value> = journal.find(RUN, IDENTITY)?;
+        let mut sources = Sources {
+            entries: Vec::new(),
+            origins: HashMap::new(),
+            decisions: Vec::new(),
+            bundle: None,
+            dataset: text(journal.config().get("dataset")),
+            validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
+        };
+        // Entries by program and numbers.
+        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        for step in journal.steps()? {
+            if step.kind == DECISION {
+                sources.decisions.push(body(step)?);
+            } else if step.kind == TRIAL {
+                let trial: Trial = body(step)?;
+                let Some(program) = programs.get(&trial.program) else { continue };
+                let key = (trial.program.clone(), format!("{:?}", trial.params));
+                let at = *places.entry(key).or_insert_with(|| {
+                    sources.entries.push(Entry {
+                        program: program.clone(),
+                        category: program.category().unwrap_or_default().to_owned(),
+                        params: trial.params.clone(),
+                        proposed_by: trial.origin.proposed_by.clone(),
+                        train: None,
+                        validation: None,
+                        on_validation: None,
+                        frozen: frozen(program, &trial.params),
+                    });
+                    sources.entries.len() - 1
+                });
+                let score = Score { n: trial.queries.len(), mrr: trial.mrr() };
+                let entry = &mut sources.entries[at];
+                let on_train = trial.pool == TRAIN;
+                let kept = if on_train { &mut entry.train } else { &mut entry.validation };
+                if kept.is_none_or(|kept| kept.n <= score.n) {
+                    *kept = Some(score);
+                    if !on_train {
+                        entry.on_validation = Some(trial.clone());
+                    }
+                }
+                sources.origins.entry(trial.program.clone()).or_insert(trial);
+            }
+        }
+        sources.bundle = bundle;
+        Ok(sources)
+    }
+
+    /// The category of the bundle that a program answers.
+    pub(in crate::cli) fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
+        let bundle = self.bundle.as_ref()?;
+        let at = bundle.categories.iter().position(|of| of.program == entry.program)?;
+        Some((bundle, at))
+    }
+
     /// The program that an id, the beginning of one, or a category names. Of one program with
     /// several sets of numbers: the frozen one, else the one accepted last, else the first.
     ///
     /// # Errors
     /// That there is none, or that there are several.
-    pub(super) fn find(&self, name: &str) -> Result<&Entry> {
+    pub(in crate::cli) fn find(&self, name: &str) -> Result<&Entry> {
         let prefix = name.to_ascii_lowercase();
         let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
         let mut found: Vec<&Entry> = Vec::new();
@@ -231,7 +274,7 @@ impl Sources {
 }
 
 /// The numbers a program declares; none when it does not run.
-pub(super) fn declared(program: &Program) -> Vec<Param> {
+pub(in crate::cli) fn declared(program: &Program) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
     let sandbox = RhaiSandbox::new(workers.into());

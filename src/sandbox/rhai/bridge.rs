@@ -19,7 +19,7 @@ use crate::{
             values::{NodesHandle, ScoresHandle, VectorHandle, to_dynamic, to_value},
         },
     },
-    tools::{Kind, ToolError, ToolSpec},
+    tools::{Kind, ToolError, ToolHost, ToolSpec},
 };
 
 /// Registers every tool. Where two operators would take the same types, the first one counts.
@@ -96,7 +96,13 @@ fn call(
         catch_unwind(AssertUnwindSafe(|| {
             let values: Result<Vec<_>, String> = args.iter().map(|arg| to_value(arg)).collect();
             let values = values.map_err(ToolError::BadArgs)?;
-            meter::with_host(|host| host.call(tool, values)).unwrap_or_else(|| {
+            let call = |host: &mut dyn ToolHost| {
+                if let Some(line) = at.line() {
+                    host.place(line);
+                }
+                host.call(tool, values)
+            };
+            meter::with_host(call).unwrap_or_else(|| {
                 Err(ToolError::BadArgs("tools cannot be called in params()".to_owned()))
             })
         }))

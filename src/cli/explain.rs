@@ -1,0 +1,190 @@
+//! `agent explain`: where the answers of labelled queries were lost, by category and line, or of
+//! one query with all calls of its program.
+
+mod report;
+
+pub(super) use self::report::points;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context as _, anyhow};
+use rayon::prelude::*;
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        eval::{parse_filter, queries},
+        explain::report::Report,
+        failure::{CommandError, Explain, Result},
+        llm::{self, LlmArgs},
+        systems::{RouterChoice, all_threads, open_runtime, read_bundle, read_program},
+    },
+    dataset::{LabelledQuery, Split},
+    explain::{Explained, Explainer},
+    index::IndexedBase,
+    infer::ParamValues,
+    kb::NodeId,
+    retrieve::checked,
+};
+
+/// Answers that may be given on the command line.
+const MAX_ANSWERS: usize = 10_000;
+
+/// Say where the answers were lost that do not come first, line by line
+///
+/// Runs every query, follows its answers through the tool calls of the program, and names for each
+/// query whose first answer is not at rank 1 one kind of loss and one line: failed, not routed, not
+/// linked, not reached, filtered, cut or ranked low. The gain is what the mean reciprocal rank
+/// could rise by if that were mended, an upper bound. Of a bundle, the program of the most probable
+/// category is followed. With --query or a text, also prints what every call gave.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Frozen bundle
+    #[arg(long, value_name = "FILE", required_unless_present = "program")]
+    bundle: Option<PathBuf>,
+    /// Program instead of a bundle
+    #[arg(long, value_name = "FILE.rhai", conflicts_with = "bundle")]
+    program: Option<PathBuf>,
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    dataset: String,
+    /// Queries: train, val, test, test-0.1, human or a file like qa.csv
+    #[arg(long, value_name = "SPLIT", default_value = "val")]
+    split: Split,
+    /// Keep queries with this value in a further column of their file only; may be repeated
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
+    filters: Vec<(String, String)>,
+    /// Explain one query of the split
+    #[arg(long, value_name = "ID", conflicts_with = "text")]
+    query: Option<i64>,
+    /// Explain a query that is in no split
+    #[arg(value_name = "TEXT", requires = "answers")]
+    text: Option<String>,
+    /// Node ids of its answers, joined by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "text")]
+    answers: Vec<NodeId>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let dataset = dataset::find(&args.dataset, ctx)?;
+    let asked = match &args.text {
+        Some(text) => vec![given(text, &args.answers)?],
+        None => of_split(
+            args,
+            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
+        )?,
+    };
+    let base = dataset::open(&dataset, ctx)?;
+    if let Some(node) =
+        asked.iter().flat_map(|query| &query.answers).find(|id| !base.kb.contains(**id))
+    {
+        let n = base.kb.n_nodes();
+        return Err(anyhow!("answer {node} is no node: the base has {n}, from 0"))
+            .hint("give ids that `agent search --json` prints");
+    }
+    let (system, explainer) = open(args, &base, ctx)?;
+    let explained = explain_all(&explainer, &asked, ctx)?;
+    let one = args.query.is_some() || args.text.is_some();
+    let report = Report {
+        dataset: &args.dataset,
+        split: args.text.is_none().then(|| args.split.to_string()),
+        system,
+        explainer: &explainer,
+        queries: &asked,
+        explained: &explained,
+        base: &base,
+        with_calls: one,
+    };
+    if args.json {
+        report.print_json(ctx)?
+    } else {
+        report.print(ctx)?
+    }
+    Ok(Exit::Done)
+}
+
+/// The query of the command line.
+fn given(text: &str, answers: &[NodeId]) -> Result<LabelledQuery> {
+    let text = checked(text)?.to_owned();
+    if answers.len() > MAX_ANSWERS {
+        let n = answers.len();
+        return Err(CommandError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));
+    }
+    let mut answers = answers.to_vec();
+    answers.sort_unstable();
+    answers.dedup();
+    Ok(LabelledQuery { id: 0, text, answers, metadata: Default::default() })
+}
+
+/// All queries of the split, or the one asked for.
+fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<LabelledQuery>> {
+    let Some(id) = args.query else { return Ok(queries) };
+    queries.retain(|query| query.id == id);
+    if queries.is_empty() {
+        return Err(anyhow!("there is no query {id} in {}", args.split))
+            .hint("give its split with --split, or the text with --answers");
+    }
+    Ok(queries)
+}
+
+/// The system to be explained, with its name.
+fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let asking = llm::asking(&llm, RouterChoice::Local);
+    let runtime = open_runtime(base, all_threads(), &asking)?;
+    if let Some(file) = &args.program {
+        let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
+        let name = file.display().to_string();
+        let opened = Explainer::of_program(runtime, &program, ParamValues::new())
+            .with_context(|| format!("{name} cannot be run"))?;
+        return Ok((name, opened));
+    }
+    let Some(file) = &args.bundle else {
+        return Err(CommandError::usage(anyhow!("give --bundle FILE or --program FILE.rhai")));
+    };
+    let bundle = read_bundle(file)?;
+    bundle.check_base(base).hint("give the dataset that the bundle was made for")?;
+    let opened = Explainer::of_bundle(runtime, &bundle).context("the bundle cannot be run")?;
+    Ok((file.display().to_string(), opened))
+}
+
+/// What became of every query, in their order.
+///
+/// # Errors
+/// That a query cannot be searched, or that it was stopped.
+pub(super) fn explain_all(
+    explainer: &Explainer,
+    queries: &[LabelledQuery],
+    ctx: &Context,
+) -> Result<Vec<Explained>> {
+    let progress = ctx.printer.progress();
+    let done = AtomicU64::new(0);
+    let keep_calls = queries.len() == 1;
+    let one = |query: &LabelledQuery| {
+        if ctx.stop.load(Ordering::Relaxed) {
+            return Err(anyhow!("nothing was explained"));
+        }
+        let mut explained = explainer
+            .explain(&query.text, &query.answers)
+            .with_context(|| format!("query {} cannot be answered", query.id))?;
+        if !keep_calls {
+            // Traces hold all that the tools gave.
+            explained.calls = Vec::new();
+        }
+        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+        progress.at("explaining", n, queries.len() as u64);
+        Ok(explained)
+    };
+    Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
+}

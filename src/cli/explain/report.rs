@@ -1,0 +1,268 @@
+//! How explanations are told: causes by category, the program with its losses marked, one query
+//! with its calls; or one JSON object. Must not know how the causes were found.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        failure::Result,
+        hits::MAX_SHOWN,
+        printer::{plain, table},
+        program::harmless,
+    },
+    dataset::LabelledQuery,
+    explain::{Cause, Explained, Explainer, Kind, Loss, causes},
+    index::IndexedBase,
+    optimize::trial::mean,
+};
+
+/// Characters of a call or a reason that are shown.
+const MAX_CALL: usize = 200;
+
+/// Everything that was explained.
+pub(super) struct Report<'a> {
+    pub(super) dataset: &'a str,
+    /// None for a query of the command line.
+    pub(super) split: Option<String>,
+    pub(super) system: String,
+    pub(super) explainer: &'a Explainer,
+    pub(super) queries: &'a [LabelledQuery],
+    /// By query.
+    pub(super) explained: &'a [Explained],
+    pub(super) base: &'a IndexedBase,
+    /// Whether the calls are told too: of one query.
+    pub(super) with_calls: bool,
+}
+
+/// One query as in JSON.
+#[derive(Serialize)]
+struct PrintedQuery<'a> {
+    id: i64,
+    query: &'a str,
+    category: &'a str,
+    reciprocal_rank: f32,
+    loss: Option<&'a Loss>,
+    /// Where the category's own program lost the answer, of a query that was not routed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<&'a Loss>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<Vec<PrintedCall>>,
+}
+
+/// One call as in JSON.
+#[derive(Serialize)]
+struct PrintedCall {
+    line: Option<usize>,
+    call: String,
+}
+
+/// One category as in JSON.
+#[derive(Serialize)]
+struct PrintedCategory<'a> {
+    name: &'a str,
+    program: &'a str,
+    n: usize,
+    mrr: f64,
+    causes: &'a [Cause],
+    /// Causes within the program of queries that were not routed.
+    within: &'a [Cause],
+}
+
+/// The queries that one category answers.
+struct Group<'a> {
+    name: &'a str,
+    source: &'a str,
+    id: &'a str,
+    n: usize,
+    mrr: f64,
+    causes: Vec<Cause>,
+    within: Vec<Cause>,
+}
+
+impl Report<'_> {
+    /// Categories in their order; those without queries are left out.
+    fn groups(&self) -> Vec<Group<'_>> {
+        let members = self.explainer.members().iter().enumerate();
+        let groups = members.map(|(at, member)| {
+            let of_it = || self.explained.iter().filter(|explained| explained.category == at);
+            let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
+            Group {
+                name: &member.name,
+                source: member.program.source(),
+                id: member.program.id(),
+                n: ranks.len(),
+                mrr: mean(&ranks),
+                causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),
+                within: causes(of_it().filter_map(|explained| explained.within.as_ref())),
+            }
+        });
+        groups.filter(|group| group.n > 0).collect()
+    }
+
+    fn mrr(&self) -> f64 {
+        let ranks: Vec<f32> = self.explained.iter().map(|one| one.reciprocal_rank).collect();
+        mean(&ranks)
+    }
+
+    /// Queries by kind of loss; only kinds that occur.
+    fn kinds(&self) -> BTreeMap<Kind, usize> {
+        let mut kinds = BTreeMap::new();
+        for loss in self.explained.iter().filter_map(|explained| explained.loss.as_ref()) {
+            *kinds.entry(loss.kind).or_default() += 1;
+        }
+        kinds
+    }
+
+    fn calls(&self, explained: &Explained) -> Vec<PrintedCall> {
+        let kb = &self.base.kb;
+        let call = |call: &crate::tools::ToolCall| PrintedCall {
+            line: call.line,
+            call: call.describe(kb, None),
+        };
+        explained.calls.iter().map(call).collect()
+    }
+
+    /// One JSON object.
+    pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
+        let groups = self.groups();
+        let categories: Vec<PrintedCategory<'_>> = groups
+            .iter()
+            .map(|group| PrintedCategory {
+                name: group.name,
+                program: group.id,
+                n: group.n,
+                mrr: group.mrr,
+                causes: &group.causes,
+                within: &group.within,
+            })
+            .collect();
+        let members = self.explainer.members();
+        let queries: Vec<PrintedQuery<'_>> = self
+            .queries
+            .iter()
+            .zip(self.explained)
+            .map(|(query, explained)| PrintedQuery {
+                id: query.id,
+                query: &query.text,
+                category: members.get(explained.category).map_or("", |member| &member.name),
+                reciprocal_rank: explained.reciprocal_rank,
+                loss: explained.loss.as_ref(),
+                within: explained.within.as_ref(),
+                calls: self.with_calls.then(|| self.calls(explained)),
+            })
+            .collect();
+        ctx.printer.json(&serde_json::json!({
+            "dataset": self.dataset,
+            "split": self.split,
+            "system": self.system,
+            "n": self.explained.len(),
+            "mrr": self.mrr(),
+            "kinds": self.kinds(),
+            "categories": categories,
+            "queries": queries,
+        }))
+    }
+
+    /// Tables and marked programs.
+    pub(super) fn print(&self, ctx: &Context) -> Result<()> {
+        let n = self.explained.len();
+        let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
+        ctx.printer.notice(&format!(
+            "{lost} of {n} queries do not have an answer first; mrr {:.1}; gains are in points of it, \
+             upper bounds",
+            100.0 * self.mrr()
+        ));
+        let groups = self.groups();
+        let headings = ["category", "n", "mrr", "lost", "line", "function", "queries", "gain"];
+        let mut rows = table(headings, &[1, 2, 4, 6, 7]);
+        for group in &groups {
+            let mut head = [
+                plain(group.name, MAX_SHOWN),
+                group.n.to_string(),
+                format!("{:.1}", 100.0 * group.mrr),
+            ];
+            let routed = group.causes.iter().map(|cause| (cause, ""));
+            let within = group.within.iter().map(|cause| (cause, "of these "));
+            // What the own programs of queries that were not routed lost follows that kind.
+            let order = |pair: &(&Cause, &str)| {
+                (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
+            };
+            let mut of_group: Vec<(&Cause, &str)> = routed.chain(within).collect();
+            of_group.sort_by_key(order);
+            for (cause, prefix) in of_group {
+                let of_cause = [
+                    format!("{prefix}{}", cause.kind.name()),
+                    cause.line.map_or("-".to_owned(), |line| line.to_string()),
+                    plain(&cause.function, MAX_SHOWN),
+                    cause.n.to_string(),
+                    points(cause.gain, n),
+                ];
+                rows.add_row(std::mem::take(&mut head).into_iter().chain(of_cause));
+            }
+            if group.causes.is_empty() {
+                rows.add_row(head);
+            }
+        }
+        ctx.printer.table(&rows)?;
+        if self.with_calls {
+            return self.print_calls(ctx);
+        }
+        for group in groups.iter().filter(|group| marks(group, n).next().is_some()) {
+            ctx.printer.data(&format!("\n{}", self.marked(group)))?;
+        }
+        Ok(())
+    }
+
+    /// The reason and what every call gave.
+    fn print_calls(&self, ctx: &Context) -> Result<()> {
+        for explained in self.explained {
+            if let Some(loss) = &explained.loss {
+                let line = loss.line.map_or(String::new(), |line| format!(", line {line}"));
+                ctx.printer.data(&format!(
+                    "\n{}: {}{line}: {}",
+                    loss.kind.name(),
+                    plain(&loss.function, MAX_SHOWN),
+                    plain(&loss.why, MAX_CALL)
+                ))?;
+            }
+            let mut text = "\n".to_owned();
+            for PrintedCall { line, call } in self.calls(explained) {
+                let line = line.map_or(String::new(), |line| line.to_string());
+                let _ = writeln!(text, "{line:>4}  {}", plain(call, MAX_CALL));
+            }
+            ctx.printer.data(&text)?;
+        }
+        Ok(())
+    }
+
+    /// The program with its lines numbered and what was lost at them.
+    fn marked(&self, group: &Group<'_>) -> String {
+        let id: String = group.id.chars().take(12).collect();
+        let mut text = format!("{id}  {}\n", plain(group.name, MAX_SHOWN));
+        for (line, number) in group.source.lines().zip(1..) {
+            let at: Vec<String> = marks(group, self.explained.len())
+                .filter(|(of, _)| *of == number)
+                .map(|(_, mark)| mark)
+                .collect();
+            let gap = if at.is_empty() { "" } else { "   <-- " };
+            let _ = writeln!(text, "{number:>4}  {}{gap}{}", harmless(line), at.join(", "));
+        }
+        text
+    }
+}
+
+/// Losses at lines of the program, in words.
+fn marks<'a>(group: &'a Group<'_>, n: usize) -> impl Iterator<Item = (usize, String)> + 'a {
+    group.causes.iter().chain(&group.within).filter_map(move |cause| {
+        let gain = points(cause.gain, n);
+        Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
+    })
+}
+
+/// A sum of reciprocal ranks in points of the mean over `n` queries.
+pub(in crate::cli) fn points(gain: f64, n: usize) -> String {
+    format!("{:.1}", 100.0 * gain / n.max(1) as f64)
+}

@@ -1,0 +1,76 @@
+//! The single changes between two sources, and the first source with one of them. Must not know
+//! what the sources mean.
+
+use similar::{DiffOp, TextDiff};
+
+/// One change.
+pub(super) struct Hunk {
+    /// First line of the change in the first source, from 1; of an insertion the line it comes
+    /// before.
+    pub(super) line: usize,
+    /// The lines taken away, with `-`, and those put there, with `+`.
+    pub(super) text: String,
+    /// The first source with this change alone.
+    pub(super) alone: String,
+    /// The first source with this change and all before it.
+    pub(super) so_far: String,
+    /// Whether only lines of comments differ.
+    pub(super) comments: bool,
+}
+
+/// All changes from one source to another, in the order of their lines.
+pub(super) fn hunks(from: &str, to: &str) -> Vec<Hunk> {
+    let diff = TextDiff::from_lines(from, to);
+    let old: Vec<&str> = from.split_inclusive('\n').collect();
+    let new: Vec<&str> = to.split_inclusive('\n').collect();
+    let of = |lines: &[&str], range: std::ops::Range<usize>| -> Vec<String> {
+        lines.get(range).unwrap_or_default().iter().map(|&line| ended(line)).collect()
+    };
+    let changes: Vec<DiffOp> =
+        diff.ops().iter().filter(|op| !matches!(op, DiffOp::Equal { .. })).copied().collect();
+    changes
+        .iter()
+        .map(|op| {
+            let (gone, put) = (of(&old, op.old_range()), of(&new, op.new_range()));
+            let signed = |sign: char, lines: &[String]| -> String {
+                lines.iter().map(|line| format!("{sign}{line}")).collect()
+            };
+            let before = of(&old, 0..op.old_range().start);
+            let after = of(&old, op.old_range().end..old.len());
+            let comments = gone.iter().chain(&put).all(|line| line.trim_start().starts_with("//"));
+            let until = of(&new, 0..op.new_range().end);
+            Hunk {
+                line: op.old_range().start + 1,
+                text: [signed('-', &gone), signed('+', &put)].concat(),
+                so_far: [until, after.clone()].concat().concat(),
+                alone: [before, put, after].concat().concat(),
+                comments,
+            }
+        })
+        .collect()
+}
+
+fn ended(line: &str) -> String {
+    if line.ends_with('\n') { line.to_owned() } else { format!("{line}\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hunks;
+
+    #[test]
+    fn each_change_is_made_alone_and_after_those_before_it() {
+        let (from, to) = ("a\nb\nc\nd\n// e", "a\nB\nc\nd\n// f\n// g");
+        let all = hunks(from, to);
+        let [first, second] = all.as_slice() else { panic!("{} changes", all.len()) };
+        assert_eq!((first.line, first.text.as_str()), (2, "-b\n+B\n"));
+        assert_eq!((second.line, second.text.as_str()), (5, "-// e\n+// f\n+// g\n"));
+        assert_eq!([first.comments, second.comments], [false, true]);
+        assert_eq!(first.alone, "a\nB\nc\nd\n// e\n");
+        assert_eq!(first.so_far, first.alone);
+        assert_eq!(second.alone, "a\nb\nc\nd\n// f\n// g\n");
+        assert_eq!(second.so_far, format!("{to}\n"));
+        assert!(hunks(from, from).is_empty());
+        assert_eq!(hunks("a\n", "")[0].alone, "");
+    }
+}

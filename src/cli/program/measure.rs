@@ -1,0 +1,210 @@
+//! Runs programs on labelled queries to compare them: ranks, tool calls, times. Must not know why
+//! they are compared.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    bundle::{Bundle, router::features},
+    cli::{
+        Context, dataset,
+        eval::SEED,
+        failure::{Explain, Result},
+        systems::all_threads,
+    },
+    dataset::{LabelledQuery, Split, load_split},
+    eval::{Comparison, statistics},
+    infer::{ParamValues, Runtime, chosen_categories},
+    optimize::trial::{mean, reciprocal_rank},
+    program::Program,
+    retrieve::Ranking,
+    sandbox::Workers,
+};
+
+/// The queries that programs are compared on; those of the test split never are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum On {
+    /// Training queries
+    Train,
+    /// Validation queries
+    Val,
+}
+
+impl On {
+    /// The split.
+    pub(super) fn split(self) -> Split {
+        match self {
+            Self::Train => Split::Train,
+            Self::Val => Split::Val,
+        }
+    }
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.split().fmt(f)
+    }
+}
+
+/// A base with queries.
+pub(super) struct Ground {
+    runtime: Arc<Runtime>,
+    /// The queries, in the order of the split.
+    pub(super) queries: Vec<LabelledQuery>,
+}
+
+/// What a program did on one query.
+pub(super) struct Answer {
+    /// Reciprocal rank of the first answer; with the default candidates where the program failed.
+    pub(super) rank: f32,
+    tool_calls: u64,
+    ms: f64,
+    failed: bool,
+}
+
+/// What a program costs, mean over queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Cost {
+    /// Calls of tools.
+    pub(super) tool_calls: f64,
+    /// Wall time while all cores are busy, without a cache, ms.
+    pub(super) ms: f64,
+    /// Queries on which the program failed.
+    pub(super) failed: usize,
+}
+
+impl Ground {
+    /// Opens a dataset with at most `most` of a split's queries, spread evenly over it.
+    ///
+    /// # Errors
+    /// That there is no such dataset, that it has no index, or no queries.
+    pub(super) fn open(name: &str, on: On, most: usize, ctx: &Context) -> Result<Ground> {
+        let found = dataset::find(name, ctx)?;
+        let all = load_split(&found.base, &on.split())?;
+        if all.is_empty() {
+            return Err(anyhow!("\"{name}\" has no {on} queries")).hint("give another with --on");
+        }
+        let n = all.len();
+        let take = n.min(most.max(1));
+        let queries = (0..take).filter_map(|at| all.get(at * n / take).cloned()).collect();
+        let base = dataset::open(&found, ctx)?;
+        let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
+        let runtime = Arc::new(Runtime::new(base, Arc::new(workers), None));
+        Ok(Ground { runtime, queries })
+    }
+
+    /// Keeps the queries that a bundle's router sends to one of its categories first; all, with a
+    /// notice, if there are none.
+    pub(super) fn keep_routed(&mut self, bundle: &Bundle, category: usize, ctx: &Context) {
+        let base = self.runtime.base();
+        let sent = |query: &&LabelledQuery| {
+            let probabilities = bundle.router.probabilities(&features(base, &query.text));
+            let chosen = chosen_categories(&probabilities, bundle.fusion);
+            chosen.first().is_some_and(|pair| pair.0 == category)
+        };
+        let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
+        let (kept_n, n) = (kept.len(), self.queries.len());
+        if kept.is_empty() {
+            ctx.printer.notice("the router sends no query to the program: all are asked");
+            return;
+        }
+        self.queries = kept;
+        ctx.printer.notice(&format!(
+            "{kept_n} of {n} queries, those that the router sends to the program; --all asks all"
+        ));
+    }
+
+    /// What the runtime's sandbox says of a program's numbers.
+    ///
+    /// # Errors
+    /// That it does not compile, in words.
+    pub(super) fn declared(
+        &self,
+        program: &Program,
+    ) -> std::result::Result<Vec<crate::sandbox::Param>, String> {
+        let compiled = self.runtime.compile(program).map_err(|failure| failure.to_string())?;
+        self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
+    }
+
+    /// Runs a program on all queries, in parallel; answers are in their order.
+    ///
+    /// # Errors
+    /// That it does not compile, that a query cannot be searched, or that it was stopped.
+    pub(super) fn answers(
+        &self,
+        program: &Program,
+        params: &ParamValues,
+        ctx: &Context,
+    ) -> Result<Vec<Answer>> {
+        let runtime = &self.runtime;
+        let id = program.short_id();
+        let compiled =
+            runtime.compile(program).with_context(|| format!("program {id} does not run"))?;
+        let progress = ctx.printer.progress();
+        let done = AtomicU64::new(0);
+        let one = |query: &LabelledQuery| {
+            if ctx.stop.load(Ordering::Relaxed) {
+                return Err(anyhow!("nothing was compared"));
+            }
+            let (ranking, usage, failed): (Ranking, _, _) =
+                match runtime.run(&compiled, params, &query.text, None)? {
+                    Ok(outcome) => (outcome.ranking, outcome.usage, false),
+                    Err(failure) => {
+                        let candidates = runtime.candidates(&query.text)?;
+                        let n = candidates.len() as f32;
+                        let ranked = candidates.iter().enumerate();
+                        let ranking = ranked.map(|(at, &node)| (node, n - at as f32)).collect();
+                        (ranking, failure.usage, true)
+                    }
+                };
+            let rank = reciprocal_rank(runtime, &ranking, &query.answers);
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress.at(id, n, self.queries.len() as u64);
+            Ok(Answer { rank, tool_calls: usage.tool_calls, ms: usage.ms, failed })
+        };
+        Ok(self.queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
+    }
+}
+
+/// The ranks of answers, in their order.
+pub(super) fn ranks(answers: &[Answer]) -> Vec<f32> {
+    answers.iter().map(|answer| answer.rank).collect()
+}
+
+/// What the answers cost.
+pub(super) fn cost(answers: &[Answer]) -> Cost {
+    let n = answers.len().max(1) as f64;
+    Cost {
+        tool_calls: answers.iter().map(|answer| answer.tool_calls as f64).sum::<f64>() / n,
+        ms: answers.iter().map(|answer| answer.ms).sum::<f64>() / n,
+        failed: answers.iter().filter(|answer| answer.failed).count(),
+    }
+}
+
+/// How the second does against the first, in reciprocal ranks of the same queries.
+///
+/// # Errors
+/// That there is no query.
+pub(super) fn compare(from: &[f32], to: &[f32]) -> Result<Comparison> {
+    let differences: Vec<f64> =
+        from.iter().zip(to).map(|(from, to)| f64::from(*to) - f64::from(*from)).collect();
+    Ok(Comparison {
+        n: differences.len(),
+        difference: mean(to) - mean(from),
+        ci95: statistics::bootstrap_interval(&differences, SEED)?,
+        p: statistics::randomization_p(&differences, SEED)?,
+        wins: differences.iter().filter(|difference| **difference > 0.0).count(),
+        losses: differences.iter().filter(|difference| **difference < 0.0).count(),
+        ties: differences.iter().filter(|difference| **difference == 0.0).count(),
+    })
+}

@@ -1,0 +1,167 @@
+//! `agent program sensitivity`: what each number of a program does to its answers.
+
+use anyhow::anyhow;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        eval::percent,
+        failure::{Explain, Result},
+        hits::MAX_SHOWN,
+        printer::{plain, table},
+        program::{
+            measure::{Ground, On, compare, ranks},
+            sources::Place,
+        },
+    },
+    eval::Interval,
+    infer::ParamValues,
+    optimize::trial::mean,
+    sandbox::Param,
+};
+
+/// Most values of one number.
+const MAX_VALUES: u64 = 21;
+/// Most queries; of a larger split so many are taken, spread evenly.
+const MAX_QUERIES: usize = 300;
+
+/// Show what each number of a program does to its answers
+///
+/// Moves one declared number at a time over values spread evenly within its bounds, all others as
+/// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
+/// to the program as it is. Of a program in a bundle, the queries are those that the router sends
+/// to it.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// At least six digits of its id, or its category
+    #[arg(value_name = "ID|CATEGORY")]
+    program: String,
+    #[command(flatten)]
+    place: Place,
+    /// Values of each number, 2 to 21
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(2..=MAX_VALUES))]
+    values: u64,
+    /// Move this number only; may be repeated
+    #[arg(long = "number", value_name = "NAME")]
+    numbers: Vec<String>,
+    /// Run on these queries
+    #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Train)]
+    on: On,
+    /// Run on all queries of the split, not only on those that the router sends to the program
+    #[arg(long)]
+    all: bool,
+    /// Run on this dataset [default: the one of the run or bundle]
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
+    /// Print JSON lines with name, value, mrr, difference, ci95 and p
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number at one value.
+#[derive(Serialize)]
+struct At<'a> {
+    name: &'a str,
+    /// As the program is.
+    now: f64,
+    value: f64,
+    n: usize,
+    mrr: f64,
+    /// To the program as it is.
+    difference: f64,
+    ci95: Interval,
+    p: f64,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let sources = args.place.read()?;
+    let entry = sources.find(&args.program)?;
+    let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
+    let mut ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    if let Some((bundle, category)) = sources.category(entry).filter(|_| !args.all) {
+        ground.keep_routed(bundle, category, ctx);
+    }
+    let declared = ground.declared(&entry.program).map_err(|failure| anyhow!(failure))?;
+    if let Some(unknown) = args.numbers.iter().find(|n| !declared.iter().any(|of| of.name == **n)) {
+        let known: Vec<&str> = declared.iter().map(|of| of.name.as_str()).collect();
+        return Err(anyhow!("the program declares no number {unknown:?}"))
+            .hint(format!("it declares {}", known.join(", ")));
+    }
+    let asked = |of: &&Param| args.numbers.is_empty() || args.numbers.contains(&of.name);
+    let moved: Vec<&Param> = declared.iter().filter(|of| of.min < of.max).filter(asked).collect();
+    let before = ranks(&ground.answers(&entry.program, &entry.params, ctx)?);
+    let mut rows = Vec::new();
+    for param in moved {
+        let now = entry.params.get(&param.name).copied().unwrap_or(param.value);
+        for value in values(param, args.values) {
+            let mut params: ParamValues = entry.params.clone();
+            params.insert(param.name.clone(), value);
+            let after = ranks(&ground.answers(&entry.program, &params, ctx)?);
+            let compared = compare(&before, &after)?;
+            rows.push(At {
+                name: &param.name,
+                now,
+                value,
+                n: compared.n,
+                mrr: mean(&after),
+                difference: compared.difference,
+                ci95: compared.ci95,
+                p: compared.p,
+            });
+        }
+    }
+    if args.json {
+        let lines: std::result::Result<Vec<_>, _> =
+            rows.iter().map(serde_json::to_string).collect();
+        ctx.printer.data(&lines?.join("\n"))?;
+        return Ok(Exit::Done);
+    }
+    let (n, mrr) = (before.len(), 100.0 * mean(&before));
+    ctx.printer.notice(&format!("{n} {} queries; mrr {mrr:.1} as the program is", args.on));
+    if rows.is_empty() {
+        ctx.printer.notice("the program has no number that can be moved");
+        return Ok(Exit::Done);
+    }
+    let mut shown = table(["number", "now", "value", "mrr", "difference", "p"], &[1, 2, 3, 4, 5]);
+    let mut last = "";
+    for row in &rows {
+        // A name stands once, above its values.
+        let first = std::mem::replace(&mut last, row.name) != row.name;
+        shown.add_row([
+            if first { plain(row.name, MAX_SHOWN) } else { String::new() },
+            if first { row.now.to_string() } else { String::new() },
+            format!("{:.4}", row.value).trim_end_matches('0').trim_end_matches('.').to_owned(),
+            format!("{:.1}", 100.0 * row.mrr),
+            percent(row.difference, row.ci95),
+            format!("{:.4}", row.p),
+        ]);
+    }
+    ctx.printer.table(&shown)?;
+    Ok(Exit::Done)
+}
+
+/// Values spread evenly within the bounds, both included; of an integer each once.
+fn values(param: &Param, n: u64) -> Vec<f64> {
+    let (steps, width) = (n.saturating_sub(1).max(1) as f64, param.max - param.min);
+    let at = |step: u64| param.min + width * step as f64 / steps;
+    let mut values: Vec<f64> =
+        (0..n).map(at).map(|value| if param.integer { value.round() } else { value }).collect();
+    values.dedup();
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stay_within_the_bounds_and_integers_come_once() {
+        let param =
+            |min, max, integer| Param { name: "k".to_owned(), value: min, min, max, integer };
+        assert_eq!(values(&param(0.0, 4.0, false), 5), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(values(&param(1.0, 3.0, true), 5), [1.0, 2.0, 3.0]);
+        assert_eq!(values(&param(-1.0, 1.0, false), 2), [-1.0, 1.0]);
+    }
+}

@@ -1,0 +1,93 @@
+//! `agent report`: what a run found, as one page of HTML that needs nothing else.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `gather` | what does the journal say, and what do the validation queries |
+//! | `chart` | where on the page does a number stand |
+//! | `page` | how is that written as HTML, every text escaped |
+
+mod chart;
+mod gather;
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use crate::{
+    cli::{Context, Exit, dataset, eval::write, failure::Result, program::sources::Sources},
+    dataset::{DatasetError, Split, load_split},
+    optimize::journal::Journal,
+};
+
+/// File in the run's directory when no other is named.
+const DEFAULT_FILE: &str = "report.html";
+
+/// Write what a run found as one page
+///
+/// The page shows programs by category with their diffs, where answers are lost, baselines, tests
+/// on validation and the work done. It is one file without scripts, for browsers and phones. Uses
+/// training and validation queries only. A run that is not finished is told as far as it is.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Directory of a run
+    #[arg(long, value_name = "DIR")]
+    run: PathBuf,
+    /// Write the page to this file [default: report.html in the run's directory]
+    #[arg(long, value_name = "FILE.html")]
+    out: Option<PathBuf>,
+    /// Dataset whose validation queries are answered [default: the one of the run]
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let journal = Journal::open_read_only(&args.run)?;
+    let sources = Sources::of_run(&args.run)?;
+    let record = gather::Record::read(&args.run, &journal, sources)?;
+    let measured = measure(args, &record, ctx)?;
+    let html = page::render(&gather::page(&record, measured.as_ref())?)?;
+    let out = args.out.clone().unwrap_or_else(|| args.run.join(DEFAULT_FILE));
+    refuse_run_files(&out)?;
+    write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
+    ctx.printer.data(&out.display().to_string())?;
+    Ok(Exit::Done)
+}
+
+/// A page never takes the place of a file of the run.
+fn refuse_run_files(out: &Path) -> Result<()> {
+    let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+    if ["sqlite", "json", "rhai"].contains(&known.to_ascii_lowercase().as_str()) {
+        let shown = out.display();
+        return Err(anyhow!("{shown} would be a page; name it FILE.html").into());
+    }
+    Ok(())
+}
+
+/// What the frozen bundle and the baselines do on the validation queries; none, with a notice, of
+/// a run without a bundle or when its dataset is not there.
+fn measure(
+    args: &Args,
+    record: &gather::Record,
+    ctx: &Context,
+) -> Result<Option<gather::Measured>> {
+    let Some(bundle) = &record.bundle else {
+        ctx.printer.notice("the run has no bundle yet: the page tells what was done so far");
+        return Ok(None);
+    };
+    let name = args.dataset.as_deref().unwrap_or(&bundle.dataset.name);
+    let found = match (ctx.home.get(name), &args.dataset) {
+        (Err(DatasetError::UnknownName { .. } | DatasetError::BadName { .. }), None) => {
+            ctx.printer.warning(&format!(
+                "\"{name}\" is not installed: the page does not tell where answers are lost; name \
+                 the dataset with --dataset N"
+            ));
+            return Ok(None);
+        }
+        _ => dataset::find(name, ctx)?,
+    };
+    let base = dataset::open(&found, ctx)?;
+    bundle.check_base(&base)?;
+    let queries = load_split(&found.base, &Split::Val)?;
+    gather::Measured::of(bundle, &base, queries, ctx).map(Some)
+}

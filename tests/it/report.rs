@@ -1,0 +1,97 @@
+//! `agent report`: one page that is whole, needs nothing else, and shows every text as text.
+
+use std::fs;
+
+use crate::support::World;
+
+/// A name that a browser would run.
+const HOSTILE: &str = "<script>alert('x')</script>";
+/// Tags that are never closed.
+const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
+
+/// A world with a finished run on a base whose names are hostile.
+fn world_with_run() -> World {
+    let world = World::new();
+    for file in ["nodes.jsonl", "edges.tsv", "dataset.toml"] {
+        let path = world.path("tiny").join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text
+            .replace("has_brand", &format!("has_{HOSTILE}"))
+            .replace("dart\"", &format!("dart {HOSTILE}\""))
+            .replace("Tiny", HOSTILE);
+        fs::write(path, text).unwrap();
+    }
+    world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
+    world.run(["index", "tiny"]).done();
+    world.run(["optimize", "--dataset", "tiny", "--run", "run", "--steps", "2"]).done();
+    world
+}
+
+/// Checks that every tag is closed, in order; gives the tags.
+#[track_caller]
+fn tags(html: &str) -> Vec<String> {
+    let (mut open, mut seen): (Vec<String>, Vec<String>) = Default::default();
+    for part in html.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("a tag ends");
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap().to_owned();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_ref(), Some(&name), "in <{tag}>");
+        } else if !tag.ends_with('/') && !VOID.contains(&name.as_str()) {
+            open.push(name.clone());
+        }
+        seen.push(name);
+    }
+    assert_eq!(open, Vec::<String>::new());
+    seen
+}
+
+#[test]
+fn a_page_tells_the_run_and_escapes_every_text() {
+    let world = world_with_run();
+    let out = world.run(["report", "--run", "run"]).done();
+    assert_eq!(out.trim(), "run/report.html");
+    let html = fs::read_to_string(world.path("run/report.html")).unwrap();
+    let seen = tags(&html);
+    for tag in ["svg", "polyline", "table", "details", "pre"] {
+        assert!(seen.iter().any(|name| name == tag), "{tag} is not in the page");
+    }
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"), "{html}");
+    for words in [
+        "Quality over steps",
+        "Baselines",
+        "bm25+names",
+        "Where answers are lost",
+        "Categories and their programs",
+        "Tests on validation",
+        "agent optimize --dataset tiny --seed 1 --steps 2",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(html.contains(words), "{words} is not in the page");
+    }
+    // Nothing is fetched.
+    for foreign in ["http:", "https:", "src=", "href=", "@import", "url("] {
+        assert!(!html.contains(foreign), "{foreign} is in the page");
+    }
+    // The same run gives the same page.
+    world.run(["report", "--run", "run", "--out", "again.html"]).done();
+    assert_eq!(fs::read_to_string(world.path("again.html")).unwrap(), html);
+    world.run(["report", "--run", "run", "--out", "run/run.sqlite"]).fails(1, &["FILE.html"]);
+    world.run(["report", "--run", "nowhere"]).fails(1, &["nowhere"]);
+}
+
+#[test]
+fn a_run_without_bundle_or_dataset_is_told_as_far_as_it_is() {
+    let world = world_with_run();
+    world.run(["data", "remove", "tiny"]).done();
+    let ran = world.run(["report", "--run", "run"]);
+    assert!(ran.stderr.contains("not installed"), "{}", ran.stderr);
+    ran.done();
+    let html = fs::read_to_string(world.path("run/report.html")).unwrap();
+    tags(&html);
+    assert!(!html.contains("Where answers are lost") && html.contains("Categories and"));
+    fs::remove_file(world.path("run/bundle.json")).unwrap();
+    world.run(["report", "--run", "run"]).done();
+    let html = fs::read_to_string(world.path("run/report.html")).unwrap();
+    tags(&html);
+    assert!(html.contains("The run is not finished") && html.contains("--resume"));
+}
