@@ -21,10 +21,15 @@ use agent::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::{Ran, World};
+use crate::{
+    model::{ModelServer, Mood},
+    support::{Ran, World},
+};
 
 /// Steps of mutation of the runs here.
 const STEPS: &str = "20";
+/// Steps of the runs whose programs a model writes too.
+const MODEL_STEPS: &str = "200";
 /// Size of the sample: some 500 nodes.
 const SCALE: f64 = 0.0002;
 /// Queries that are kept, by split.
@@ -41,6 +46,8 @@ pub(crate) struct Scripted {
     world: World,
     /// All but `--run DIR` and `--resume`.
     args: Vec<String>,
+    /// The model that is asked, if one is.
+    model: Option<ModelServer>,
     bundle: Vec<u8>,
     steps: Vec<StepRecord>,
     /// How long it takes.
@@ -53,24 +60,18 @@ impl Scripted {
         static SHARED: Mutex<Weak<Scripted>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
-            let world = World::new();
-            let source = world.path("shop");
-            write_shop(&source);
-            let source = source.display().to_string();
-            world.run(["data", "import", "--name", "shop", "--from", &source]).done();
-            world.run(["index", "shop"]).done();
             let args = ["optimize", "--dataset", "shop", "--steps", STEPS, "--json"];
-            let scripted = Arc::new(Scripted::new(world, &args));
+            let scripted = Arc::new(Scripted::new(small_shop(), &args, None));
             *shared = Arc::downgrade(&scripted);
             scripted
         })
     }
 
     /// Runs a command line once, undisturbed.
-    pub(crate) fn new(world: World, args: &[&str]) -> Scripted {
+    pub(crate) fn new(world: World, args: &[&str], model: Option<ModelServer>) -> Scripted {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         let (bundle, steps, took) = (Vec::new(), Vec::new(), Duration::ZERO);
-        let mut scripted = Scripted { world, args, bundle, steps, took };
+        let mut scripted = Scripted { world, args, model, bundle, steps, took };
         let dir = scripted.world.path("undisturbed");
         let began = Instant::now();
         finished(scripted.begin(&dir)).done();
@@ -88,7 +89,11 @@ impl Scripted {
         let run = dir.display().to_string();
         let resume = dir.join("run.sqlite").exists().then_some("--resume");
         let args = self.args.iter().map(String::as_str);
-        self.world.command(args.chain(["--run", &run]).chain(resume))
+        let mut command = self.world.command(args.chain(["--run", &run]).chain(resume));
+        if let Some(model) = &self.model {
+            command.env("OPENAI_BASE_URL", model.url());
+        }
+        command
     }
 
     fn begin(&self, dir: &Path) -> Child {
@@ -135,6 +140,17 @@ impl Scripted {
         assert_eq!(steps.len(), self.steps.len(), "the journals differ in length");
         assert!(fs::read(dir.join("bundle.json")).unwrap() == self.bundle, "the bundles differ");
     }
+}
+
+/// A home with a generated shop with few queries, imported and indexed.
+fn small_shop() -> World {
+    let world = World::new();
+    let source = world.path("shop");
+    write_shop(&source);
+    let source = source.display().to_string();
+    world.run(["data", "import", "--name", "shop", "--from", &source]).done();
+    world.run(["index", "shop"]).done();
+    world
 }
 
 /// Writes a generated shop with few queries, so that a step takes an instant.
@@ -196,7 +212,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Kills runs at random moments, so many times, resumes each to its end, and checks R.
-pub(crate) fn survives_kills(run: &Scripted, kills: usize) {
+pub(crate) fn survives_kills(run: &Scripted, kills: usize) -> usize {
     let mut random = ChaCha8Rng::seed_from_u64(21);
     // Some kills come before anything is written, some in the midst, whatever the machine does.
     let most = run.took.as_millis() as u64 / 2;
@@ -224,12 +240,35 @@ pub(crate) fn survives_kills(run: &Scripted, kills: usize) {
         fs::remove_dir_all(&dir).unwrap();
     }
     eprintln!("{killed} kills in {runs} runs");
+    runs
 }
 
 #[test]
-fn o1_kills_at_random_moments_change_nothing() {
+fn o1_kills_of_a_run_of_both_actors_change_nothing_and_no_reply_is_paid_for_twice() {
     let kills = std::env::var("AGENT_TEST_KILLS").map_or(KILLS, |n| n.parse().unwrap());
-    survives_kills(&Scripted::search(), kills);
+    let args = [
+        "optimize",
+        "--dataset",
+        "shop",
+        "--steps",
+        MODEL_STEPS,
+        "--actor",
+        "search,llm",
+        "--model",
+        "scripted",
+        "--no-cache",
+        "--json",
+    ];
+    let model = ModelServer::start(Mood::Works);
+    let run = Scripted::new(small_shop(), &args, Some(model));
+    let asked = || run.model.as_ref().map_or(0, ModelServer::asked);
+    let once = asked();
+    let runs = survives_kills(&run, kills);
+    // Each kill may lose what was under way, which is eight requests at most.
+    let (most, asked) = (once * (runs + 1) + 8 * kills, asked());
+    assert!(asked <= most, "{asked} requests are more than {most}");
+    let per_run = (asked - once) as f64 / runs as f64;
+    eprintln!("{once} requests undisturbed, {per_run:.1} in a run that was killed");
 }
 
 #[test]

@@ -42,8 +42,12 @@ pub(crate) enum Mood {
 pub(crate) struct ModelServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,
+    asked: Arc<AtomicUsize>,
     off: Arc<AtomicBool>,
 }
+
+/// Requests that are kept; all are counted.
+const KEPT: usize = 1_000;
 
 impl ModelServer {
     pub(crate) fn start(mood: Mood) -> ModelServer {
@@ -51,18 +55,19 @@ impl ModelServer {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (heard, off) = (requests.clone(), Arc::new(AtomicBool::new(false)));
-        let (stopped, replied) = (off.clone(), Arc::new(AtomicUsize::new(0)));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (stopped, counted) = (off.clone(), asked.clone());
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let (stream, heard) = (stream.unwrap(), heard.clone());
-                let (replied, stopped) = (replied.clone(), stopped.clone());
-                thread::spawn(move || serve(stream, mood, &heard, &replied, &stopped));
+                let (asked, stopped) = (counted.clone(), stopped.clone());
+                thread::spawn(move || serve(stream, mood, &heard, &asked, &stopped));
             }
         });
-        ModelServer { address, requests, off }
+        ModelServer { address, requests, asked, off }
     }
 
     /// What OPENAI_BASE_URL is to be.
@@ -70,7 +75,12 @@ impl ModelServer {
         format!("http://{}/v1", self.address)
     }
 
-    /// The bodies of all requests so far.
+    /// How many requests came so far.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The bodies of the first requests.
     pub(crate) fn requests(&self) -> Vec<Value> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -88,12 +98,14 @@ fn serve(
     mut stream: TcpStream,
     mood: Mood,
     heard: &Mutex<Vec<Value>>,
-    replied: &AtomicUsize,
+    asked: &AtomicUsize,
     off: &AtomicBool,
 ) {
     let Some(request) = read(&stream) else { return };
-    heard.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
-    let n = replied.fetch_add(1, Ordering::Relaxed);
+    let n = asked.fetch_add(1, Ordering::Relaxed);
+    if n < KEPT {
+        heard.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+    }
     let (status, body) = match mood {
         Mood::Works => (200, completion(&answer(&request))),
         Mood::Dies(after) if n < after => (200, completion(&answer(&request))),
