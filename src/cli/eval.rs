@@ -21,7 +21,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{BUNDLE, RouterChoice, STAND_IN, open_system},
+        systems::{BUNDLE, Effort, STAND_IN, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
@@ -86,9 +86,9 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
-    /// Who puts queries into the categories of a bundle
+    /// How far a bundle leans on a language model
     #[arg(long, value_enum, default_value_t)]
-    router: RouterChoice,
+    effort: Effort,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let asking = llm::asking(&llm, args.router);
+    let asking = llm::asking(&llm, args.effort);
     let systems =
         args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &asking)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;

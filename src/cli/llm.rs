@@ -18,7 +18,7 @@ use crate::{
     cli::{
         Context, OPENAI_URL, cache,
         failure::{CommandError, Explain, Result},
-        systems::{Asking, RouterChoice},
+        systems::{Asking, Effort},
         variable,
     },
     llm::{
@@ -172,9 +172,9 @@ pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Opti
 }
 
 /// What a model that may have been opened may do.
-pub(super) fn asking(opened: &Option<Opened>, router: RouterChoice) -> Asking {
+pub(super) fn asking(opened: &Option<Opened>, effort: Effort) -> Asking {
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-    Asking { assistant, routes: router == RouterChoice::Llm }
+    Asking { assistant, effort }
 }
 
 /// What is configured; fails if no language model can be asked, so that nothing is begun in vain.

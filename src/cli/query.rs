@@ -10,7 +10,7 @@ use crate::{
         hits::{self, Hit, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table},
-        systems::{RouterChoice, STAND_IN, open_bundle, read_bundle},
+        systems::{Effort, STAND_IN, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::BundleRetriever,
@@ -56,9 +56,9 @@ pub(super) struct Args {
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
-    /// Who puts queries into the categories of a bundle
+    /// How far a bundle leans on a language model
     #[arg(long, value_enum, default_value_t)]
-    router: RouterChoice,
+    effort: Effort,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -70,7 +70,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let retriever = open_bundle(&bundle, &base, &llm::asking(&llm, args.router))?;
+    let opened = open_bundle(&bundle, &base, &llm::asking(&llm, args.effort))?;
+    let retriever = &opened.answers;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),
@@ -96,7 +97,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.json {
         hits::print_json(&hits, ctx)?;
     } else if explain {
-        print_explained(text, &retriever, &bundle, &hits, ctx)?;
+        print_explained(text, &opened.routed, &bundle, &hits, ctx)?;
     } else if !hits.is_empty() {
         hits::print_table(&hits, ctx)?;
     }

@@ -40,18 +40,23 @@ const WASM_SUFFIX: &str = "wasm";
 pub(super) struct Asking {
     /// Answers the tools of programs, reranks, calls tools.
     pub(super) assistant: Option<Arc<Assistant>>,
-    /// Whether it also puts queries into the categories of a bundle.
-    pub(super) routes: bool,
+    /// How far a bundle leans on it.
+    pub(super) effort: Effort,
 }
 
-/// Who puts queries into the categories of a bundle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum RouterChoice {
-    /// The bundle's own router
+/// How far a bundle leans on a language model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(super) enum Effort {
+    /// Not at all, but for programs that ask one
     #[default]
-    Local,
-    /// A language model, by the names and descriptions of the categories
-    Llm,
+    #[value(name = "0")]
+    None,
+    /// It reads the query: it chooses the category
+    #[value(name = "1")]
+    Reads,
+    /// It also judges the first twenty answers
+    #[value(name = "2")]
+    Judges,
 }
 
 /// Opens a system over a base; programs and bundles may ask the language model.
@@ -82,7 +87,7 @@ pub(super) fn open_system(
     if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(Box::new(open_bundle(&bundle, base, asking)?));
+        return Ok(open_bundle(&bundle, base, asking)?.answers);
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
@@ -147,21 +152,38 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
     }
 }
 
+/// A bundle on a base.
+pub(super) struct OpenedBundle {
+    /// Its programs and its router.
+    pub(super) routed: Arc<BundleRetriever>,
+    /// What answers: the same, or what a language model makes of its answers.
+    pub(super) answers: Box<dyn Retriever>,
+}
+
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.
 ///
 /// # Errors
-/// That one of its programs does not compile.
+/// That one of its programs does not compile, or that the effort needs a language model and there
+/// is none.
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
     asking: &Asking,
-) -> Result<BundleRetriever> {
+) -> Result<OpenedBundle> {
     let runtime = open_runtime(base, all_threads(), asking)?;
-    let retriever = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
-    if !asking.routes {
-        return Ok(retriever);
+    let mut routed = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
+    if asking.effort >= Effort::Reads {
+        routed = routed.routed_by(needed("--effort 1", asking)?);
     }
-    Ok(retriever.routed_by(needed("--router llm", asking)?))
+    let routed = Arc::new(routed);
+    let answers: Box<dyn Retriever> = match asking.effort {
+        Effort::Judges => {
+            let assistant = needed("--effort 2", asking)?;
+            Box::new(Rerank::new(base.clone(), Box::new(routed.clone()), assistant))
+        }
+        _ => Box::new(routed.clone()),
+    };
+    Ok(OpenedBundle { routed, answers })
 }
 
 /// Why a file is no program.

@@ -128,6 +128,10 @@ impl Retriever for Rerank {
         Ok(ranking)
     }
 
+    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
+        self.shortlist.category(query)
+    }
+
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
         let (shortlist, scores) = self.judged(query, SCORED)?;
         let n = scores.len();

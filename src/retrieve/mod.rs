@@ -93,6 +93,24 @@ pub trait Retriever: Send + Sync {
     }
 }
 
+impl<T: Retriever + ?Sized> Retriever for Arc<T> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        (**self).retrieve(query, k)
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        (**self).explain(query, node)
+    }
+
+    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
+        (**self).category(query)
+    }
+}
+
 /// Why a retriever could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

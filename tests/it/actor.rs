@@ -146,6 +146,62 @@ fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
     assert!(!stderr.contains(KEY));
 }
 
+/// A directory of real data beside the project, if there is one.
+fn real_data(name: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let data = std::env::var_os("AGENT_TEST_DATA").map_or_else(beside, PathBuf::from).join(name);
+    if !data.exists() {
+        eprintln!("skipped: {} is not there; AGENT_TEST_DATA names its parent", data.display());
+        return None;
+    }
+    Some(data)
+}
+
+#[test]
+fn a_run_on_a_real_base_improves_and_its_bundle_answers_without_the_service() {
+    let Some(data) = real_data("products") else { return };
+    let world = World::new();
+    let data = data.display().to_string();
+    world.run(["data", "import", "--name", "products", "--from", &data]).done();
+    world.run(["index", "products"]).done();
+    let server = ModelServer::start(Mood::Works);
+    let run = world.path("run");
+    let (dir, steps) = (run.display().to_string(), "8");
+    let mut command = world.command([
+        "optimize",
+        "--dataset",
+        "products",
+        "--steps",
+        steps,
+        "--actor",
+        "llm",
+        "--model",
+        "scripted",
+        "--no-cache",
+        "--run",
+        &dir,
+        "--json",
+    ]);
+    command.env("OPENAI_BASE_URL", server.url());
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    eprintln!("{} requests; {}", server.asked(), ran.stdout);
+    drop(server);
+    assert!(steps_accepted(&run) > 0, "{}", ran.stderr);
+    let validation = bundle(&run)["validation"].clone();
+    let best = validation["baselines"].as_object().unwrap().values();
+    let best = best.map(|mrr| mrr.as_f64().unwrap()).fold(0.0, f64::max);
+    eprintln!("validation mrr {} against {best} of the best baseline", validation["mrr"]);
+    let bundle = run.join("bundle.json").display().to_string();
+    let query = ["query", "--bundle", &bundle, "--dataset", "products", "a gift for a golfer"];
+    world.run(query).done();
+}
+
+/// Improvements of the model that validation accepted.
+fn steps_accepted(run: &Path) -> usize {
+    steps(run, "attempt").iter().filter(|one| one["accepted"] == true).count()
+}
+
 #[test]
 fn a_cassette_repeats_a_run_without_a_service() {
     let world = World::shop();
@@ -264,6 +320,35 @@ fn ceilings_stop_before_they_are_passed() {
     let line = cost("usd", &["--budget-usd", "0.1"]);
     assert_eq!(line["stopped"], "budget");
     assert!(line["cost"]["usd"].as_f64().unwrap() <= 0.1, "{line}");
+}
+
+#[test]
+fn a_bundle_leans_on_a_model_as_far_as_it_is_told_to() {
+    let world = World::shop();
+    let run = world.path("run");
+    let fixed = ["optimize", "--dataset", "shop", "--steps", "0", "--run", run.to_str().unwrap()];
+    world.run(fixed).done();
+    let system = format!("bundle:{}", run.join("bundle.json").display());
+    let eval = ["eval", "--dataset", "shop", "--split", "val", "--system", &system, "--json"];
+    let server = ModelServer::start(Mood::Works);
+    let measured = |effort: &str| {
+        let more = ["--effort", effort, "--model", "scripted", "--no-cache"];
+        let mut command = world.command(eval.iter().copied().chain(more));
+        command.env("OPENAI_BASE_URL", server.url());
+        Ran::of(command.output().unwrap()).json_lines().pop().unwrap()
+    };
+    let calls = |line: &Value| line["llm"]["calls"].as_u64().unwrap();
+    let (without, routed, judged) = (measured("0"), measured("1"), measured("2"));
+    let n = without["n"].as_u64().unwrap();
+    assert_eq!(calls(&without), 0);
+    assert_eq!(calls(&routed), n, "one request for each query");
+    assert!(calls(&judged) > n, "{judged}");
+    // The scripted model turns the first twenty around.
+    assert_ne!(judged["metrics"], without["metrics"]);
+    // Without a model there is nothing to lean on.
+    world
+        .run(eval.iter().copied().chain(["--effort", "1"]))
+        .fails(1, &["language model", "--model"]);
 }
 
 #[test]

@@ -206,7 +206,22 @@ fn answer(request: &Value) -> String {
     if asked("You improve retrieval programs") {
         return fenced("Follow the relations.", &better(&user));
     }
+    if asked("You choose the category of a query") {
+        return json!({ "category": 1, "probability": 0.9 }).to_string();
+    }
+    if asked("You judge candidates") {
+        return judged(&user);
+    }
     panic!("the scripted model does not know this prompt: {system}");
+}
+
+/// Scores for the candidates of a prompt: the later, the better.
+fn judged(user: &str) -> String {
+    let numbers = user
+        .lines()
+        .filter_map(|line| line.strip_prefix("Candidate ")?.strip_suffix(':')?.parse::<u64>().ok());
+    let score = |n: u64| json!({ "n": n, "reason": "by its place", "score": n as f64 / 100.0 });
+    json!({ "scores": numbers.map(score).collect::<Vec<_>>() }).to_string()
 }
 
 /// Names of the two kinds of queries.

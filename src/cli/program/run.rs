@@ -23,7 +23,7 @@ use crate::{
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
         printer::count,
-        systems::{RouterChoice, open_runtime, read_program},
+        systems::{Effort, open_runtime, read_program},
     },
     infer::{ParamValues, Runtime},
     program::Program,
@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let runtime = open_runtime(&base, 1, &llm::asking(&llm, RouterChoice::Local))?;
+    let runtime = open_runtime(&base, 1, &llm::asking(&llm, Effort::None))?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {

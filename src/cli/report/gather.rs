@@ -104,7 +104,7 @@ impl Measured {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
         let mut systems =
-            vec![measured("bundle", &open_bundle(bundle, base, &Asking::default())?)?];
+            vec![measured("bundle", &*open_bundle(bundle, base, &Asking::default())?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
