@@ -188,7 +188,10 @@ fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
 /// The model, with the run's journal before it; what the run paid before counts again.
 fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened> {
     let replies = journal.replies()?;
-    let opened = llm::open(&args.llm, Some(replies.clone()), ctx)?;
+    // A run goes on with the model that it was begun with, unless told otherwise.
+    let begun = || journal.config().get("model")?.as_str().map(str::to_owned);
+    let choice = LlmArgs { model: args.llm.model.clone().or_else(begun), ..args.llm.clone() };
+    let opened = llm::open(&choice, Some(replies.clone()), ctx)?;
     for (_, exchange) in replies.exchanges()? {
         if exchange.paid {
             let (request, usage) = (exchange.request, exchange.reply.usage);
