@@ -106,15 +106,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.dry_run {
         return dry_run(args, ctx);
     }
+    // A model that is not there must not cost an import, an index or a run.
+    let configured = match args.actor.contains(&Actor::Llm) {
+        true => Some(
+            llm::check(&args.llm, ctx)
+                .hint("or leave out --actor: the search actor needs no language model")?,
+        ),
+        false => None,
+    };
     let dataset = dataset::find(&args.dataset, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
-    // A model that is not there must not cost an index or a run.
-    let configured = match args.actor.contains(&Actor::Llm) {
-        true => Some(llm::check(&args.llm, ctx)?),
-        false => None,
-    };
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), ctx)?;
     let options = options(args, &dataset.base, &journal);
