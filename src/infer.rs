@@ -61,7 +61,7 @@ impl Runtime {
     /// # Errors
     /// The failure, with its place in the source.
     pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
-        self.sandbox.compile(program.source(), &self.limits)
+        self.sandbox.compile(program.code(), &self.limits)
     }
 
     /// The numbers a program declares, by name.

@@ -235,6 +235,6 @@ pub(super) fn declared(program: &Program) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
     let sandbox = RhaiSandbox::new(workers.into());
-    let compiled = sandbox.compile(program.source(), &limits);
+    let compiled = sandbox.compile(program.code(), &limits);
     compiled.and_then(|compiled| sandbox.declared_params(&compiled, &limits)).unwrap_or_default()
 }

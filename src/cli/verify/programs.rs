@@ -40,7 +40,7 @@ pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
 fn check_one(sandbox: &RhaiSandbox, category: &Category) -> std::result::Result<(), String> {
     let limits = Limits::default();
     let failed = |failure: Failure| failure.to_string();
-    let compiled = sandbox.compile(category.program.source(), &limits).map_err(failed)?;
+    let compiled = sandbox.compile(category.program.code(), &limits).map_err(failed)?;
     let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
     for (name, &value) in &category.params {
         let Some(param) = declared.iter().find(|param| param.name == *name) else {

@@ -8,15 +8,13 @@
 //! taken and kept while the host worked (its caches and records), plus the size of the tool
 //! results the program still holds. So the charge does not depend on what the host has cached.
 
-use std::{
-    cell::{Cell, RefCell},
-    time::Instant,
-};
+use std::cell::{Cell, RefCell};
 
 use crate::{
     sandbox::{
         FailureKind, Limits, Position, Usage,
         alloc::{live_bytes, take_most_bytes},
+        clock::Instant,
         push_clean,
     },
     tools::ToolHost,

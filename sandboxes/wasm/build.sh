@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds the engine for Rhai inside WebAssembly, and notes what it was built from.
+#
+# Needs Rust's target wasm32-unknown-unknown. Where rustup cannot fetch it, the standard library is
+# built from Debian's packages rustc-web, cargo-web and rust-web-src (bookworm), which are unpacked
+# below $XDG_CACHE_HOME, never installed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+target=wasm32-unknown-unknown
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/agent-wasm"
+export CARGO_TARGET_DIR="${AGENT_WASM_TARGET_DIR:-$cache/target}"
+export CARGO_INCREMENTAL=0
+# The same bytes from the same sources: no random seeds, no paths of this machine.
+export CONST_RANDOM_SEED=agent
+stack=$((16 << 20))
+export RUSTFLAGS="-C link-arg=-zstack-size=$stack --remap-path-prefix=$PWD=guest --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+
+build() { # DIRECTORY
+    (cd "$1" && "${cargo[@]}" build --release --target "$target" "${options[@]}")
+}
+
+with_rustup() {
+    rustup target list --installed 2>/dev/null | grep -qx "$target" ||
+        rustup target add "$target" 2>/dev/null
+}
+
+# Debian's compiler with the sources of its standard library.
+with_debian() {
+    local root="$cache/debian" packages=(rustc-web cargo-web rust-web-src libstd-rust-web-1.96
+        libstd-rust-web-dev libllvm22 libgit2-1.5 libhttp-parser2.9 libmbedtls14 libmbedx509-1
+        libmbedcrypto7)
+    if [ ! -x "$root/usr/bin/rustc" ]; then
+        mkdir -p "$cache/packages" && (cd "$cache/packages" && apt-get download "${packages[@]}")
+        mkdir -p "$root" && for package in "$cache"/packages/*.deb; do dpkg -x "$package" "$root"; done
+    fi
+    export RUSTC="$root/usr/bin/rustc" RUSTC_BOOTSTRAP=1
+    export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu"
+    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER="$(find "$HOME/.rustup/toolchains" -name rust-lld | head -1)"
+    export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER
+    cargo=("$root/usr/bin/cargo")
+    options=(-Zbuild-std=std,panic_abort)
+}
+
+cargo=(cargo) options=()
+if ! with_rustup; then with_debian; fi
+
+build rhai-guest
+cp "$CARGO_TARGET_DIR/$target/release/rhai_guest.wasm" rhai.wasm
+ls -l rhai.wasm
