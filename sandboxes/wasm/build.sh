@@ -45,6 +45,17 @@ with_debian() {
 cargo=(cargo) options=()
 if ! with_rustup; then with_debian; fi
 
+# npm's binaryen, below the same folder; what it leaves out is not needed to run.
+optimizer="$cache/npm/node_modules/.bin/wasm-opt"
+if [ ! -x "$optimizer" ]; then
+    mkdir -p "$cache/npm" && npm install --silent --no-fund --prefix "$cache/npm" binaryen@132.0.0
+fi
+optimize() { # FROM TO
+    "$optimizer" -O2 --enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
+        --enable-nontrapping-float-to-int --enable-reference-types --enable-multivalue \
+        --strip-debug --strip-producers "$1" -o "$2"
+}
+
 build rhai-guest
-cp "$CARGO_TARGET_DIR/$target/release/rhai_guest.wasm" rhai.wasm
+optimize "$CARGO_TARGET_DIR/$target/release/rhai_guest.wasm" rhai.wasm
 ls -l rhai.wasm

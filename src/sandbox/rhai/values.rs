@@ -286,7 +286,7 @@ fn convert(value: &Dynamic, depth: usize, left: &mut usize) -> Result<Value, Str
 }
 
 fn numbers(start: INT, end: INT, left: &mut usize) -> Result<Value, String> {
-    let count = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+    let count = usize::try_from(end.saturating_sub(start).max(0)).unwrap_or(usize::MAX);
     *left = left.checked_sub(count).ok_or_else(|| format!("more than {MAX_VALUES} values"))?;
     Ok(Value::List((start..end).map(Value::Int).collect()))
 }

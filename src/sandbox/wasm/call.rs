@@ -26,6 +26,10 @@ use crate::{
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 400;
+/// Fuel of one operation in the engine for Rhai, which counts operations itself.
+const RHAI_FUEL_PER_OPERATION: u64 = 800;
+/// Fuel that the engine for Rhai has besides: one operation may walk a long value.
+const RHAI_FUEL: u64 = 1_000_000_000;
 /// Bytes that are copied for one unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
 /// Memory a module may have besides what its program is charged for, bytes: its own data, and what
@@ -504,7 +508,11 @@ impl Started {
         pre: &InstancePre<Call>,
         call: Call,
     ) -> Result<Self, (Failure, Box<dyn ToolHost>)> {
-        let fuel = call.limits.operations.saturating_mul(FUEL_PER_OPERATION);
+        let operations = call.limits.operations;
+        let fuel = match call.is_rhai {
+            true => operations.saturating_mul(RHAI_FUEL_PER_OPERATION).saturating_add(RHAI_FUEL),
+            false => operations.saturating_mul(FUEL_PER_OPERATION),
+        };
         let ticking = Ticking::start();
         let mut store = Store::new(pre.module().engine(), call);
         store.limiter(|call| &mut call.growth);

@@ -60,6 +60,7 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
             .cranelift_nan_canonicalization(true)
             .consume_fuel(true)
             .epoch_interruption(true)
+            .async_stack_size(2 * WASM_STACK_BYTES)
             .max_wasm_stack(WASM_STACK_BYTES)
             .memory_may_move(false)
             .wasm_backtrace_max_frames(None)

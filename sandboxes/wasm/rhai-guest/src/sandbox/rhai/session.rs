@@ -174,7 +174,10 @@ fn call_function(message: &[u8], function: &str) {
     let spent = serde_json::to_vec(&spent).unwrap_or_default();
     let mut out = (spent.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(&spent);
-    match write_given(&mut out, &given, &mut Remote) {
+    let written = write_given(&mut out, &given, &mut Remote);
+    // The host reads what the handles stand for after this.
+    std::mem::forget(given);
+    match written {
         Ok(()) => host::give(&out),
         Err(why) => broken(&why),
     }
