@@ -18,7 +18,8 @@ use crate::{
     program::Program,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
-        Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
+        ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
+        SandboxOptions, Workers,
     },
     tools::{Session, ToolCache, Trace},
 };
@@ -34,7 +35,7 @@ pub type ParamValues = BTreeMap<String, f64>;
 /// One base with a sandbox: what programs run on.
 pub struct Runtime {
     base: Arc<IndexedBase>,
-    sandbox: RhaiSandbox,
+    sandbox: ChosenSandbox,
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
@@ -47,7 +48,17 @@ impl Runtime {
         workers: Arc<Workers>,
         cache: Option<Arc<ToolCache>>,
     ) -> Self {
-        let sandbox = RhaiSandbox::new(workers);
+        Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
+    }
+
+    /// The same, with a say in where programs run.
+    pub fn in_sandbox(
+        base: Arc<IndexedBase>,
+        workers: Arc<Workers>,
+        cache: Option<Arc<ToolCache>>,
+        options: &SandboxOptions,
+    ) -> Self {
+        let sandbox = ChosenSandbox::new(workers, options);
         Self { base, sandbox, limits: Limits::default(), cache, shortlists: Mutex::default() }
     }
 

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
-        systems::{BUNDLE, STAND_IN, open_system},
+        systems::{BUNDLE, STAND_IN, SandboxArgs, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
@@ -81,6 +81,8 @@ pub(super) struct Args {
     /// Print the means so; csv has one line for each metric, and no comparisons
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t, conflicts_with = "json")]
     format: Format,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
@@ -123,7 +125,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let queries = queries(args, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
-    let systems = args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base)?)));
+    let options = args.sandbox.options(ctx);
+    let open = |name: &String| open_system(name, &base, &options);
+    let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;

@@ -20,6 +20,7 @@ use crate::{
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
         printer::{Level, Printer, table},
+        systems::SandboxArgs,
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
@@ -83,6 +84,8 @@ pub(super) struct Args {
     /// Run programs on this many threads [default: all cores]; the result does not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// End with one JSON object
     #[arg(long)]
     json: bool,
@@ -108,7 +111,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, ctx)?;
-    let options = options(args, &dataset.base, &journal);
+    let options = options(args, &dataset.base, &journal, ctx);
     let threads = args.threads.map_or_else(default_threads, NonZeroUsize::get);
     let printer = &ctx.printer;
     printer.notice(&format!(
@@ -240,13 +243,14 @@ fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal
 }
 
 /// Options as given, or as the run was begun with.
-fn options(args: &Args, base: &Base, journal: &Journal) -> Options {
+fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Options {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
     Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
+        sandbox: args.sandbox.options(ctx),
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }

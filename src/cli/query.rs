@@ -9,7 +9,7 @@ use crate::{
         failure::Result,
         hits::{self, Hit, MAX_K},
         printer::{plain, table},
-        systems::{STAND_IN, open_bundle, read_bundle},
+        systems::{STAND_IN, SandboxArgs, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::BundleRetriever,
@@ -52,6 +52,8 @@ pub(super) struct Args {
     /// Use the bundle on another base than the one it was made for
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
@@ -63,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
-    let retriever = open_bundle(&bundle, &base)?;
+    let retriever = open_bundle(&bundle, &base, &args.sandbox.options(ctx))?;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),

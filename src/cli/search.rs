@@ -8,6 +8,7 @@ use crate::{
         systems::open_system,
     },
     retrieve::checked,
+    sandbox::SandboxOptions,
 };
 
 /// Rank the nodes of a dataset for a text
@@ -41,7 +42,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let text = checked(&args.text)?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let system = open_system(&args.system, &base)?;
+    let system = open_system(&args.system, &base, &SandboxOptions::default())?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

@@ -10,15 +10,19 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
 
 use crate::{
     bundle::{Bundle, BundleError},
-    cli::failure::{CommandError, Explain, Result},
+    cli::{
+        Context,
+        failure::{CommandError, Explain, Result},
+    },
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, Runtime},
     program::Program,
     retrieve::{self, OpenError, Retriever, System},
-    sandbox::{Limits, Workers},
+    sandbox::{Limits, Place, SandboxOptions, Workers},
     tools::ToolCache,
 };
 
@@ -28,22 +32,60 @@ pub(super) const STAND_IN: System = System::Hybrid;
 pub(super) const BUNDLE: &str = "bundle:";
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 256 << 20;
-/// Ends a file that holds a program for the other engine.
+/// Ends the name of a file that holds a module.
 const WASM_SUFFIX: &str = "wasm";
+
+/// Where programs in Rhai run, as an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SandboxName {
+    /// In this process: for programs that you trust
+    Rhai,
+    /// Inside WebAssembly: for programs of anybody
+    Wasm,
+}
+
+/// The option of commands that run programs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct SandboxArgs {
+    /// Where programs in Rhai run; modules always run inside WebAssembly
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = SandboxName::Rhai)]
+    sandbox: SandboxName,
+}
+
+impl SandboxArgs {
+    /// Whether programs in Rhai run inside WebAssembly.
+    pub(super) fn is_wasm(self) -> bool {
+        self.sandbox == SandboxName::Wasm
+    }
+
+    /// How programs are run; compiled code is kept in the home directory.
+    pub(super) fn options(self, ctx: &Context) -> SandboxOptions {
+        let place = match self.sandbox {
+            SandboxName::Rhai => Place::Process,
+            SandboxName::Wasm => Place::Wasm,
+        };
+        let code_dir = Some(ctx.home.path().join("cache").join("code"));
+        SandboxOptions { place, code_dir }
+    }
+}
 
 /// Opens a system over a base.
 ///
 /// # Errors
 /// That there is no such system, or that its file cannot be used on this base.
-pub(super) fn open_system(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
+pub(super) fn open_system(
+    name: &str,
+    base: &Arc<IndexedBase>,
+    options: &SandboxOptions,
+) -> Result<Box<dyn Retriever>> {
     if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(Box::new(open_bundle(&bundle, base)?));
+        return Ok(Box::new(open_bundle(&bundle, base, options)?));
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads())?;
+        let runtime = open_runtime(base, all_threads(), options)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
@@ -63,10 +105,15 @@ pub(super) fn all_threads() -> usize {
 ///
 /// # Errors
 /// That the system refuses the threads.
-pub(super) fn open_runtime(base: &Arc<IndexedBase>, threads: usize) -> Result<Arc<Runtime>> {
+pub(super) fn open_runtime(
+    base: &Arc<IndexedBase>,
+    threads: usize,
+    options: &SandboxOptions,
+) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    Ok(Arc::new(Runtime::new(base.clone(), Arc::new(workers), Some(cache))))
+    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), options);
+    Ok(Arc::new(runtime))
 }
 
 /// Reads a bundle and checks its digest.
@@ -86,8 +133,12 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
 ///
 /// # Errors
 /// That one of its programs does not compile.
-pub(super) fn open_bundle(bundle: &Bundle, base: &Arc<IndexedBase>) -> Result<BundleRetriever> {
-    let runtime = open_runtime(base, all_threads())?;
+pub(super) fn open_bundle(
+    bundle: &Bundle,
+    base: &Arc<IndexedBase>,
+    options: &SandboxOptions,
+) -> Result<BundleRetriever> {
+    let runtime = open_runtime(base, all_threads(), options)?;
     Ok(BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?)
 }
 
@@ -101,8 +152,6 @@ pub(super) enum NoProgram {
     NotUtf8(String),
     /// It holds nothing.
     Empty(String),
-    /// It is for an engine that is not there.
-    Wasm,
 }
 
 impl fmt::Display for NoProgram {
@@ -114,7 +163,6 @@ impl fmt::Display for NoProgram {
             }
             Self::NotUtf8(file) => write!(f, "{file} is not UTF-8 text; save it as UTF-8"),
             Self::Empty(file) => write!(f, "{file} is empty; define fn retrieve in it"),
-            Self::Wasm => f.write_str("WASM programs are not built into this version"),
         }
     }
 }
@@ -125,16 +173,19 @@ impl fmt::Display for NoProgram {
 /// [`NoProgram`].
 pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgram> {
     let name = || file.display().to_string();
-    let most = Limits::default().source_bytes;
-    if file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX)) {
-        return Err(NoProgram::Wasm);
-    }
+    let limits = Limits::default();
+    let is_module =
+        file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
+    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
     let mut bytes = Vec::new();
     File::open(file)
         .and_then(|open| open.take(most as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| NoProgram::Unreadable(name(), error))?;
     if bytes.len() > most {
         return Err(NoProgram::TooLong(name(), most));
+    }
+    if is_module {
+        return Ok(Program::module(&bytes));
     }
     let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
     if source.trim().is_empty() {

@@ -45,7 +45,7 @@ use crate::{
     },
     program::Program,
     retrieve::RetrieveError,
-    sandbox::{Failure, Workers},
+    sandbox::{Failure, SandboxOptions, Workers},
     tools::ToolCache,
 };
 
@@ -73,6 +73,9 @@ pub struct Options {
     pub seed: u64,
     /// Steps of mutation.
     pub steps: usize,
+    /// Where programs run; the result does not depend on it.
+    #[serde(skip)]
+    pub sandbox: SandboxOptions,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
 }
@@ -216,7 +219,9 @@ pub fn run(
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Arc::new(Runtime::new(base.clone(), workers, Some(cache.clone())));
+    let cached = Some(cache.clone());
+    let runtime = Runtime::in_sandbox(base.clone(), workers, cached, &options.sandbox);
+    let runtime = Arc::new(runtime);
     let mut run = Run {
         base,
         options,

@@ -17,6 +17,7 @@
 //! [`Usage::leaked_bytes`], so that the caller can drop the program.
 
 mod alloc;
+mod chosen;
 mod clock;
 mod failure;
 mod given;
@@ -38,6 +39,7 @@ use crate::{
     tools::{ToolError, ToolHost, Value},
 };
 
+pub use chosen::{ChosenSandbox, Place, SandboxOptions};
 use failure::push_clean;
 pub use failure::{Failure, FailureKind, Position, Usage};
 pub use limits::Limits;

@@ -12,6 +12,8 @@ mod engine;
 mod guest;
 mod handles;
 mod module;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::{
@@ -62,25 +64,24 @@ pub fn is_module(bytes: &[u8]) -> bool {
 pub struct WasmSandbox {
     workers: Arc<Workers>,
     specs: &'static [ToolSpec],
-    cache: Option<CodeCache>,
+    code_dir: Option<Arc<Path>>,
     guest: Arc<OnceLock<Result<Arc<RhaiGuest>, Failure>>>,
 }
 
 impl WasmSandbox {
     /// A sandbox whose programs may call all tools. Compiled code is kept in the directory, if one
     /// is given that nobody else may write to.
-    pub fn new(workers: Arc<Workers>, cache: Option<&Path>) -> Self {
-        Self::with_tools(workers, registry(), cache)
+    pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
+        Self::with_tools(workers, registry(), code_dir)
     }
 
     /// A sandbox whose programs may call the given tools; the host gets their positions in it.
     pub fn with_tools(
         workers: Arc<Workers>,
         specs: &'static [ToolSpec],
-        cache: Option<&Path>,
+        code_dir: Option<&Path>,
     ) -> Self {
-        let cache = cache.and_then(CodeCache::open);
-        Self { workers, specs, cache, guest: Arc::default() }
+        Self { workers, specs, code_dir: code_dir.map(Arc::from), guest: Arc::default() }
     }
 
     fn on_worker<T: Send + 'static>(
@@ -96,13 +97,15 @@ impl WasmSandbox {
 
 impl Sandbox for WasmSandbox {
     fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
-        let (specs, cache, owned) = (self.specs, self.cache.clone(), limits.clone());
+        let (specs, owned) = (self.specs, limits.clone());
+        let code_dir = self.code_dir.clone();
+        let cache = move || code_dir.as_deref().and_then(CodeCache::open);
         match code {
             Code::Rhai(source) => {
                 check_source(source, limits)?;
                 let (source, guest) = (source.to_owned(), self.guest.clone());
                 self.on_worker(limits, move || {
-                    let set_up = || RhaiGuest::new(specs, cache.as_ref()).map(Arc::new);
+                    let set_up = || RhaiGuest::new(specs, cache().as_ref()).map(Arc::new);
                     let guest = guest.get_or_init(set_up).clone()?;
                     guest.compile(&source, &owned).map(|program| compiled(Made::Rhai(program)))
                 })
@@ -111,7 +114,7 @@ impl Sandbox for WasmSandbox {
                 check_module(bytes, limits)?;
                 let bytes = bytes.to_vec();
                 self.on_worker(limits, move || {
-                    native(&bytes, specs, cache.as_ref(), &owned)
+                    native(&bytes, specs, cache().as_ref(), &owned)
                         .map(|module| compiled(Made::Native(module)))
                 })
             }
@@ -180,6 +183,11 @@ struct Native {
 struct WasmProgram {
     made: Made,
     params: OnceLock<Result<Vec<Param>, Failure>>,
+}
+
+/// Whether a program was compiled here.
+pub(super) fn made(program: &Compiled) -> bool {
+    program.0.is::<WasmProgram>()
 }
 
 fn compiled(made: Made) -> Compiled {

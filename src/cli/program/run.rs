@@ -22,12 +22,12 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         printer::count,
-        systems::{open_runtime, read_program},
+        systems::{SandboxArgs, open_runtime, read_program},
     },
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Failure, FailureKind, Limits, Outcome, Position, Usage},
+    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Position, Usage},
 };
 
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
@@ -42,7 +42,7 @@ const DEFAULT_K: u64 = 20;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Program
-    #[arg(value_name = "FILE.rhai")]
+    #[arg(value_name = "FILE.rhai|FILE.wasm")]
     file: PathBuf,
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
@@ -57,6 +57,8 @@ pub(in crate::cli) struct Args {
     /// Print at most this many nodes, 1 to 10000 [default: 20; with --json all]
     #[arg(short, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: Option<u64>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object with status, kind, message, position, ranking, usage and output
     #[arg(long)]
     json: bool,
@@ -111,9 +113,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let runtime = open_runtime(&base, 1)?;
+    let runtime = open_runtime(&base, 1, &args.sandbox.options(ctx))?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
+    warm_up(&runtime, &program, args);
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
@@ -141,6 +144,17 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             end(Exit::Failed)
         }
     }
+}
+
+/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own. What
+/// fails will fail again, and is told then.
+fn warm_up(runtime: &Runtime, program: &Program, args: &Args) {
+    let engine = Program::new("fn retrieve(query, candidates, params) { }");
+    let _ = match program.code() {
+        Code::Wasm(_) => runtime.compile(program),
+        Code::Rhai(_) if args.sandbox.is_wasm() => runtime.compile(&engine),
+        Code::Rhai(_) => return,
+    };
 }
 
 /// Ends the process without freeing anything: what a program left behind may take long to free, or

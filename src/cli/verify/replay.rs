@@ -29,7 +29,7 @@ use crate::{
     infer::{Runtime, chosen_categories, fuse},
     optimize::trial::{mean, reciprocal_rank},
     retrieve::{Baseline, Ranking, Retriever, System},
-    sandbox::{Compiled, FailureKind},
+    sandbox::{Compiled, FailureKind, SandboxOptions},
 };
 
 /// Nodes a baseline ranks.
@@ -63,7 +63,7 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let runtime = open_runtime(base, all_threads())?;
+    let runtime = open_runtime(base, all_threads(), &SandboxOptions::default())?;
     let compiled: Vec<Compiled> = bundle
         .categories
         .iter()

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
-pub(super) const FUEL_PER_OPERATION: u64 = 400;
+pub(super) const FUEL_PER_OPERATION: u64 = 100;
 /// Fuel of one operation in the engine for Rhai, which counts operations itself.
 const RHAI_FUEL_PER_OPERATION: u64 = 800;
 /// Fuel that the engine for Rhai has besides: one operation may walk a long value.

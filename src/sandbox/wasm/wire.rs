@@ -94,10 +94,11 @@ pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the numbers of a vector.
+/// Writes the numbers of a vector; only the engine for Rhai does.
 ///
 /// # Errors
 /// That there are too many.
+#[allow(dead_code, reason = "the engine inside WebAssembly writes them")]
 pub(super) fn write_numbers(out: &mut Vec<u8>, numbers: &[f32]) -> Result<(), String> {
     out.push(NUMBERS);
     push_count(out, numbers.len())?;
@@ -158,6 +159,7 @@ pub(super) fn write(
 ///
 /// # Errors
 /// Those of [`write`].
+#[allow(dead_code, reason = "the engine inside WebAssembly writes them")]
 pub(super) fn write_given(
     out: &mut Vec<u8>,
     given: &Given,
