@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the engine for Rhai inside WebAssembly, and notes what it was built from.
+# Builds the engine for Rhai inside WebAssembly and the examples, and notes what the engine was built
+# from. `--check` builds elsewhere and says whether the same bytes come out.
 #
 # Needs Rust's target wasm32-unknown-unknown. Where rustup cannot fetch it, the standard library is
 # built from Debian's packages rustc-web, cargo-web and rust-web-src (bookworm), which are unpacked
@@ -17,7 +18,7 @@ stack=$((16 << 20))
 export RUSTFLAGS="-C link-arg=-zstack-size=$stack --remap-path-prefix=$PWD=guest --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 
 build() { # DIRECTORY
-    (cd "$1" && "${cargo[@]}" build --release --target "$target" "${options[@]}")
+    (cd "$1" && "${cargo[@]}" build --release --locked --target "$target" "${options[@]}")
 }
 
 with_rustup() {
@@ -48,7 +49,8 @@ if ! with_rustup; then with_debian; fi
 # npm's binaryen, below the same folder; what it leaves out is not needed to run.
 optimizer="$cache/npm/node_modules/.bin/wasm-opt"
 if [ ! -x "$optimizer" ]; then
-    mkdir -p "$cache/npm" && npm install --silent --no-fund --prefix "$cache/npm" binaryen@132.0.0
+    mkdir -p "$cache/npm"
+    npm install --silent --no-fund --prefix "$cache/npm" binaryen@132.0.0 assemblyscript@0.28.20
 fi
 optimize() { # FROM TO
     "$optimizer" -O2 --enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
@@ -56,6 +58,31 @@ optimize() { # FROM TO
         --strip-debug --strip-producers "$1" -o "$2"
 }
 
+out=.
+if [ "${1:-}" = --check ]; then out="$(mktemp -d)"; mkdir "$out/examples"; fi
+
 build rhai-guest
-optimize "$CARGO_TARGET_DIR/$target/release/rhai_guest.wasm" rhai.wasm
-ls -l rhai.wasm
+optimize "$CARGO_TARGET_DIR/$target/release/rhai_guest.wasm" "$out/rhai.wasm"
+
+# An example needs no stack to speak of.
+export RUSTFLAGS="${RUSTFLAGS/zstack-size=$stack/zstack-size=65536}"
+build examples/rust
+optimize "$CARGO_TARGET_DIR/$target/release/brand_then_text.wasm" "$out/examples/rust.wasm"
+"$cache/npm/node_modules/.bin/asc" examples/assemblyscript/program.ts --optimize --runtime stub \
+    --use abort= --disable simd --outFile "$out/examples/assemblyscript.wasm"
+ls -l "$out"/*.wasm "$out"/examples/*.wasm
+
+if [ "$out" != . ]; then
+    for file in rhai.wasm examples/rust.wasm examples/assemblyscript.wasm; do
+        cmp "$file" "$out/$file"
+    done
+    rm -r "$out"
+    exit
+fi
+
+root=../..
+(cd "$root" && sha256sum src/sandbox/{alloc,failure,given,limits}.rs src/sandbox/wasm/wire.rs \
+    src/sandbox/rhai/{bridge,engine,meter,natives,values}.rs \
+    sandboxes/wasm/rhai-guest/{Cargo.toml,Cargo.lock} \
+    $(find sandboxes/wasm/rhai-guest/src -name '*.rs' | LC_ALL=C sort) \
+    sandboxes/wasm/rhai.wasm) >rhai.digest

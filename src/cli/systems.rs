@@ -174,8 +174,7 @@ impl fmt::Display for NoProgram {
 pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgram> {
     let name = || file.display().to_string();
     let limits = Limits::default();
-    let is_module =
-        file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
+    let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
     let most = if is_module { limits.module_bytes } else { limits.source_bytes };
     let mut bytes = Vec::new();
     File::open(file)

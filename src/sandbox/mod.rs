@@ -44,7 +44,7 @@ use failure::push_clean;
 pub use failure::{Failure, FailureKind, Position, Usage};
 pub use limits::Limits;
 pub use rhai::RhaiSandbox;
-pub use wasm::{WasmSandbox, import_name, is_module, module_header};
+pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 
 /// What a successful call gave.

@@ -170,8 +170,7 @@ fn with_engine<T>(
 }
 
 fn compile(specs: &'static [ToolSpec], source: &str, limits: &Limits) -> Result<Compiled, Failure> {
-    let parsed =
-        with_engine(specs, limits, None, |engine| engine::parse(engine, source, limits))??;
+    let parsed = with_engine(specs, limits, None, |engine| engine::parse(engine, source, limits))??;
     let Parsed { ast, has_params, reads_candidates } = parsed;
     let ast = Some(ast);
     let tree = Tree { ast, specs, has_params, reads_candidates, params: OnceLock::new() };

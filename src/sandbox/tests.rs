@@ -371,7 +371,9 @@ fn wrong_declarations_are_refused() {
 #[test]
 fn sources_without_the_function_are_refused() {
     let limits = Limits::default();
-    let kind = |source: &str| sandbox().compile(Code::Rhai(source), &limits).map(|_| ()).map_err(|f| f.kind);
+    let kind = |source: &str| {
+        sandbox().compile(Code::Rhai(source), &limits).map(|_| ()).map_err(|f| f.kind)
+    };
     assert_eq!(kind(&body("#{}")), Ok(()));
     assert_eq!(kind("fn retrieve(query) { }"), Err(FailureKind::MissingFunction));
     assert_eq!(kind("42"), Err(FailureKind::MissingFunction));
@@ -380,7 +382,8 @@ fn sources_without_the_function_are_refused() {
         Err(FailureKind::MissingFunction)
     );
     assert_eq!(kind("fn retrieve(query, candidates, params) {"), Err(FailureKind::Parse));
-    let failure = sandbox().compile(Code::Rhai("fn a() {\n  let = 3;\n}"), &limits).expect_err("broken");
+    let failure =
+        sandbox().compile(Code::Rhai("fn a() {\n  let = 3;\n}"), &limits).expect_err("broken");
     assert_eq!(failure.position.map(|at| at.line), Some(2));
 }
 
@@ -622,7 +625,8 @@ fn the_host_comes_back_with_its_records_also_after_a_panic() {
         }
     }
     let limits = Limits::default();
-    let program = sandbox().compile(Code::Rhai(&body("search(query); panics()")), &limits).expect("compiles");
+    let program =
+        sandbox().compile(Code::Rhai(&body("search(query); panics()")), &limits).expect("compiles");
     let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let params = BTreeMap::new();
     let input = Input { query: "", candidates: &[], params: &params, n_nodes: 1 };

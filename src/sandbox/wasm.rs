@@ -11,6 +11,7 @@ mod call;
 mod engine;
 mod guest;
 mod handles;
+mod interface;
 mod module;
 #[cfg(test)]
 mod tests;
@@ -40,7 +41,7 @@ use crate::{
     tools::{ToolHost, ToolSpec, Value, registry},
 };
 
-pub use call::import_name;
+pub use interface::interface_page;
 
 /// The function that answers a query.
 const RETRIEVE: &str = "retrieve";
@@ -274,8 +275,7 @@ impl WasmProgram {
         };
         let read = |given: &Given| read_ranking(given, input.n_nodes, limits);
         let (ran, host) = self.call(RETRIEVE, Some((input, bound)), limits, Some(host), read);
-        let outcome =
-            ran.map(|(ranking, usage, output)| Outcome { ranking, usage, output });
+        let outcome = ran.map(|(ranking, usage, output)| Outcome { ranking, usage, output });
         (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
     }
 
@@ -354,7 +354,9 @@ fn read_given<T>(
     let given = reader.given(&mut started.store.data_mut().handles);
     let given = given.and_then(|given| reader.end().map(|()| given));
     given
-        .map_err(|why| Failure::new(FailureKind::Result, &format!("a result is broken: {why}"), limits))
+        .map_err(|why| {
+            Failure::new(FailureKind::Result, &format!("a result is broken: {why}"), limits)
+        })
         .and_then(|given| read(&given))
 }
 

@@ -16,6 +16,7 @@ mod optimize;
 mod programs;
 mod pull;
 mod samples;
+mod sandbox;
 mod search;
 mod support;
 mod tidy;

@@ -39,11 +39,10 @@ impl CodeCache {
         if !is_own(dir) {
             return None;
         }
-        let key = read_key(&dir.join("key"))
-            .or_else(|| {
-                write_key(dir).ok()?;
-                read_key(&dir.join("key"))
-            })?;
+        let key = read_key(&dir.join("key")).or_else(|| {
+            write_key(dir).ok()?;
+            read_key(&dir.join("key"))
+        })?;
         Some(Self { dir: dir.to_owned(), key })
     }
 

@@ -52,7 +52,7 @@ pub(super) const TOOLS: &str = "tools";
 const RHAI: &str = "rhai";
 
 /// The name under which a tool that is an operator is imported.
-pub fn import_name(spec: &ToolSpec) -> &'static str {
+pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     match spec.name {
         "&" => "op_and",
         "|" => "op_or",
@@ -174,9 +174,7 @@ impl Call {
 fn memory(caller: &mut Caller<'_, Call>) -> wasmtime::Result<Memory> {
     match caller.get_export("memory").and_then(Extern::into_memory) {
         Some(memory) => Ok(memory),
-        None => {
-            Err(caller.data_mut().stop(FailureKind::Runtime, "the module exports no `memory`"))
-        }
+        None => Err(caller.data_mut().stop(FailureKind::Runtime, "the module exports no `memory`")),
     }
 }
 
@@ -281,9 +279,7 @@ fn print(mut caller: Caller<'_, Call>, at: u32, len: u32) -> wasmtime::Result<()
         && push_clean(&mut call.output, "\n", most);
     match whole {
         true => Ok(()),
-        false => {
-            Err(call.stop(FailureKind::Output, &format!("more than {most} bytes printed")))
-        }
+        false => Err(call.stop(FailureKind::Output, &format!("more than {most} bytes printed"))),
     }
 }
 
@@ -547,7 +543,11 @@ impl Started {
     ///
     /// # Errors
     /// Why it gave nothing.
-    pub(super) fn invoke(&mut self, name: &str, message: Option<Vec<u8>>) -> Result<Vec<u8>, Failure> {
+    pub(super) fn invoke(
+        &mut self,
+        name: &str,
+        message: Option<Vec<u8>>,
+    ) -> Result<Vec<u8>, Failure> {
         let done = match message {
             Some(message) => {
                 let length = message.len() as u32;
@@ -614,13 +614,15 @@ fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
     let (kind, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => {
             let most = call.limits.operations;
-            let message = format!("more than {most} operations, as fuel; use tools instead of loops");
+            let message =
+                format!("more than {most} operations, as fuel; use tools instead of loops");
             (FailureKind::Operations, message)
         }
         Some(Trap::Interrupt) => (FailureKind::Deadline, "stopped".to_owned()),
-        _ if call.growth.refused || call.handles.refused => {
-            (FailureKind::Memory, format!("the module wants more than {most} MiB; hold less at once"))
-        }
+        _ if call.growth.refused || call.handles.refused => (
+            FailureKind::Memory,
+            format!("the module wants more than {most} MiB; hold less at once"),
+        ),
         Some(Trap::StackOverflow) => {
             (FailureKind::Depth, "calls are nested too deep; use a loop".to_owned())
         }

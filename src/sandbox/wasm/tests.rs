@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     kb::{NodeId, NodeSet, Scores},
-    sandbox::{
-        Code, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
-    },
+    sandbox::{Code, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers},
     tools::{ArgSpec, Args, Kind, ToolError, ToolHost, ToolSpec, Value},
 };
 
@@ -188,8 +186,10 @@ fn every_way_to_end_has_its_kind() {
         ("(call $give (i32.const 16) (i32.const 20))", FailureKind::Result),
         ("(call $give (i32.const 65530) (i32.const 20))", FailureKind::Runtime),
         ("(call $give (i32.const -1) (i32.const -1))", FailureKind::Memory),
-        ("(i32.store8 (i32.const 16) (i32.const 7)) (call $give (i32.const 16) (i32.const 9))",
-            FailureKind::Result),
+        (
+            "(i32.store8 (i32.const 16) (i32.const 7)) (call $give (i32.const 16) (i32.const 9))",
+            FailureKind::Result,
+        ),
         // Handles that are not held.
         ("(drop (call $length (i32.const 65536)))", FailureKind::Runtime),
         ("(call $release (i32.const 0))", FailureKind::Runtime),
@@ -198,8 +198,10 @@ fn every_way_to_end_has_its_kind() {
         ("(drop (call $all (i32.const 8) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $and (i32.const 0) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $all (i32.const 65535) (i32.const 5)))", FailureKind::Runtime),
-        ("(loop $l (drop (call $all (i32.const 0) (i32.const 5))) (br $l))",
-            FailureKind::ToolBudget),
+        (
+            "(loop $l (drop (call $all (i32.const 0) (i32.const 5))) (br $l))",
+            FailureKind::ToolBudget,
+        ),
         ("(loop $l (call $print (i32.const 0) (i32.const 1000)) (br $l))", FailureKind::Output),
     ] {
         assert_eq!(kind(text), expected, "{text}");
@@ -245,7 +247,8 @@ fn time_is_bounded_and_that_of_tools_does_not_count() {
     let outcome = run_text(&body(&waits), &limits).expect("a tool may take its time");
     assert!(outcome.usage.ms >= 400.0);
     // The start of a module counts as well.
-    let starts = with("(func $s (loop $l (br $l))) (start $s) (func (export \"retrieve\") (param i32))");
+    let starts =
+        with("(func $s (loop $l (br $l))) (start $s) (func (export \"retrieve\") (param i32))");
     assert_eq!(run_text(&starts, &limits).expect_err("late").kind, FailureKind::Deadline);
 }
 
@@ -309,7 +312,12 @@ fn modules_that_cannot_be_run_are_refused() {
         let text = module(&format!("{import} {memory} {retrieve}"));
         assert_eq!(kind(&text), FailureKind::Parse, "{import}");
     }
-    for bytes in [&b""[..], b"\0asm", b"fn retrieve(query, candidates, params) {}", b"\0asm\x01\0\0\0\x0a\x01"] {
+    for bytes in [
+        &b""[..],
+        b"\0asm",
+        b"fn retrieve(query, candidates, params) {}",
+        b"\0asm\x01\0\0\0\x0a\x01",
+    ] {
         assert_eq!(run_bytes(bytes, &limits).expect_err("no module").kind, FailureKind::Parse);
     }
     let small = Limits { module_bytes: 10, ..limits.clone() };

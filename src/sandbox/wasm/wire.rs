@@ -288,7 +288,8 @@ impl<'a> Reader<'a> {
     }
 
     fn value_within(&mut self, handles: &mut dyn Handles, depth: usize) -> Result<Value, String> {
-        let deeper = || depth.checked_sub(1).ok_or_else(|| format!("lists deeper than {MAX_DEPTH}"));
+        let deeper =
+            || depth.checked_sub(1).ok_or_else(|| format!("lists deeper than {MAX_DEPTH}"));
         Ok(match self.kind()? {
             UNIT => Value::Unit,
             FALSE => Value::Bool(false),

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::{
     sandbox::{
-        Failure, FailureKind, Limits, Usage,
-        host,
+        Failure, FailureKind, Limits, Usage, host,
         rhai::{
             engine::{self, Parsed},
             meter,
@@ -49,9 +48,9 @@ impl ToolHost for Remotely {
             .and_then(|()| args.iter().try_for_each(|arg| write(&mut message, arg, &mut Remote)));
         written.map_err(ToolError::BadArgs)?;
         match host::call(tool, &message) {
-            Ok(reply) => Reader::new(&reply, usize::MAX)
-                .value(&mut Remote)
-                .map_err(ToolError::BadArgs),
+            Ok(reply) => {
+                Reader::new(&reply, usize::MAX).value(&mut Remote).map_err(ToolError::BadArgs)
+            }
             Err(why) => {
                 let (budget, why) = why.split_first().unwrap_or((&0, &[]));
                 let why = String::from_utf8_lossy(why).into_owned();
