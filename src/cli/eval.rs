@@ -26,6 +26,7 @@ use crate::{
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     retrieve::{Baseline, Ranking, Retriever},
+    sandbox::Place,
 };
 
 /// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
@@ -125,7 +126,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let queries = queries(args, &dataset.base)?;
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
-    let options = args.sandbox.options(ctx);
+    let options = args.sandbox.options(Place::Process, ctx);
     let open = |name: &String| open_system(name, &base, &options);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;

@@ -31,7 +31,7 @@ use crate::{
     infer::{BundleRetriever, Runtime},
     optimize::{self, BUNDLE_FILE, Event, Options, Outcome, journal::Journal},
     retrieve::{Baseline, Retriever, System},
-    sandbox::Workers,
+    sandbox::{Place, Workers},
 };
 
 /// Seed when none is given.
@@ -250,7 +250,7 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Option
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
-        sandbox: args.sandbox.options(ctx),
+        sandbox: args.sandbox.options(Place::Process, ctx),
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }

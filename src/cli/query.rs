@@ -14,6 +14,7 @@ use crate::{
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Baseline, RetrieveError, Retriever, checked},
+    sandbox::Place,
     tools::registry,
 };
 
@@ -65,7 +66,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
-    let retriever = open_bundle(&bundle, &base, &args.sandbox.options(ctx))?;
+    let retriever = open_bundle(&bundle, &base, &args.sandbox.options(Place::Process, ctx))?;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {
         Ok(ranking) => (ranking, false),

@@ -47,22 +47,20 @@ enum SandboxName {
 /// The option of commands that run programs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct SandboxArgs {
-    /// Where programs in Rhai run; modules always run inside WebAssembly
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = SandboxName::Rhai)]
-    sandbox: SandboxName,
+    /// Where programs in Rhai run; modules always run inside WebAssembly [default: wasm for
+    /// `program run`, rhai for bundles, systems and the search actor]
+    #[arg(long, value_name = "NAME", value_enum)]
+    sandbox: Option<SandboxName>,
 }
 
 impl SandboxArgs {
-    /// Whether programs in Rhai run inside WebAssembly.
-    pub(super) fn is_wasm(self) -> bool {
-        self.sandbox == SandboxName::Wasm
-    }
-
-    /// How programs are run; compiled code is kept in the home directory.
-    pub(super) fn options(self, ctx: &Context) -> SandboxOptions {
+    /// How programs are run, where nothing else is said; compiled code is kept in the home
+    /// directory.
+    pub(super) fn options(self, default: Place, ctx: &Context) -> SandboxOptions {
         let place = match self.sandbox {
-            SandboxName::Rhai => Place::Process,
-            SandboxName::Wasm => Place::Wasm,
+            Some(SandboxName::Rhai) => Place::Process,
+            Some(SandboxName::Wasm) => Place::Wasm,
+            None => default,
         };
         let code_dir = Some(ctx.home.path().join("cache").join("code"));
         SandboxOptions { place, code_dir }

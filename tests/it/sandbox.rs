@@ -351,9 +351,10 @@ fn the_command_line_runs_modules_and_chooses_the_engine() {
         let ran: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         ran["ranking"].clone()
     };
-    let expected = ran(&["program.rhai"]);
+    let expected = ran(&["program.rhai", "--sandbox", "rhai"]);
     assert!(expected.as_array().is_some_and(|ranking| !ranking.is_empty()));
     assert_eq!(ran(&["program.rhai", "--sandbox", "wasm"]), expected);
+    assert_eq!(ran(&["program.rhai"]), expected);
     assert_eq!(ran(&["program.wasm"]), expected);
     // Compiled code is kept, for the owner only.
     let code = world.path("home").join("cache/code");

@@ -17,6 +17,7 @@ const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
+    ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
@@ -41,10 +42,13 @@ const PAGES: &[&str] = &[
     "docs/benchmarks/growth.md",
     "docs/benchmarks/peers.md",
     "docs/embedders.md",
+    "docs/programs.md",
     "docs/results.md",
+    "docs/sandbox.md",
     "docs/stark.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",
+    "sandboxes/wasm/README.md",
     "src/README.md",
 ];
 

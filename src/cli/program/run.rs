@@ -27,12 +27,14 @@ use crate::{
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Position, Usage},
+    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage},
 };
 
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
 /// call have deadlines of their own below it, so it matters only when one of them is missed.
 const PATIENCE: Duration = Duration::from_millis(2_400);
+/// Compiling that takes longer is told.
+const TOLD: Duration = Duration::from_secs(1);
 /// Nodes of a table when nothing else is said.
 const DEFAULT_K: u64 = 20;
 
@@ -113,10 +115,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let runtime = open_runtime(&base, 1, &args.sandbox.options(ctx))?;
+    // A file may come from anybody.
+    let options = args.sandbox.options(Place::Wasm, ctx);
+    let runtime = open_runtime(&base, 1, &options)?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
-    warm_up(&runtime, &program, args);
+    warm_up(&runtime, &program, options.place, ctx);
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
@@ -148,13 +152,19 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own. What
 /// fails will fail again, and is told then.
-fn warm_up(runtime: &Runtime, program: &Program, args: &Args) {
+fn warm_up(runtime: &Runtime, program: &Program, place: Place, ctx: &Context) {
+    let began = Instant::now();
     let engine = Program::new("fn retrieve(query, candidates, params) { }");
-    let _ = match program.code() {
-        Code::Wasm(_) => runtime.compile(program),
-        Code::Rhai(_) if args.sandbox.is_wasm() => runtime.compile(&engine),
-        Code::Rhai(_) => return,
+    let _ = match (program.code(), place) {
+        (Code::Wasm(_), _) => runtime.compile(program),
+        (Code::Rhai(_), Place::Wasm) => runtime.compile(&engine),
+        (Code::Rhai(_), Place::Process) => return,
     };
+    let took = began.elapsed();
+    if took > TOLD {
+        let took = took.as_secs_f64();
+        ctx.printer.notice(&format!("compiled for WebAssembly, once, in {took:.1} s"));
+    }
 }
 
 /// Ends the process without freeing anything: what a program left behind may take long to free, or

@@ -38,7 +38,11 @@ pub(super) fn compare(
         (Err(a), Err(b)) if a.kind == b.kind => {
             let told = [FailureKind::Deadline, FailureKind::Memory, FailureKind::Panic];
             if !told.contains(&a.kind) {
-                assert_eq!((&a.message, a.position), (&b.message, b.position), "{shown}");
+                assert_eq!(a.position, b.position, "{shown}");
+                // Functions without a name are named by each build as it likes.
+                if !a.message.contains("anon$") {
+                    assert_eq!(a.message, b.message, "{shown}");
+                }
                 assert_eq!(a.output, b.output, "{shown}");
             }
         }

@@ -35,7 +35,7 @@ impl CodeCache {
     /// The cache in a directory, which is made if it is not there; `None` when it cannot be used or
     /// others may write to it.
     pub(super) fn open(dir: &Path) -> Option<Self> {
-        fs::create_dir_all(dir).ok()?;
+        create_own(dir).ok()?;
         if !is_own(dir) {
             return None;
         }
@@ -121,6 +121,18 @@ fn write_key(dir: &Path) -> io::Result<()> {
         hasher.update(&RandomState::new().hash_one(part).to_le_bytes());
     }
     publish(dir, &dir.join("key"), &[hasher.finalize().as_bytes()])
+}
+
+/// Makes a directory that only its owner can read, whatever the user's mask.
+#[cfg(unix)]
+fn create_own(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+#[cfg(not(unix))]
+fn create_own(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)
 }
 
 /// Whether nobody but its owner may write to a path, and the owner is this user.

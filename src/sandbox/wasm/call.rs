@@ -26,10 +26,11 @@ use crate::{
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
-/// Fuel of one operation in the engine for Rhai, which counts operations itself.
-const RHAI_FUEL_PER_OPERATION: u64 = 800;
-/// Fuel that the engine for Rhai has besides: one operation may walk a long value.
-const RHAI_FUEL: u64 = 1_000_000_000;
+/// Fuel of one operation in the engine for Rhai, which counts operations itself and may walk a long
+/// value in one of them: the deadline comes first, and fuel is a second bound.
+const RHAI_FUEL_PER_OPERATION: u64 = 2_000;
+/// Fuel that the engine for Rhai has besides.
+const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes that are copied for one unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
 /// Memory a module may have besides what its program is charged for, bytes: its own data, and what
