@@ -10,8 +10,11 @@
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
 //! depends on the machine and is never an answer.
 //!
+//! Two engines: [`RhaiSandbox`] runs programs in this process, [`WasmSandbox`] runs them, and
+//! modules, inside WebAssembly; [`ChosenSandbox`] has both.
+//!
 //! # What is not contained
-//! All programs share this process. One allocation that the system refuses, a stack deeper than
+//! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack deeper than
 //! [`STACK_BYTES`], a tool that blocks, and errors in the engine itself reach the process. What a
 //! program leaks by cycles of captured variables stays leaked; it is measured and reported in
 //! [`Usage::leaked_bytes`], so that the caller can drop the program.
