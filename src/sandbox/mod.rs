@@ -14,10 +14,11 @@
 //! modules, inside WebAssembly; [`ChosenSandbox`] has both.
 //!
 //! # What is not contained
-//! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack deeper than
-//! [`STACK_BYTES`], a tool that blocks, and errors in the engine itself reach the process. What a
-//! program leaks by cycles of captured variables stays leaked; it is measured and reported in
-//! [`Usage::leaked_bytes`], so that the caller can drop the program.
+//! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
+//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. What a program
+//! leaks by cycles of captured variables stays leaked; it is measured and reported in
+//! [`Usage::leaked_bytes`], so that the caller can drop the program. A tool that blocks, blocks
+//! either engine.
 
 mod alloc;
 mod chosen;
