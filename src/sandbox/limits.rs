@@ -23,7 +23,7 @@ pub struct Limits {
     /// thrown away.
     pub compile_deadline: Duration,
     /// Steps of the interpreter, also those inside callbacks. Deterministic. Raising it needs a
-    /// larger [`STACK_BYTES`].
+    /// larger [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
     pub operations: u64,
     /// Wall time of one call, checked at every step and after every tool call.
     pub deadline: Duration,

@@ -27,7 +27,7 @@ use wasmtime::{ExternType, InstancePre, ValType};
 use crate::{
     sandbox::{
         Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
-        Sandbox, Workers, check_source,
+        Sandbox, Usage, Workers, check_source,
         given::Given,
         push_clean,
         verdict::{Bound, bind_params, read_params, read_ranking},
@@ -165,6 +165,9 @@ impl Sandbox for WasmSandbox {
     }
 }
 
+/// A result with what was used and printed.
+type Ended<T> = Result<(T, Usage, String), Failure>;
+
 /// What a program became.
 enum Made {
     /// The engine for Rhai with a program in its memory.
@@ -288,7 +291,7 @@ impl WasmProgram {
         limits: &Limits,
         host: Option<Box<dyn ToolHost>>,
         read: impl FnOnce(&Given) -> Result<T, Failure>,
-    ) -> (Result<(T, crate::sandbox::Usage, String), Failure>, Option<Box<dyn ToolHost>>) {
+    ) -> (Ended<T>, Option<Box<dyn ToolHost>>) {
         let started = match &self.made {
             Made::Rhai(program) => program.start(host, limits),
             Made::Native(module) => {
@@ -297,7 +300,10 @@ impl WasmProgram {
         };
         let mut started = match started {
             Ok(started) => started,
-            Err((failure, host)) => return (Err(failure), Some(host)),
+            Err(not) => {
+                let (failure, host) = not.into_parts();
+                return (Err(failure), Some(host));
+            }
         };
         let is_rhai = matches!(self.made, Made::Rhai(_));
         let message = message(input, is_rhai.then_some(limits));
@@ -341,8 +347,6 @@ fn message(
     Ok(Some(message))
 }
 
-type Ended<T> = Result<(T, crate::sandbox::Usage, String), Failure>;
-
 /// Reads a result from its bytes.
 fn read_given<T>(
     bytes: &[u8],
@@ -382,7 +386,7 @@ fn end_rhai<T>(
     read: impl FnOnce(&Given) -> Result<T, Failure>,
 ) -> Ended<T> {
     let of_host = started.usage();
-    let usage_of = |told: crate::sandbox::Usage| crate::sandbox::Usage {
+    let usage_of = |told: Usage| Usage {
         operations: told.operations,
         tool_calls: told.tool_calls.max(of_host.tool_calls),
         peak_bytes: told.peak_bytes,

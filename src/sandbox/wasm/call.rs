@@ -488,6 +488,27 @@ fn own_functions() -> wasmtime::Result<Linker<Call>> {
     Ok(linker)
 }
 
+/// Why a call did not begin, and its host.
+pub(super) struct NotStarted(Box<(Failure, Box<dyn ToolHost>)>);
+
+impl NotStarted {
+    /// With the host that is handed back, if there was one.
+    pub(super) fn new(failure: Failure, host: Option<Box<dyn ToolHost>>) -> Self {
+        let host = host.unwrap_or_else(|| Box::new(LostHost));
+        Self(Box::new((failure, host)))
+    }
+
+    /// The failure.
+    pub(super) fn into_failure(self) -> Failure {
+        self.0.0
+    }
+
+    /// The failure and the host.
+    pub(super) fn into_parts(self) -> (Failure, Box<dyn ToolHost>) {
+        *self.0
+    }
+}
+
 /// A module's instance with its call; dropping it leaves nothing behind.
 pub(super) struct Started {
     pub(super) store: Store<Call>,
@@ -500,11 +521,8 @@ impl Started {
     /// Makes an instance; the module's start function already counts.
     ///
     /// # Errors
-    /// The failure, and the host.
-    pub(super) fn new(
-        pre: &InstancePre<Call>,
-        call: Call,
-    ) -> Result<Self, (Failure, Box<dyn ToolHost>)> {
+    /// [`NotStarted`].
+    pub(super) fn new(pre: &InstancePre<Call>, call: Call) -> Result<Self, NotStarted> {
         let operations = call.limits.operations;
         let fuel = match call.is_rhai {
             true => operations.saturating_mul(RHAI_FUEL_PER_OPERATION).saturating_add(RHAI_FUEL),
@@ -528,8 +546,7 @@ impl Started {
             Ok(instance) => Ok(Self { store, instance, fuel, _ticking: ticking }),
             Err(error) => {
                 let failure = failure_of(&error, &mut store);
-                let host = store.into_data().host.unwrap_or_else(|| Box::new(LostHost));
-                Err((failure, host))
+                Err(NotStarted::new(failure, store.into_data().host))
             }
         }
     }

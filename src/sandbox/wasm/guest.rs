@@ -14,7 +14,7 @@ use crate::{
         Failure, FailureKind, Limits, Usage,
         wasm::{
             cache::CodeCache,
-            call::{Call, Started, rhai_linker},
+            call::{Call, NotStarted, Started, rhai_linker},
             engine::compiled,
             wire::{write_list, write_text},
         },
@@ -142,7 +142,7 @@ impl RhaiGuest {
             .map_err(|error| broken(&format!("{error:#}")))?;
         let limits = Limits { deadline: PATIENCE, ..Limits::default() };
         let call = Call::new(specs, None, &limits, true);
-        let mut started = Started::new(&pre, call).map_err(|(failure, _)| failure)?;
+        let mut started = Started::new(&pre, call).map_err(NotStarted::into_failure)?;
         let before = above_stack(&mut started).ok_or_else(|| broken("the engine has no memory"))?;
         let described: Vec<Described> = specs
             .iter()
@@ -167,15 +167,14 @@ impl RhaiGuest {
         &self,
         host: Option<Box<dyn ToolHost>>,
         limits: &Limits,
-    ) -> Result<Started, (Failure, Box<dyn ToolHost>)> {
+    ) -> Result<Started, NotStarted> {
         let mut started = Started::new(&self.pre, Call::new(self.specs, host, limits, true))?;
         match self.image.restore(&mut started) {
             Some(()) => Ok(started),
-            None => {
-                let host = started.into_host();
-                let host = host.unwrap_or_else(|| Box::new(crate::sandbox::LostHost));
-                Err((broken("the engine does not fit the memory limit"), host))
-            }
+            None => Err(NotStarted::new(
+                broken("the engine does not fit the memory limit"),
+                started.into_host(),
+            )),
         }
     }
 
@@ -189,7 +188,7 @@ impl RhaiGuest {
         limits: &Limits,
     ) -> Result<RhaiProgram, Failure> {
         let within = Limits { deadline: limits.parse_deadline, ..limits.clone() };
-        let mut started = self.start(None, &within).map_err(|(failure, _)| failure)?;
+        let mut started = self.start(None, &within).map_err(NotStarted::into_failure)?;
         let before = above_stack(&mut started).ok_or_else(|| broken("the engine has no memory"))?;
         let mut message = Vec::new();
         write_list(&mut message, 2)
@@ -218,20 +217,19 @@ impl RhaiProgram {
     /// An instance in which the program is ready to be called.
     ///
     /// # Errors
-    /// The failure, and the host.
+    /// [`NotStarted`].
     pub(super) fn start(
         &self,
         host: Option<Box<dyn ToolHost>>,
         limits: &Limits,
-    ) -> Result<Started, (Failure, Box<dyn ToolHost>)> {
+    ) -> Result<Started, NotStarted> {
         let mut started = self.guest.start(host, limits)?;
         match self.image.restore(&mut started) {
             Some(()) => Ok(started),
-            None => {
-                let host = started.into_host();
-                let host = host.unwrap_or_else(|| Box::new(crate::sandbox::LostHost));
-                Err((broken("the program does not fit the memory limit"), host))
-            }
+            None => Err(NotStarted::new(
+                broken("the program does not fit the memory limit"),
+                started.into_host(),
+            )),
         }
     }
 

@@ -158,7 +158,7 @@ pub(super) fn write(
 /// Writes a result.
 ///
 /// # Errors
-/// Those of [`write`].
+/// Those of [`write()`].
 #[allow(dead_code, reason = "the engine inside WebAssembly writes them")]
 pub(super) fn write_given(
     out: &mut Vec<u8>,
