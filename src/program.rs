@@ -1,4 +1,4 @@
-//! What a program is: source text, its identity, and what its first lines say about it.
+//! What a program is: source text or a module, its identity, and what it says about itself.
 //!
 //! Must not know how programs run. Values found by a tuner are kept outside the source, so that
 //! the same program with other numbers keeps its identity.
@@ -9,19 +9,31 @@
 //! fn params() { ... }
 //! fn retrieve(query, candidates, params) { ... }
 //! ```
+//!
+//! A module of WebAssembly is stored as text as well, so that bundles and journals keep one form:
+//! `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
+
+mod base64;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::{Code, is_module, module_header};
+
+/// Begins the text of a program that is a module.
+const MODULE: &str = "wasm:";
 /// Longest category name, bytes; what is longer is cut.
 pub const CATEGORY_BYTES: usize = 200;
 /// Longest description, bytes; what is longer is cut.
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
-/// The source of a retrieval program. Equal sources are equal programs.
+/// A retrieval program. Equal sources, or equal modules, are equal programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Program {
     source: String,
+    module: Option<Arc<[u8]>>,
     id: String,
     category: Option<String>,
     description: String,
@@ -32,17 +44,37 @@ impl Program {
     /// the platform.
     pub fn new(source: &str) -> Self {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let module = source.strip_prefix(MODULE).and_then(|text| base64::decode(text.trim_end()));
+        if let Some(module) = module.filter(|bytes| is_module(bytes)) {
+            return Self::module(&module);
+        }
         let id = blake3::hash(source.as_bytes()).to_hex().to_string();
         let (category, description) = read_header(&source);
-        Self { source, id, category, description }
+        Self { source, module: None, id, category, description }
     }
 
-    /// The source text.
+    /// A program that is a module of WebAssembly. Whether it is valid is for the sandbox to say.
+    pub fn module(bytes: &[u8]) -> Self {
+        let source = format!("{MODULE}{}", base64::encode(bytes));
+        let id = blake3::hash(bytes).to_hex().to_string();
+        let (category, description) = read_header(module_header(bytes).unwrap_or(""));
+        Self { source, module: Some(bytes.into()), id, category, description }
+    }
+
+    /// The program as a sandbox takes it.
+    pub fn code(&self) -> Code<'_> {
+        match &self.module {
+            Some(bytes) => Code::Wasm(bytes),
+            None => Code::Rhai(&self.source),
+        }
+    }
+
+    /// The source text; of a module `wasm:` and its bytes in base64.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The BLAKE3 hash of the source, 64 hexadecimal digits.
+    /// The BLAKE3 hash of the source, or of the module's bytes, 64 hexadecimal digits.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -110,6 +142,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{CATEGORY_BYTES, Program};
+    use crate::sandbox::Code;
 
     #[test]
     fn the_header_ends_with_the_first_line_of_code() {
@@ -130,6 +163,22 @@ mod tests {
         assert_ne!(program.id(), Program::new("a\nb ").id());
         let json = serde_json::to_string(&program).expect("json");
         assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
+    }
+
+    #[test]
+    fn a_module_is_its_bytes_in_whatever_form() {
+        let text = "(module (@custom \"agent\" \"//! category: by hand\\n//! Ranks.\"))";
+        let bytes = wat::parse_str(text).expect("a module");
+        let program = Program::module(&bytes);
+        assert_eq!(program.id(), blake3::hash(&bytes).to_hex().as_str());
+        assert_eq!((program.category(), program.description()), (Some("by hand"), "Ranks."));
+        assert!(matches!(program.code(), Code::Wasm(code) if code == bytes));
+        let json = serde_json::to_string(&program).expect("json");
+        assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
+        // What only looks like one is a source.
+        for text in ["wasm:", "wasm:AA==", "wasm:?"] {
+            assert!(matches!(Program::new(text).code(), Code::Rhai(source) if source == text));
+        }
     }
 
     #[test]

@@ -21,13 +21,14 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{BUNDLE, Effort, STAND_IN, open_system},
+        systems::{BUNDLE, Effort, Means, STAND_IN, SandboxArgs, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
     retrieve::{Baseline, Ranking, Retriever},
+    sandbox::Place,
 };
 
 /// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
@@ -83,6 +84,8 @@ pub(super) struct Args {
     /// Print the means so; csv has one line for each metric, and no comparisons
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t, conflicts_with = "json")]
     format: Format,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
@@ -134,16 +137,20 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let asking = llm::asking(&llm, args.effort);
-    let systems =
-        args.systems.iter().map(|name| Ok((name.as_str(), open_system(name, &base, &asking)?)));
+    let means = Means {
+        effort: args.effort,
+        sandbox: args.sandbox.options(Place::Process, ctx),
+        ..Means::with(&llm)
+    };
+    let open = |name: &String| open_system(name, &base, &means);
+    let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent = || asking.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let spent = || means.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
         let mut one = self::measured(name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);

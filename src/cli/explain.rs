@@ -23,7 +23,7 @@ use crate::{
         explain::report::Report,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Effort, all_threads, open_runtime, read_bundle, read_program},
+        systems::{Means, all_threads, open_runtime, read_bundle, read_program},
     },
     dataset::{LabelledQuery, Split},
     explain::{Explained, Explainer},
@@ -141,8 +141,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
 /// The system to be explained, with its name.
 fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let asking = llm::asking(&llm, Effort::None);
-    let runtime = open_runtime(base, all_threads(), &asking)?;
+    let runtime = open_runtime(base, all_threads(), &Means::with(&llm))?;
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();

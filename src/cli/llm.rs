@@ -18,7 +18,6 @@ use crate::{
     cli::{
         Context, OPENAI_URL, cache,
         failure::{CommandError, Explain, Result},
-        systems::{Asking, Effort},
         variable,
     },
     llm::{
@@ -169,12 +168,6 @@ pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Opti
         Some(_) => open(choice, None, ctx).map(Some),
         None => Ok(None),
     }
-}
-
-/// What a model that may have been opened may do.
-pub(super) fn asking(opened: &Option<Opened>, effort: Effort) -> Asking {
-    let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-    Asking { assistant, effort }
 }
 
 /// What is configured; fails if no language model can be asked, so that nothing is begun in vain.

@@ -21,6 +21,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         printer::{Level, Printer, count, table},
+        systems::SandboxArgs,
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
@@ -35,7 +36,7 @@ use crate::{
         self, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop, journal::Journal,
     },
     retrieve::{Baseline, Retriever, System},
-    sandbox::Workers,
+    sandbox::{Place, SandboxOptions, Workers},
     tools::Assistant,
 };
 
@@ -87,6 +88,8 @@ pub(super) struct Args {
     /// Run programs on this many threads [default: all cores]; the result does not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// End with one JSON object
     #[arg(long)]
     json: bool,
@@ -120,7 +123,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), ctx)?;
-    let options = options(args, &dataset.base, &journal);
+    let options = options(args, &dataset.base, &journal, ctx);
     let opened = match options.actors.llm {
         true => Some(open_llm(args, &journal, ctx)?),
         false => None,
@@ -261,6 +264,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 steps,
                 actors,
                 llm_tools: args.llm_tools,
+                sandbox: SandboxOptions::default(),
                 budget: None,
             };
             optimize::estimate(&kb, &opened.assistant, &train, &validation, &options)
@@ -352,18 +356,22 @@ fn actors(named: &[Actor]) -> Option<Actors> {
 }
 
 /// Options as given, or as the run was begun with.
-fn options(args: &Args, base: &Base, journal: &Journal) -> Options {
+fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Options {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
+    let actors = actors(&args.actor)
+        .or_else(|| Actors::named(journal.config().get("actor")?.as_str()?))
+        .unwrap_or(SEARCH_ONLY);
+    // What a model writes is trusted as little as a file of anybody.
+    let place = if actors.llm { Place::Wasm } else { Place::Process };
     Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
-        actors: actors(&args.actor)
-            .or_else(|| Actors::named(journal.config().get("actor")?.as_str()?))
-            .unwrap_or(SEARCH_ONLY),
+        actors,
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        sandbox: args.sandbox.options(place, ctx),
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }

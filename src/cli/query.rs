@@ -10,11 +10,12 @@ use crate::{
         hits::{self, Hit, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table},
-        systems::{Effort, STAND_IN, open_bundle, read_bundle},
+        systems::{Effort, Means, STAND_IN, SandboxArgs, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Baseline, RetrieveError, Retriever, checked},
+    sandbox::Place,
     tools::registry,
 };
 
@@ -53,6 +54,8 @@ pub(super) struct Args {
     /// Use the bundle on another base than the one it was made for
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
@@ -70,7 +73,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let opened = open_bundle(&bundle, &base, &llm::asking(&llm, args.effort))?;
+    let means = Means {
+        effort: args.effort,
+        sandbox: args.sandbox.options(Place::Process, ctx),
+        ..Means::with(&llm)
+    };
+    let opened = open_bundle(&bundle, &base, &means)?;
     let retriever = &opened.answers;
     let k = args.k as usize;
     let (ranking, failed) = match retriever.retrieve(text, k) {

@@ -6,7 +6,7 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
-        systems::{Effort, open_system},
+        systems::{Means, open_system},
     },
     retrieve::checked,
 };
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let system = open_system(&args.system, &base, &llm::asking(&llm, Effort::None))?;
+    let system = open_system(&args.system, &base, &Means::with(&llm))?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

@@ -10,15 +10,20 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
 
 use crate::{
     bundle::{Bundle, BundleError},
-    cli::failure::{CommandError, Explain, Result},
+    cli::{
+        Context,
+        failure::{CommandError, Explain, Result},
+        llm::Opened,
+    },
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
     program::Program,
     retrieve::{self, OpenError, Retriever, System},
-    sandbox::{Limits, Workers},
+    sandbox::{Limits, Place, SandboxOptions, Workers},
     tools::{Assistant, ToolCache},
 };
 
@@ -32,16 +37,59 @@ const RERANK: &str = "rerank";
 const REACT: &str = "react";
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 256 << 20;
-/// Ends a file that holds a program for the other engine.
+/// Ends the name of a file that holds a module.
 const WASM_SUFFIX: &str = "wasm";
 
-/// The language model, where one is configured, and what it may do.
+/// Where programs in Rhai run, as an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SandboxName {
+    /// In this process: for programs that you trust
+    Rhai,
+    /// Inside WebAssembly: for programs of anybody
+    Wasm,
+}
+
+/// The option of commands that run programs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct SandboxArgs {
+    /// Where programs in Rhai run; modules always run inside WebAssembly [default: wasm for
+    /// `program run`, rhai for bundles, systems and the search actor]
+    #[arg(long, value_name = "NAME", value_enum)]
+    sandbox: Option<SandboxName>,
+}
+
+impl SandboxArgs {
+    /// How programs are run, where nothing else is said; compiled code is kept in the home
+    /// directory.
+    pub(super) fn options(self, default: Place, ctx: &Context) -> SandboxOptions {
+        let place = match self.sandbox {
+            Some(SandboxName::Rhai) => Place::Process,
+            Some(SandboxName::Wasm) => Place::Wasm,
+            None => default,
+        };
+        let code_dir = Some(ctx.home.path().join("cache").join("code"));
+        SandboxOptions { place, code_dir }
+    }
+}
+
+/// What systems get beside the base.
 #[derive(Clone, Default)]
-pub(super) struct Asking {
-    /// Answers the tools of programs, reranks, calls tools.
+pub(super) struct Means {
+    /// The language model, where one is configured: answers the tools of programs, reranks, calls
+    /// tools.
     pub(super) assistant: Option<Arc<Assistant>>,
     /// How far a bundle leans on it.
     pub(super) effort: Effort,
+    /// Where programs run.
+    pub(super) sandbox: SandboxOptions,
+}
+
+impl Means {
+    /// A language model that may have been opened, and the defaults of all else.
+    pub(super) fn with(opened: &Option<Opened>) -> Means {
+        let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
+        Means { assistant, ..Means::default() }
+    }
 }
 
 /// How far a bundle leans on a language model.
@@ -67,11 +115,11 @@ pub(super) enum Effort {
 pub(super) fn open_system(
     name: &str,
     base: &Arc<IndexedBase>,
-    asking: &Asking,
+    means: &Means,
 ) -> Result<Box<dyn Retriever>> {
     if name == REACT {
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-        return Ok(Box::new(React::new(base.clone(), needed(name, asking)?, Some(cache))));
+        return Ok(Box::new(React::new(base.clone(), needed(name, means)?, Some(cache))));
     }
     if let Some(shortlist) = name.strip_prefix(RERANK) {
         let shortlist = match shortlist.strip_prefix(':') {
@@ -79,7 +127,7 @@ pub(super) fn open_system(
             named => named,
         };
         if let Some(shortlist) = shortlist {
-            let assistant = needed(name, asking)?;
+            let assistant = needed(name, means)?;
             let shortlist = open_baseline(shortlist, base)?;
             return Ok(Box::new(Rerank::new(base.clone(), shortlist, assistant)));
         }
@@ -87,11 +135,11 @@ pub(super) fn open_system(
     if let Some(file) = name.strip_prefix(BUNDLE) {
         let bundle = read_bundle(Path::new(file))?;
         bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(open_bundle(&bundle, base, asking)?.answers);
+        return Ok(open_bundle(&bundle, base, means)?.answers);
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads(), asking)?;
+        let runtime = open_runtime(base, all_threads(), means)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
@@ -110,9 +158,9 @@ fn open_baseline(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retrieve
 }
 
 /// The language model that a system cannot do without.
-fn needed(name: &str, asking: &Asking) -> Result<Arc<Assistant>> {
+fn needed(name: &str, means: &Means) -> Result<Arc<Assistant>> {
     let missing = || anyhow!("{name} needs a language model, and none is configured");
-    asking
+    means
         .assistant
         .clone()
         .ok_or_else(missing)
@@ -131,12 +179,12 @@ pub(super) fn all_threads() -> usize {
 pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
-    asking: &Asking,
+    means: &Means,
 ) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Runtime::new(base.clone(), Arc::new(workers), Some(cache));
-    Ok(Arc::new(runtime.with_assistant(asking.assistant.clone())))
+    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &means.sandbox);
+    Ok(Arc::new(runtime.with_assistant(means.assistant.clone())))
 }
 
 /// Reads a bundle and checks its digest.
@@ -168,17 +216,17 @@ pub(super) struct OpenedBundle {
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
-    asking: &Asking,
+    means: &Means,
 ) -> Result<OpenedBundle> {
-    let runtime = open_runtime(base, all_threads(), asking)?;
+    let runtime = open_runtime(base, all_threads(), means)?;
     let mut routed = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
-    if asking.effort >= Effort::Reads {
-        routed = routed.routed_by(needed("--effort 1", asking)?);
+    if means.effort >= Effort::Reads {
+        routed = routed.routed_by(needed("--effort 1", means)?);
     }
     let routed = Arc::new(routed);
-    let answers: Box<dyn Retriever> = match asking.effort {
+    let answers: Box<dyn Retriever> = match means.effort {
         Effort::Judges => {
-            let assistant = needed("--effort 2", asking)?;
+            let assistant = needed("--effort 2", means)?;
             Box::new(Rerank::new(base.clone(), Box::new(routed.clone()), assistant))
         }
         _ => Box::new(routed.clone()),
@@ -196,8 +244,6 @@ pub(super) enum NoProgram {
     NotUtf8(String),
     /// It holds nothing.
     Empty(String),
-    /// It is for an engine that is not there.
-    Wasm,
 }
 
 impl fmt::Display for NoProgram {
@@ -209,7 +255,6 @@ impl fmt::Display for NoProgram {
             }
             Self::NotUtf8(file) => write!(f, "{file} is not UTF-8 text; save it as UTF-8"),
             Self::Empty(file) => write!(f, "{file} is empty; define fn retrieve in it"),
-            Self::Wasm => f.write_str("WASM programs are not built into this version"),
         }
     }
 }
@@ -220,16 +265,18 @@ impl fmt::Display for NoProgram {
 /// [`NoProgram`].
 pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgram> {
     let name = || file.display().to_string();
-    let most = Limits::default().source_bytes;
-    if file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX)) {
-        return Err(NoProgram::Wasm);
-    }
+    let limits = Limits::default();
+    let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
+    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
     let mut bytes = Vec::new();
     File::open(file)
         .and_then(|open| open.take(most as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| NoProgram::Unreadable(name(), error))?;
     if bytes.len() > most {
         return Err(NoProgram::TooLong(name(), most));
+    }
+    if is_module {
+        return Ok(Program::module(&bytes));
     }
     let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
     if source.trim().is_empty() {

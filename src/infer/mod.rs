@@ -28,7 +28,8 @@ use crate::{
     program::Program,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
-        Compiled, Failure, Input, Limits, Outcome, Param, Ran, RhaiSandbox, Sandbox, Workers,
+        ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
+        SandboxOptions, Workers,
     },
     tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
 };
@@ -47,7 +48,7 @@ pub type ParamValues = BTreeMap<String, f64>;
 /// One base with a sandbox: what programs run on.
 pub struct Runtime {
     base: Arc<IndexedBase>,
-    sandbox: RhaiSandbox,
+    sandbox: ChosenSandbox,
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
@@ -61,14 +62,19 @@ impl Runtime {
         workers: Arc<Workers>,
         cache: Option<Arc<ToolCache>>,
     ) -> Self {
-        Self {
-            base,
-            sandbox: RhaiSandbox::new(workers),
-            limits: Limits::default(),
-            cache,
-            assistant: None,
-            shortlists: Mutex::default(),
-        }
+        Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
+    }
+
+    /// The same, with a say in where programs run.
+    pub fn in_sandbox(
+        base: Arc<IndexedBase>,
+        workers: Arc<Workers>,
+        cache: Option<Arc<ToolCache>>,
+        options: &SandboxOptions,
+    ) -> Self {
+        let sandbox = ChosenSandbox::new(workers, options);
+        let (limits, shortlists) = (Limits::default(), Mutex::default());
+        Self { base, sandbox, limits, cache, assistant: None, shortlists }
     }
 
     /// The same runtime with a language model for the tools that ask one.
@@ -92,7 +98,7 @@ impl Runtime {
     /// # Errors
     /// The failure, with its place in the source.
     pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
-        self.sandbox.compile(program.source(), &self.limits)
+        self.sandbox.compile(program.code(), &self.limits)
     }
 
     /// The numbers a program declares, by name.

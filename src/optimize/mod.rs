@@ -60,7 +60,7 @@ use crate::{
     program::Program,
     prompts::PromptError,
     retrieve::RetrieveError,
-    sandbox::{Failure, Workers},
+    sandbox::{Failure, SandboxOptions, Workers},
     tools::{Assistant, ToolCache},
 };
 
@@ -82,6 +82,9 @@ pub struct Options {
     pub actors: Actors,
     /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
     pub llm_tools: bool,
+    /// Where programs run; the result does not depend on it.
+    #[serde(skip)]
+    pub sandbox: SandboxOptions,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
 }
@@ -299,7 +302,10 @@ pub fn run(
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = || Runtime::new(base.clone(), workers.clone(), Some(cache.clone()));
+    let runtime = || {
+        let cached = Some(cache.clone());
+        Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
+    };
     let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
     let mut run = Run {
         base: base.clone(),

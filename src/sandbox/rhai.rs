@@ -10,41 +10,31 @@
 //! All numbers of this module were measured with rhai 1.27 and features `sync`, `internals`.
 
 mod bridge;
+mod engine;
 mod meter;
 mod natives;
 mod values;
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Once, OnceLock},
+    cell::RefCell,
+    sync::{Arc, OnceLock},
 };
 
-use rhai::{
-    AST, ASTNode, Dynamic, Engine, EvalAltResult, Expr, LexError, Map, OptimizationLevel,
-    ParseErrorType, Scope, Stmt, Token,
-    module_resolvers::DummyModuleResolver,
-    packages::{Package, StandardPackage},
-};
+use rhai::{AST, Dynamic, Engine, Map};
 
 use crate::{
-    kb::{NodeId, best},
+    kb::NodeId,
     sandbox::{
-        Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Position, Ran, Sandbox,
-        Workers, rhai::values::ScoresHandle, workers,
+        Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
+        Sandbox, Workers, check_source,
+        given::Given,
+        guard::guarded,
+        rhai::engine::{PARAMS, Parsed, RETRIEVE},
+        verdict::{Bound, bind_params, read_params, read_ranking},
+        workers,
     },
-    tools::{ToolError, ToolHost, ToolSpec, Value, registry},
+    tools::{ToolHost, ToolSpec, registry},
 };
-
-/// The function that answers a query.
-const RETRIEVE: &str = "retrieve";
-/// The function that declares numbers.
-const PARAMS: &str = "params";
-/// Short strings the engine may share.
-const INTERNED_STRINGS: usize = 64;
-/// Longest parameter name, bytes.
-const PARAM_NAME_BYTES: usize = 64;
 
 /// The hardened Rhai engine on a pool of workers.
 pub struct RhaiSandbox {
@@ -65,15 +55,12 @@ impl RhaiSandbox {
 }
 
 impl Sandbox for RhaiSandbox {
-    fn compile(&self, source: &str, limits: &Limits) -> Result<Compiled, Failure> {
-        if source.len() > limits.source_bytes {
-            let message = format!(
-                "the program has {} bytes, more than {}; shorten it",
-                source.len(),
-                limits.source_bytes
-            );
-            return Err(Failure::new(FailureKind::Parse, &message, limits));
-        }
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
+        let Code::Rhai(source) = code else {
+            let message = "the program is WebAssembly; run it with `--sandbox wasm`";
+            return Err(Failure::new(FailureKind::Parse, message, limits));
+        };
+        check_source(source, limits)?;
         let (specs, source, owned) = (self.specs, source.to_owned(), limits.clone());
         self.workers
             .run(move || compile(specs, &source, &owned))
@@ -121,15 +108,6 @@ impl Sandbox for RhaiSandbox {
     }
 }
 
-/// Stands in for a host that went down with its worker.
-struct LostHost;
-
-impl ToolHost for LostHost {
-    fn call(&mut self, _: usize, _: Vec<Value>) -> Result<Value, ToolError> {
-        Err(ToolError::Internal("the host was lost in a panic".to_owned()))
-    }
-}
-
 /// The host of a call that may use tools.
 type Host = Option<Box<dyn ToolHost>>;
 
@@ -159,8 +137,6 @@ fn tree_of(program: &Compiled, limits: &Limits) -> Result<Arc<Tree>, Failure> {
 thread_local! {
     /// Engines of this thread, by their tools.
     static ENGINES: RefCell<Vec<(&'static [ToolSpec], Engine)>> = const { RefCell::new(Vec::new()) };
-    /// Whether a panic on this thread is expected and told in a failure.
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs work with this thread's engine and a fresh meter; after a panic the engine is built anew.
@@ -170,15 +146,6 @@ fn with_engine<T>(
     host: Host,
     work: impl FnOnce(&Engine) -> T,
 ) -> Result<T, Failure> {
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
-        let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !GUARDED.get() {
-                loud(info);
-            }
-        }));
-    });
     let found = ENGINES.with(|engines| {
         let mut engines = engines.borrow_mut();
         engines
@@ -186,123 +153,28 @@ fn with_engine<T>(
             .position(|entry| std::ptr::eq(entry.0, specs))
             .map(|at| engines.swap_remove(at).1)
     });
-    GUARDED.set(true);
-    let mut engine = found.unwrap_or_else(|| build_engine(specs));
-    apply(&mut engine, limits);
-    meter::begin(limits, host);
-    let done = catch_unwind(AssertUnwindSafe(|| {
+    let done = guarded(|| {
+        let mut engine = found.unwrap_or_else(|| engine::build(specs));
+        engine::apply(&mut engine, limits);
+        meter::begin(limits, host);
         let done = work(&engine);
         (engine, done)
-    }));
-    GUARDED.set(false);
+    });
     match done {
         Ok((engine, done)) => {
             ENGINES.with(|engines| engines.borrow_mut().push((specs, engine)));
             Ok(done)
         }
-        Err(panic) => Err(Failure::new(FailureKind::Panic, &bridge::panic_text(&panic), limits)),
+        Err(panic) => Err(Failure::new(FailureKind::Panic, &panic, limits)),
     }
-}
-
-fn build_engine(specs: &'static [ToolSpec]) -> Engine {
-    let mut engine = Engine::new_raw();
-    engine.register_global_module(StandardPackage::new().as_shared_module());
-    engine.set_module_resolver(DummyModuleResolver::new());
-    // Folds constants only: `Full` would call functions while compiling.
-    engine.set_optimization_level(OptimizationLevel::Simple);
-    engine.set_max_strings_interned(INTERNED_STRINGS);
-    for keyword in ["eval", "import", "export"] {
-        engine.disable_symbol(keyword);
-    }
-    natives::register(&mut engine);
-    values::register(&mut engine);
-    bridge::register(&mut engine, specs);
-    engine.on_print(meter::print);
-    engine.on_debug(|text, _, _| meter::print(text));
-    engine.on_progress(|_| meter::step().then_some(Dynamic::UNIT));
-    #[expect(deprecated, reason = "the hook is marked as volatile, not as deprecated")]
-    engine.on_parse_token(|token, _, _| match meter::token() {
-        Some(message) => Token::LexError(LexError::Runtime(message).into()),
-        None => token,
-    });
-    engine
-}
-
-fn apply(engine: &mut Engine, limits: &Limits) {
-    // Steps are counted by the meter, which stops first: the engine loses those inside callbacks.
-    engine.set_max_operations(limits.operations.saturating_add(1));
-    engine.set_max_call_levels(limits.call_levels);
-    engine.set_max_expr_depths(limits.expression_depth, limits.expression_depth / 2);
-    engine.set_max_string_size(limits.text_bytes);
-    engine.set_max_array_size(limits.list_items);
-    engine.set_max_map_size(limits.map_entries);
-    engine.set_max_variables(limits.variables);
-    engine.set_max_functions(limits.functions);
-    engine.set_max_modules(0);
-}
-
-fn place(at: rhai::Position) -> Option<Position> {
-    at.line().map(|line| Position { line, column: at.position().unwrap_or(0) })
 }
 
 fn compile(specs: &'static [ToolSpec], source: &str, limits: &Limits) -> Result<Compiled, Failure> {
-    let parsed = with_engine(specs, limits, None, |engine| {
-        meter::begin_parsing(limits);
-        engine.compile(source)
-    })?;
-    let ast = parsed.map_err(|error| {
-        let mut message = error.err_type().to_string();
-        if matches!(error.err_type(), ParseErrorType::ExprTooDeep) {
-            message.push_str("; use variables or functions");
-        }
-        Failure {
-            position: place(error.position()),
-            ..Failure::new(FailureKind::Parse, &message, limits)
-        }
-    })?;
-    let arity = |name: &str| {
-        let mut all: Vec<usize> = ast
-            .iter_functions()
-            .filter(|function| function.name == name && function.this_type.is_none())
-            .map(|function| function.params.len())
-            .collect();
-        all.sort_unstable();
-        all
-    };
-    let (retrieve, params) = (arity(RETRIEVE), arity(PARAMS));
-    let missing = if !retrieve.contains(&3) {
-        Some("define `fn retrieve(query, candidates, params)` with three parameters")
-    } else if !params.is_empty() && !params.contains(&0) {
-        Some("define `fn params()` without parameters, or not at all")
-    } else {
-        None
-    };
-    if let Some(message) = missing {
-        return Err(Failure::new(FailureKind::MissingFunction, message, limits));
-    }
-    let has_params = !params.is_empty();
-    let reads_candidates = reads_candidates(&ast);
+    let parsed = with_engine(specs, limits, None, |engine| engine::parse(engine, source, limits))??;
+    let Parsed { ast, has_params, reads_candidates } = parsed;
     let ast = Some(ast);
     let tree = Tree { ast, specs, has_params, reads_candidates, params: OnceLock::new() };
     Ok(Compiled(Arc::new(tree)))
-}
-
-/// Whether any variable has the name of the second parameter of `retrieve`.
-fn reads_candidates(ast: &AST) -> bool {
-    let retrieve = ast.iter_functions().find(|function| function.name == RETRIEVE);
-    let Some(name) = retrieve.and_then(|function| function.params.get(1).copied()) else {
-        return true;
-    };
-    let mut reads = false;
-    ast.walk(&mut |path| {
-        reads |= match path.last() {
-            Some(ASTNode::Expr(Expr::Variable(variable, ..))) => variable.1 == name,
-            Some(ASTNode::Stmt(Stmt::Share(shared))) => shared.iter().any(|one| one.0.name == name),
-            _ => false,
-        };
-        !reads
-    });
-    reads
 }
 
 impl Tree {
@@ -328,166 +200,18 @@ impl Tree {
         host: Host,
         limits: &Limits,
         args: impl FnOnce() -> Vec<Dynamic>,
-        read: impl FnOnce(Dynamic) -> Result<(T, usize), Failure>,
+        read: impl FnOnce(Given) -> Result<(T, usize), Failure>,
     ) -> (Result<(T, meter::Ended), Failure>, Host) {
         let done = with_engine(self.specs, limits, host, |engine| {
             let Some(ast) = &self.ast else {
                 return Err(Failure::new(FailureKind::Panic, "the program is gone", limits));
             };
-            engine
-                .call_fn::<Dynamic>(&mut Scope::new(), ast, function, args())
-                .map_err(|error| failure_of(&error, limits))
-                .and_then(read)
+            engine::call(engine, ast, function, args(), limits).and_then(read)
         });
         let done = done.and_then(|done| done);
-        let kept = match &done {
-            Ok((_, bytes)) => *bytes,
-            Err(failure) => failure.message.capacity(),
-        };
-        let mut ended = meter::end(kept, limits.leak_bytes);
-        let host = ended.host.take();
-        let failure = match (done, ended.stop.take()) {
-            (Ok((value, _)), None) => return (Ok((value, ended)), host),
-            (done, Some(stop)) => {
-                let at = done.err().and_then(|failure| failure.position);
-                let position = stop.position.or(at);
-                Failure { position, ..Failure::new(stop.kind, &stop.message, limits) }
-            }
-            (Err(failure), None) => failure,
-        };
-        (Err(Failure { usage: ended.usage, output: ended.output, ..failure }), host)
+        let kept = done.as_ref().map_or(0, |read| read.1);
+        engine::end(done.map(|read| read.0), kept, limits)
     }
-}
-
-/// The failure that an error of the engine stands for.
-fn failure_of(error: &EvalAltResult, limits: &Limits) -> Failure {
-    let mut error = error;
-    while let EvalAltResult::ErrorInFunctionCall(_, _, inner, _)
-    | EvalAltResult::ErrorInModule(_, inner, _) = error
-    {
-        error = inner;
-    }
-    let (kind, message) = match error {
-        EvalAltResult::ErrorTooManyOperations(_) => {
-            (FailureKind::Operations, format!("more than {} steps", limits.operations))
-        }
-        EvalAltResult::ErrorStackOverflow(_) => (
-            FailureKind::Depth,
-            format!("more than {} nested calls; use a loop", limits.call_levels),
-        ),
-        EvalAltResult::ErrorDataTooLarge(what, _) => {
-            (FailureKind::Memory, format!("{what} is over its limit"))
-        }
-        EvalAltResult::ErrorTooManyVariables(_) => {
-            (FailureKind::Memory, format!("more than {} variables", limits.variables))
-        }
-        // Values are never shown by the engine: they may be huge or contain themselves.
-        EvalAltResult::ErrorRuntime(thrown, _) => (FailureKind::Runtime, values::describe(thrown)),
-        EvalAltResult::ErrorIndexNotFound(index, _) => {
-            (FailureKind::Runtime, format!("no such index: {}", values::describe(index)))
-        }
-        EvalAltResult::LoopBreak(..) | EvalAltResult::Return(..) | EvalAltResult::Exit(..) => {
-            (FailureKind::Runtime, "the program left its function".to_owned())
-        }
-        EvalAltResult::ErrorTerminated(..) => (FailureKind::Runtime, "stopped".to_owned()),
-        EvalAltResult::ErrorFunctionNotFound(call, _) => {
-            (FailureKind::Runtime, format!("no function takes these arguments: {call}"))
-        }
-        EvalAltResult::ErrorVariableNotFound(name, _) => {
-            (FailureKind::Runtime, format!("no variable is named {name}"))
-        }
-        other => {
-            let mut text = other.to_string();
-            if let Some(at) = text.rfind(" (line ") {
-                text.truncate(at);
-            }
-            (FailureKind::Runtime, text)
-        }
-    };
-    Failure { position: place(error.position()), ..Failure::new(kind, &message, limits) }
-}
-
-/// Reads the map that `params()` gave.
-fn read_params(result: &Dynamic, limits: &Limits) -> Result<Vec<Param>, Failure> {
-    let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
-    let Ok(entries) = result.as_map_ref() else {
-        return wrong(
-            "params() must give a map such as #{ k: #{ value: 50, min: 10, max: 400 } }".to_owned(),
-        );
-    };
-    if entries.len() > limits.parameters {
-        return wrong(format!("more than {} parameters", limits.parameters));
-    }
-    let mut params = Vec::with_capacity(entries.len());
-    for (name, entry) in entries.iter() {
-        let name = name.as_str();
-        if name.is_empty() || name.len() > PARAM_NAME_BYTES {
-            return wrong(format!("a parameter name must have 1 to {PARAM_NAME_BYTES} bytes"));
-        }
-        let (value, min, max) = match (number(entry), entry.as_map_ref()) {
-            (Some(fixed), _) => (Some(fixed), Some(fixed), Some(fixed)),
-            (None, Ok(parts)) => {
-                if let Some(odd) = parts.keys().find(|k| !["value", "min", "max"].contains(&&***k))
-                {
-                    return wrong(format!("parameter {name} has an unknown entry {odd}"));
-                }
-                let part = |key: &str| parts.get(key).and_then(number);
-                (part("value"), part("min"), part("max"))
-            }
-            _ => (None, None, None),
-        };
-        let (Some(value), Some(min), Some(max)) = (value, min, max) else {
-            return wrong(format!(
-                "parameter {name} must be a number or #{{ value, min, max }} of numbers"
-            ));
-        };
-        let integer = value.1 && min.1 && max.1;
-        let (value, min, max) = (value.0, min.0, max.0);
-        if ![value, min, max].iter().all(|number| number.is_finite()) {
-            return wrong(format!("parameter {name} is not finite"));
-        }
-        if !(min <= value && value <= max) {
-            return wrong(format!("parameter {name}: {value} is not within {min} and {max}"));
-        }
-        params.push(Param { name: name.to_owned(), value, min, max, integer });
-    }
-    Ok(params)
-}
-
-/// A number and whether it is an integer.
-fn number(value: &Dynamic) -> Option<(f64, bool)> {
-    match (value.as_int(), value.as_float()) {
-        (Ok(integer), _) => Some((integer as f64, true)),
-        (_, Ok(float)) => Some((float, false)),
-        _ => None,
-    }
-}
-
-/// The parameters as the program gets them: declared values, changed by the given ones.
-fn bind_params(
-    declared: &[Param],
-    given: &BTreeMap<String, f64>,
-    limits: &Limits,
-) -> Result<Map, Failure> {
-    let wrong = |message: String| Err(Failure::new(FailureKind::Runtime, &message, limits));
-    if let Some(name) = given.keys().find(|name| !declared.iter().any(|p| p.name == **name)) {
-        let known: Vec<&str> = declared.iter().map(|param| param.name.as_str()).collect();
-        return wrong(format!("no parameter is named {name}; declared are: {}", known.join(", ")));
-    }
-    let mut bound = Map::new();
-    for param in declared {
-        let value = given.get(&param.name).copied().unwrap_or(param.value);
-        let value = if param.integer { value.round() } else { value };
-        if !(param.min <= value && value <= param.max) {
-            return wrong(format!(
-                "parameter {} is {value}, not within {} and {}",
-                param.name, param.min, param.max
-            ));
-        }
-        let value: Dynamic = if param.integer { (value as i64).into() } else { value.into() };
-        bound.insert(param.name.as_str().into(), value);
-    }
-    Ok(bound)
 }
 
 /// Runs one call; only on a big stack.
@@ -503,7 +227,17 @@ fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) 
     let args = || {
         let candidates: rhai::Array =
             input.candidates.iter().map(|&id| Dynamic::from(i64::from(id))).collect();
-        let params = bind_params(declared, input.params, limits).unwrap_or_default();
+        let bound = bind_params(declared, input.params, limits).unwrap_or_default();
+        let params: Map = bound
+            .into_iter()
+            .map(|(name, value)| {
+                let value: Dynamic = match value {
+                    Bound::Int(number) => number.into(),
+                    Bound::Float(number) => number.into(),
+                };
+                (name.as_str().into(), value)
+            })
+            .collect();
         vec![input.query.into(), candidates.into(), params.into()]
     };
     let (result, host) = tree.call(RETRIEVE, Some(host), limits, args, |result| {
@@ -517,62 +251,4 @@ fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) 
         output: ended.output,
     });
     (result, host.unwrap_or_else(|| Box::new(LostHost)))
-}
-
-/// Checks what `retrieve` gave and orders it best first.
-fn read_ranking(
-    result: &Dynamic,
-    n_nodes: usize,
-    limits: &Limits,
-) -> Result<Vec<(NodeId, f32)>, Failure> {
-    let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
-    let most = limits.max_answers;
-    let too_many = |n: usize| format!("{n} answers, more than {most}; end with `.top({most})`");
-    let known = |id: NodeId| (id as usize) < n_nodes;
-    let mut pairs = Vec::new();
-    if let Some(scores) = result.read_lock::<ScoresHandle>() {
-        let scores = scores.get();
-        if scores.len() > most {
-            return wrong(too_many(scores.len()));
-        }
-        if let Some((id, _)) = scores.as_slice().iter().find(|pair| !known(pair.0)) {
-            return wrong(format!("node {id} does not exist; there are {n_nodes} nodes"));
-        }
-        pairs.extend_from_slice(scores.as_slice());
-    } else if let Ok(entries) = result.as_map_ref() {
-        if entries.len() > most {
-            return wrong(too_many(entries.len()));
-        }
-        for (key, value) in entries.iter() {
-            let digits = key.bytes().all(|byte| byte.is_ascii_digit());
-            let id = key.parse().ok().filter(|&id: &NodeId| digits && known(id));
-            let Some(id) = id else {
-                return wrong(format!(
-                    "{key} is not the id of a node; there are {n_nodes} nodes, and keys are ids as \
-                     text, such as `{{}}[id.to_string()]`"
-                ));
-            };
-            let score = number(value).map(|score| score.0 as f32);
-            let Some(score) = score.filter(|score| score.is_finite()) else {
-                return wrong(format!(
-                    "the score of node {id} is {}; give a finite number",
-                    values::describe(value)
-                ));
-            };
-            pairs.push((id, score));
-        }
-        // Keys such as "7" and "07" name one node.
-        let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
-        ids.sort_unstable();
-        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return wrong(format!("node {} is given twice", twice[0]));
-        }
-    } else {
-        return wrong(format!(
-            "retrieve gave {}; return scores, or a map from node id as text to a number",
-            values::describe(result)
-        ));
-    }
-    let n = pairs.len();
-    Ok(best(pairs, n))
 }

@@ -1,5 +1,7 @@
 //! Ordinary and hostile programs against the hardened engine.
 
+mod twin;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
@@ -9,7 +11,7 @@ use std::{
 use crate::{
     kb::{Combine, NodeId, NodeSet, Scores},
     sandbox::{
-        Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
+        Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
     },
     tools::{ArgSpec, Args, Kind, ToolError, ToolHost, ToolSpec, Value},
 };
@@ -155,9 +157,15 @@ fn run_with(
     result
 }
 
+/// Runs a source in this process and inside WebAssembly; what the first gave.
 fn run_source(source: &str, limits: &Limits) -> Result<Outcome, Failure> {
-    let program = sandbox().compile(source, limits)?;
-    run_with(&program, &BTreeMap::new(), limits)
+    let none = BTreeMap::new();
+    let program = sandbox().compile(Code::Rhai(source), limits);
+    let ran = program.and_then(|program| run_with(&program, &none, limits));
+    let program = twin::inside().compile(Code::Rhai(source), limits);
+    let twin = program.and_then(|program| twin::run_inside(&program, &none, limits));
+    twin::compare(source, &ran, &twin);
+    ran
 }
 
 fn run(text: &str) -> Result<Outcome, Failure> {
@@ -248,7 +256,7 @@ fn parameters_are_declared_bound_and_checked() {
         body("#{ \"1\": params.w, \"2\": params.k / 4, \"3\": params.c }")
     );
     let limits = Limits::default();
-    let program = sandbox().compile(&source, &limits).expect("compiles");
+    let program = sandbox().compile(Code::Rhai(&source), &limits).expect("compiles");
     let declared = sandbox().declared_params(&program, &limits).expect("declared");
     let shown: Vec<_> =
         declared.iter().map(|p| (p.name.as_str(), p.value, p.min, p.max, p.integer)).collect();
@@ -272,7 +280,7 @@ fn wrong_declarations_are_refused() {
     let limits = Limits::default();
     let declared = |text: &str| {
         let source = format!("fn params() {{ {text} }}\n{}", body("#{}"));
-        let program = sandbox().compile(&source, &limits).expect("compiles");
+        let program = sandbox().compile(Code::Rhai(&source), &limits).expect("compiles");
         let declared = sandbox().declared_params(&program, &limits).map(|all| all.len());
         let ran = run_with(&program, &BTreeMap::new(), &limits).map(|_| ());
         assert_eq!(declared.is_ok(), ran.is_ok());
@@ -300,7 +308,9 @@ fn wrong_declarations_are_refused() {
 #[test]
 fn sources_without_the_function_are_refused() {
     let limits = Limits::default();
-    let kind = |source: &str| sandbox().compile(source, &limits).map(|_| ()).map_err(|f| f.kind);
+    let kind = |source: &str| {
+        sandbox().compile(Code::Rhai(source), &limits).map(|_| ()).map_err(|f| f.kind)
+    };
     assert_eq!(kind(&body("#{}")), Ok(()));
     assert_eq!(kind("fn retrieve(query) { }"), Err(FailureKind::MissingFunction));
     assert_eq!(kind("42"), Err(FailureKind::MissingFunction));
@@ -309,7 +319,8 @@ fn sources_without_the_function_are_refused() {
         Err(FailureKind::MissingFunction)
     );
     assert_eq!(kind("fn retrieve(query, candidates, params) {"), Err(FailureKind::Parse));
-    let failure = sandbox().compile("fn a() {\n  let = 3;\n}", &limits).expect_err("broken");
+    let failure =
+        sandbox().compile(Code::Rhai("fn a() {\n  let = 3;\n}"), &limits).expect_err("broken");
     assert_eq!(failure.position.map(|at| at.line), Some(2));
 }
 
@@ -551,7 +562,8 @@ fn the_host_comes_back_with_its_records_also_after_a_panic() {
         }
     }
     let limits = Limits::default();
-    let program = sandbox().compile(&body("search(query); panics()"), &limits).expect("compiles");
+    let program =
+        sandbox().compile(Code::Rhai(&body("search(query); panics()")), &limits).expect("compiles");
     let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let params = BTreeMap::new();
     let input = Input { query: "", candidates: &[], params: &params, n_nodes: 1 };
@@ -679,7 +691,7 @@ fn hostile_sources_parse_within_the_deadline() {
     sources.iter_mut().for_each(|source| source.truncate(limits.source_bytes));
     for source in &sources {
         let start = Instant::now();
-        let result = sandbox().compile(source, &limits);
+        let result = sandbox().compile(Code::Rhai(source), &limits);
         let took = start.elapsed();
         let shown: String = source.chars().take(20).collect();
         assert!(took < limits.parse_deadline + LATE * 2, "{took:?} for {shown}");
@@ -689,12 +701,12 @@ fn hostile_sources_parse_within_the_deadline() {
     }
     let full = format!("{}//", body("#{}"));
     let padded = format!("{full}{}", "x".repeat(limits.source_bytes - full.len()));
-    assert!(sandbox().compile(&padded, &limits).is_ok());
-    let longer = sandbox().compile(&(padded + "x"), &limits).expect_err("too long");
+    assert!(sandbox().compile(Code::Rhai(&padded), &limits).is_ok());
+    let longer = sandbox().compile(Code::Rhai(&(padded + "x")), &limits).expect_err("too long");
     assert_eq!(longer.kind, FailureKind::Parse);
     let few = Limits { source_tokens: 12, ..Limits::default() };
     assert_eq!(
-        sandbox().compile(&body("#{}"), &few).expect_err("too long").kind,
+        sandbox().compile(Code::Rhai(&body("#{}")), &few).expect_err("too long").kind,
         FailureKind::Parse
     );
 }
@@ -708,7 +720,7 @@ fn any_number_of_workers_gives_the_same_results() {
         let workers = Arc::new(Workers::new(n).expect("threads"));
         let sandbox = RhaiSandbox::with_tools(workers, &SPECS);
         let limits = Limits::default();
-        let program = sandbox.compile(&source, &limits).expect("compiles");
+        let program = sandbox.compile(Code::Rhai(&source), &limits).expect("compiles");
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|_| {
@@ -841,7 +853,7 @@ fn names_of_kinds_are_stable() {
 #[test]
 fn an_empty_call_is_cheap() {
     let limits = Limits::default();
-    let program = sandbox().compile(&body("#{}"), &limits).expect("compiles");
+    let program = sandbox().compile(Code::Rhai(&body("#{}")), &limits).expect("compiles");
     let start = Instant::now();
     let mut inside = f64::MAX;
     for _ in 0..1_000 {
@@ -860,7 +872,7 @@ fn compiling_thirty_lines_is_cheap() {
     let source = body(&(line.repeat(30) + "s"));
     let start = Instant::now();
     for _ in 0..20 {
-        sandbox().compile(&source, &Limits::default()).expect("compiles");
+        sandbox().compile(Code::Rhai(&source), &Limits::default()).expect("compiles");
     }
     eprintln!("compile of 30 lines: {:.0} us", start.elapsed().as_secs_f64() * 1e6 / 20.0);
 }

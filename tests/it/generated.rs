@@ -3,7 +3,10 @@
 
 use std::{fs, path::Path};
 
-use agent::tools::{reference_page, toolkit_toml};
+use agent::{
+    sandbox::interface_page,
+    tools::{reference_page, registry, toolkit_toml},
+};
 
 /// Compares a file of the repository with its text, or writes it.
 #[track_caller]
@@ -29,15 +32,22 @@ fn generated_toolkit_is_what_the_registry_says() {
     // Readable by any TOML reader, with one table per tool.
     let table: toml::Table = text.parse().unwrap();
     let functions = table["function"].as_array().unwrap();
-    assert_eq!(functions.len(), agent::tools::registry().len());
+    assert_eq!(functions.len(), registry().len());
     assert!(functions.iter().all(|function| function.as_table().unwrap().len() == 6));
+}
+
+#[test]
+fn generated_interface_of_modules_names_every_tool() {
+    let page = interface_page(registry());
+    check("sandboxes/wasm/wit/retrieval.wit", &page);
+    assert!(page.contains("\n    search: func("), "{page}");
 }
 
 #[test]
 fn generated_reference_names_every_tool() {
     let page = reference_page();
     check("docs/tools.md", &page);
-    for spec in agent::tools::registry() {
+    for spec in registry() {
         assert!(page.contains(&spec.signature()), "{} is in no known group", spec.name);
     }
 }

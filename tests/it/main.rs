@@ -23,6 +23,7 @@ mod pull;
 mod report;
 mod runs;
 mod samples;
+mod sandbox;
 mod search;
 mod support;
 mod tidy;

@@ -94,7 +94,9 @@ fn every_way_to_fail_has_its_kind() {
 
     let run = |file| ["program", "run", file, "--dataset", "tiny", "--query", "dart"];
     world.run(run("absent.rhai")).fails(1, &["parse: cannot read absent.rhai"]);
-    world.run(run("x.wasm")).fails(1, &["WASM programs are not built into this version"]);
+    world.run(run("absent.wasm")).fails(1, &["parse: cannot read absent.wasm"]);
+    fs::write(world.path("text.wasm"), "fn retrieve(query, candidates, params) { #{} }").unwrap();
+    world.run(run("text.wasm")).fails(1, &["parse: the bytes are no module of WebAssembly"]);
     world.run(run("program.rhai")).fails(1, &["error: parse:", "program.rhai:1:"]);
 }
 

@@ -19,6 +19,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
     ("jsonschema", &["src/llm/replies"]),
+    ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     ("rusqlite", &["src/optimize/journal"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
@@ -46,11 +47,14 @@ const PAGES: &[&str] = &[
     "docs/embedders.md",
     "docs/explain.md",
     "docs/llm.md",
+    "docs/programs.md",
     "docs/results.md",
     "docs/runs.md",
+    "docs/sandbox.md",
     "docs/stark.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",
+    "sandboxes/wasm/README.md",
     "src/README.md",
 ];
 

@@ -22,7 +22,7 @@ fn toolkit() -> PathBuf {
 }
 
 /// The example base, imported and indexed once for all tests.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
     let (source, options) = (toolkit().join("base"), ImportOptions::default());

@@ -13,7 +13,7 @@ use crate::{
         failure::Result,
     },
     kb::NodeId,
-    sandbox::{Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers},
+    sandbox::{Code, Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers},
     tools::Session,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     };
     let workers = Workers::new(1).context("cannot start a thread for programs")?;
     let (sandbox, limits) = (RhaiSandbox::new(Arc::new(workers)), Limits::default());
-    let compile = |(_, source): &(_, &str)| sandbox.compile(source, &limits);
+    let compile = |(_, source): &(_, &str)| sandbox.compile(Code::Rhai(source), &limits);
     let programs: Vec<Compiled> =
         PROGRAMS.iter().map(compile).collect::<std::result::Result<_, Failure>>()?;
     let [_, working @ ..] = &PROGRAMS;

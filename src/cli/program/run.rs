@@ -23,12 +23,12 @@ use crate::{
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
         printer::count,
-        systems::{Effort, open_runtime, read_program},
+        systems::{Means, SandboxArgs, open_runtime, read_program},
     },
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Failure, FailureKind, Limits, Outcome, Position, Usage},
+    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage},
 };
 
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
@@ -37,6 +37,8 @@ const PATIENCE: Duration = Duration::from_millis(2_400);
 /// Further time for a program that may wait for a language model. The wait has bounds of its own
 /// below it: 120 s before the last request, and those of one request.
 const MODEL_PATIENCE: Duration = Duration::from_secs(600);
+/// Compiling that takes longer is told.
+const TOLD: Duration = Duration::from_secs(1);
 /// Nodes of a table when nothing else is said.
 const DEFAULT_K: u64 = 20;
 
@@ -46,7 +48,7 @@ const DEFAULT_K: u64 = 20;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Program
-    #[arg(value_name = "FILE.rhai")]
+    #[arg(value_name = "FILE.rhai|FILE.wasm")]
     file: PathBuf,
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
@@ -61,6 +63,8 @@ pub(in crate::cli) struct Args {
     /// Print at most this many nodes, 1 to 10000 [default: 20; with --json all]
     #[arg(short, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: Option<u64>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object with status, kind, message, position, ranking, usage and output
     #[arg(long)]
     json: bool,
@@ -118,9 +122,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let runtime = open_runtime(&base, 1, &llm::asking(&llm, Effort::None))?;
+    // A file may come from anybody.
+    let options = args.sandbox.options(Place::Wasm, ctx);
+    let means = Means { sandbox: options.clone(), ..Means::with(&llm) };
+    let runtime = open_runtime(&base, 1, &means)?;
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
+    warm_up(&runtime, &program, options.place, ctx);
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
@@ -147,6 +155,23 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             tell_failure(&failure, args, ctx)?;
             end(Exit::Failed)
         }
+    }
+}
+
+/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own. What
+/// fails will fail again, and is told then.
+fn warm_up(runtime: &Runtime, program: &Program, place: Place, ctx: &Context) {
+    let began = Instant::now();
+    let engine = Program::new("fn retrieve(query, candidates, params) { }");
+    let _ = match (program.code(), place) {
+        (Code::Wasm(_), _) => runtime.compile(program),
+        (Code::Rhai(_), Place::Wasm) => runtime.compile(&engine),
+        (Code::Rhai(_), Place::Process) => return,
+    };
+    let took = began.elapsed();
+    if took > TOLD {
+        let took = took.as_secs_f64();
+        ctx.printer.notice(&format!("compiled for WebAssembly, once, in {took:.1} s"));
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         trial::{TRIAL, Trial},
     },
     program::Program,
-    sandbox::{Limits, Param, RhaiSandbox, Sandbox, Workers},
+    sandbox::{ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers},
 };
 
 /// The kind of steps that hold tests on validation.
@@ -277,7 +277,7 @@ impl Sources {
 pub(in crate::cli) fn declared(program: &Program) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
-    let sandbox = RhaiSandbox::new(workers.into());
-    let compiled = sandbox.compile(program.source(), &limits);
+    let sandbox = ChosenSandbox::new(workers.into(), &SandboxOptions::default());
+    let compiled = sandbox.compile(program.code(), &limits);
     compiled.and_then(|compiled| sandbox.declared_params(&compiled, &limits)).unwrap_or_default()
 }

@@ -23,7 +23,7 @@ use crate::{
             sources::{Entry, Sources, declared},
         },
         report::chart::{Bar, Chart, Sample, bar, chart},
-        systems::{Asking, STAND_IN, all_threads, open_bundle, open_runtime},
+        systems::{Means, STAND_IN, all_threads, open_bundle, open_runtime},
     },
     dataset::LabelledQuery,
     eval::{Metric, compare, statistics::bootstrap_interval},
@@ -104,11 +104,11 @@ impl Measured {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
         let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, &Asking::default())?.answers)?];
+            vec![measured("bundle", &*open_bundle(bundle, base, &Means::default())?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
-        let runtime = open_runtime(base, all_threads(), &Asking::default())?;
+        let runtime = open_runtime(base, all_threads(), &Means::default())?;
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;

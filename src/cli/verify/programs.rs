@@ -11,7 +11,10 @@ use anyhow::Context as _;
 use crate::{
     bundle::{Bundle, Category},
     cli::{failure::Result, verify::Check},
-    sandbox::{Compiled, Failure, FailureKind, Input, Limits, RhaiSandbox, Sandbox, Workers},
+    sandbox::{
+        ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Sandbox, SandboxOptions,
+        Workers,
+    },
     tools::{Kind, ToolError, ToolHost, Value, registry},
 };
 
@@ -22,7 +25,7 @@ const NO_FUNCTION: &str = "no function takes these arguments: ";
 
 pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
     let workers = Workers::new(1).context("cannot start a thread for programs")?;
-    let sandbox = RhaiSandbox::new(Arc::new(workers));
+    let sandbox = ChosenSandbox::new(Arc::new(workers), &SandboxOptions::default());
     let mut failed = Vec::new();
     for category in &bundle.categories {
         if let Err(why) = check_one(&sandbox, category) {
@@ -37,10 +40,10 @@ pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
     Ok(failed)
 }
 
-fn check_one(sandbox: &RhaiSandbox, category: &Category) -> std::result::Result<(), String> {
+fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Result<(), String> {
     let limits = Limits::default();
     let failed = |failure: Failure| failure.to_string();
-    let compiled = sandbox.compile(category.program.source(), &limits).map_err(failed)?;
+    let compiled = sandbox.compile(category.program.code(), &limits).map_err(failed)?;
     let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
     for (name, &value) in &category.params {
         let Some(param) = declared.iter().find(|param| param.name == *name) else {
@@ -59,7 +62,7 @@ fn check_one(sandbox: &RhaiSandbox, category: &Category) -> std::result::Result<
 
 /// The call of a function that does not exist, if the dry call makes one.
 fn missing_function(
-    sandbox: &RhaiSandbox,
+    sandbox: &ChosenSandbox,
     compiled: &Compiled,
     category: &Category,
 ) -> Option<String> {

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         Context,
         failure::Result,
-        systems::{Asking, all_threads, open_runtime},
+        systems::{Means, all_threads, open_runtime},
         verify::Check,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -63,7 +63,7 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let runtime = open_runtime(base, all_threads(), &Asking::default())?;
+    let runtime = open_runtime(base, all_threads(), &Means::default())?;
     let compiled: Vec<Compiled> = bundle
         .categories
         .iter()

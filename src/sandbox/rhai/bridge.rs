@@ -3,17 +3,14 @@
 //! Functions take any types, and the host judges them; operators are registered for exact types
 //! that include a handle, so that `1 + 1` stays the language's own.
 
-use std::{
-    any::TypeId,
-    collections::HashSet,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::{any::TypeId, collections::HashSet};
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, INT, NativeCallContext};
 
 use crate::{
     sandbox::{
         FailureKind, Position,
+        guard::guarded,
         rhai::{
             meter,
             values::{NodesHandle, ScoresHandle, VectorHandle, to_dynamic, to_value},
@@ -93,7 +90,7 @@ fn call(
     }
     // A panic is caught here, before it can unwind through the frames of the engine.
     let answer = meter::as_host(|| {
-        catch_unwind(AssertUnwindSafe(|| {
+        guarded(|| {
             let values: Result<Vec<_>, String> = args.iter().map(|arg| to_value(arg)).collect();
             let values = values.map_err(ToolError::BadArgs)?;
             let call = |host: &mut dyn ToolHost| {
@@ -105,7 +102,7 @@ fn call(
             meter::with_host(call).unwrap_or_else(|| {
                 Err(ToolError::BadArgs("tools cannot be called in params()".to_owned()))
             })
-        }))
+        })
     });
     match answer {
         Ok(Ok(value)) => {
@@ -122,17 +119,8 @@ fn call(
             ended()
         }
         Err(panic) => {
-            meter::stop(FailureKind::Panic, format!("{name}: {}", panic_text(&panic)), place);
+            meter::stop(FailureKind::Panic, format!("{name}: {panic}"), place);
             ended()
         }
     }
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
-    let said = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("internal panic: {}", said.unwrap_or("no message"))
 }

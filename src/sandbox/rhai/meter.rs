@@ -10,13 +10,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     sandbox::{
         FailureKind, Limits, Position, Usage,
         alloc::{live_bytes, take_most_bytes},
+        clock::Instant,
         push_clean,
     },
     tools::ToolHost,

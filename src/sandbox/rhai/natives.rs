@@ -108,7 +108,10 @@ fn pad_text(
     padding: &str,
 ) -> Answer<()> {
     let most = ctx.engine().max_string_size();
-    let Ok(length) = usize::try_from(length) else { return Ok(()) };
+    if length < 0 {
+        return Ok(());
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     let missing = length.saturating_sub(text.chars().count());
     if missing == 0 || padding.is_empty() {
         return Ok(());
@@ -135,7 +138,10 @@ fn pad_list(
     length: INT,
     item: Dynamic,
 ) -> Answer<()> {
-    let Ok(length) = usize::try_from(length) else { return Ok(()) };
+    if length < 0 {
+        return Ok(());
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     let missing = length.saturating_sub(list.len());
     if missing == 0 {
         return Ok(());

@@ -10,7 +10,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, INT, ImmutableString, M
 
 use crate::{
     kb::{NodeId, NodeSet, Scores},
-    sandbox::rhai::meter,
+    sandbox::{given::Given, rhai::meter},
     tools::Value,
 };
 
@@ -286,7 +286,7 @@ fn convert(value: &Dynamic, depth: usize, left: &mut usize) -> Result<Value, Str
 }
 
 fn numbers(start: INT, end: INT, left: &mut usize) -> Result<Value, String> {
-    let count = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+    let count = usize::try_from(end.saturating_sub(start).max(0)).unwrap_or(usize::MAX);
     *left = left.checked_sub(count).ok_or_else(|| format!("more than {MAX_VALUES} values"))?;
     Ok(Value::List((start..end).map(Value::Int).collect()))
 }
@@ -308,6 +308,32 @@ pub(super) fn to_dynamic(value: &Value) -> Dynamic {
             .map(|(name, item)| (name.as_str().into(), to_dynamic(item)))
             .collect::<Map>()
             .into(),
+    }
+}
+
+/// A result as far as it can be an answer: a map may hold maps, those hold no maps.
+pub(super) fn given(value: &Dynamic) -> Given {
+    given_within(value, 2)
+}
+
+fn given_within(value: &Dynamic, maps: usize) -> Given {
+    if let Ok(number) = value.as_int() {
+        return Given::Int(number);
+    }
+    if let Ok(number) = value.as_float() {
+        return Given::Float(number);
+    }
+    if let Some(scores) = value.read_lock::<ScoresHandle>() {
+        return Given::Scores(scores.get());
+    }
+    match value.as_map_ref() {
+        Ok(entries) if maps > 0 => Given::Map(
+            entries
+                .iter()
+                .map(|(name, entry)| (name.to_string(), given_within(entry, maps - 1)))
+                .collect(),
+        ),
+        _ => Given::Other(describe(value)),
     }
 }
 

@@ -1,0 +1,17 @@
+//! Any bytes as a module.
+
+#![no_main]
+
+mod sandbox;
+
+use std::sync::LazyLock;
+
+use agent::sandbox::{Code, WasmSandbox};
+use libfuzzer_sys::fuzz_target;
+
+static INSIDE: LazyLock<WasmSandbox> =
+    LazyLock::new(|| WasmSandbox::new(sandbox::workers(), None));
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = sandbox::run(&*INSIDE, Code::Wasm(bytes));
+});

@@ -1,0 +1,22 @@
+//! Any text as a program in Rhai, in both engines: the same ranking, and no panic.
+
+#![no_main]
+
+mod sandbox;
+
+use std::sync::LazyLock;
+
+use agent::sandbox::{Code, RhaiSandbox, WasmSandbox};
+use libfuzzer_sys::fuzz_target;
+
+static HERE: LazyLock<RhaiSandbox> = LazyLock::new(|| RhaiSandbox::new(sandbox::workers()));
+static INSIDE: LazyLock<WasmSandbox> =
+    LazyLock::new(|| WasmSandbox::new(sandbox::workers(), None));
+
+fuzz_target!(|source: &str| {
+    let here = sandbox::run(&*HERE, Code::Rhai(source));
+    let inside = sandbox::run(&*INSIDE, Code::Rhai(source));
+    if let (Ok(here), Ok(inside)) = (here, inside) {
+        assert_eq!(here.ranking, inside.ranking);
+    }
+});

@@ -1,0 +1,88 @@
+//! The same program inside WebAssembly: it must do what it does in this process.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use crate::sandbox::{
+    Compiled, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
+    tests::{LATE, N_NODES, OVER, SPECS, TestHost},
+};
+
+/// The same engine inside WebAssembly.
+pub(super) fn inside() -> &'static WasmSandbox {
+    static SANDBOX: OnceLock<WasmSandbox> = OnceLock::new();
+    SANDBOX.get_or_init(|| {
+        WasmSandbox::with_tools(Arc::new(Workers::new(2).expect("threads")), &SPECS, None)
+    })
+}
+
+/// Compares what a program did in this process with what it did inside.
+pub(super) fn compare(
+    source: &str,
+    ran: &Result<Outcome, Failure>,
+    twin: &Result<Outcome, Failure>,
+) {
+    let shown = source.get(..source.len().min(2_000)).unwrap_or_default();
+    match (ran, twin) {
+        (Ok(a), Ok(b)) => {
+            assert_eq!(a.ranking, b.ranking, "{shown}");
+            // Functions without a name are named by each build as it likes.
+            if !a.output.contains("anon$") {
+                assert_eq!(a.output, b.output, "{shown}");
+            }
+            let counts = |outcome: &Outcome| (outcome.usage.operations, outcome.usage.tool_calls);
+            assert_eq!(counts(a), counts(b), "{shown}");
+        }
+        (Err(a), Err(b)) if a.kind == b.kind => {
+            let told = [FailureKind::Deadline, FailureKind::Memory, FailureKind::Panic];
+            if !told.contains(&a.kind) {
+                assert_eq!(a.position, b.position, "{shown}");
+                // Functions without a name are named by each build as it likes.
+                if !a.message.contains("anon$") {
+                    assert_eq!(a.message, b.message, "{shown}");
+                }
+                assert_eq!(a.output, b.output, "{shown}");
+            }
+        }
+        (a, b) => {
+            let kind = |ran: &Result<Outcome, Failure>| {
+                ran.as_ref().map(|_| ()).map_err(|failure| failure.kind)
+            };
+            assert!(may_differ(kind(a), kind(b)), "here {a:?}\ninside {b:?}\n{shown}");
+        }
+    }
+}
+
+/// Where the two engines may disagree: time is the machine's, heap is measured in other units, and
+/// the stack inside WebAssembly ends earlier.
+fn may_differ(here: Result<(), FailureKind>, inside: Result<(), FailureKind>) -> bool {
+    use FailureKind::{Deadline, Depth, Memory, Operations};
+    let of_machine = [Deadline, Memory, Operations];
+    match (here, inside) {
+        (Err(here), Err(inside)) => {
+            of_machine.contains(&here) && (of_machine.contains(&inside) || inside == Depth)
+        }
+        (Ok(()), Err(inside)) => [Deadline, Memory, Depth].contains(&inside),
+        (Err(here), Ok(())) => [Deadline, Memory].contains(&here),
+        (Ok(()), Ok(())) => true,
+    }
+}
+
+pub(super) fn run_inside(
+    program: &Compiled,
+    params: &BTreeMap<String, f64>,
+    limits: &Limits,
+) -> Result<Outcome, Failure> {
+    let input = Input { query: "red shoes", candidates: &[5, 3, 9], params, n_nodes: N_NODES };
+    let (result, _) = inside().run(program, Box::<TestHost>::default(), input, limits);
+    let usage = match &result {
+        Ok(outcome) => outcome.usage,
+        Err(failure) => failure.usage,
+    };
+    assert!(usage.ms <= (limits.deadline + LATE).as_secs_f64() * 1e3, "took {} ms", usage.ms);
+    assert!(usage.peak_bytes <= limits.memory_bytes + OVER, "held {} bytes", usage.peak_bytes);
+    assert_eq!(usage.leaked_bytes, 0);
+    result
+}

@@ -1,0 +1,200 @@
+//! Judges what a program gave: its declared numbers, and its ranking. The same for every engine.
+//!
+//! Must not know which engine ran.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    kb::{NodeId, best},
+    sandbox::{Failure, FailureKind, Limits, Param, given::Given},
+};
+
+/// Longest parameter name, bytes.
+const PARAM_NAME_BYTES: usize = 64;
+
+/// The numbers that `params()` declares, by name.
+///
+/// # Errors
+/// [`FailureKind::Result`].
+pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, Failure> {
+    let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
+    let Given::Map(entries) = given else {
+        return wrong(
+            "params() must give a map such as #{ k: #{ value: 50, min: 10, max: 400 } }".to_owned(),
+        );
+    };
+    if entries.len() > limits.parameters {
+        return wrong(format!("more than {} parameters", limits.parameters));
+    }
+    let mut params = Vec::with_capacity(entries.len());
+    for (name, entry) in entries {
+        if name.is_empty() || name.len() > PARAM_NAME_BYTES {
+            return wrong(format!("a parameter name must have 1 to {PARAM_NAME_BYTES} bytes"));
+        }
+        let (value, min, max) = match (number(entry), entry) {
+            (Some(fixed), _) => (Some(fixed), Some(fixed), Some(fixed)),
+            (None, Given::Map(parts)) => {
+                let odd = parts.iter().find(|part| !["value", "min", "max"].contains(&&*part.0));
+                if let Some((odd, _)) = odd {
+                    return wrong(format!("parameter {name} has an unknown entry {odd}"));
+                }
+                let part = |key: &str| {
+                    parts.iter().find(|part| part.0 == key).and_then(|part| number(&part.1))
+                };
+                (part("value"), part("min"), part("max"))
+            }
+            _ => (None, None, None),
+        };
+        let (Some(value), Some(min), Some(max)) = (value, min, max) else {
+            return wrong(format!(
+                "parameter {name} must be a number or #{{ value, min, max }} of numbers"
+            ));
+        };
+        let integer = value.1 && min.1 && max.1;
+        let (value, min, max) = (value.0, min.0, max.0);
+        if ![value, min, max].iter().all(|number| number.is_finite()) {
+            return wrong(format!("parameter {name} is not finite"));
+        }
+        if !(min <= value && value <= max) {
+            return wrong(format!("parameter {name}: {value} is not within {min} and {max}"));
+        }
+        params.push(Param { name: name.clone(), value, min, max, integer });
+    }
+    Ok(params)
+}
+
+/// A number and whether it is an integer.
+fn number(value: &Given) -> Option<(f64, bool)> {
+    match value {
+        Given::Int(integer) => Some((*integer as f64, true)),
+        Given::Float(float) => Some((*float, false)),
+        _ => None,
+    }
+}
+
+/// A number as a program gets it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Bound {
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+}
+
+/// The parameters as the program gets them: declared values, changed by the given ones.
+///
+/// # Errors
+/// [`FailureKind::Runtime`] for one that is not declared or out of bounds.
+pub(super) fn bind_params(
+    declared: &[Param],
+    given: &BTreeMap<String, f64>,
+    limits: &Limits,
+) -> Result<Vec<(String, Bound)>, Failure> {
+    let wrong = |message: String| Err(Failure::new(FailureKind::Runtime, &message, limits));
+    if let Some(name) = given.keys().find(|name| !declared.iter().any(|p| p.name == **name)) {
+        let known: Vec<&str> = declared.iter().map(|param| param.name.as_str()).collect();
+        return wrong(format!("no parameter is named {name}; declared are: {}", known.join(", ")));
+    }
+    let mut bound = Vec::with_capacity(declared.len());
+    for param in declared {
+        let value = given.get(&param.name).copied().unwrap_or(param.value);
+        let value = if param.integer { value.round() } else { value };
+        if !(param.min <= value && value <= param.max) {
+            return wrong(format!(
+                "parameter {} is {value}, not within {} and {}",
+                param.name, param.min, param.max
+            ));
+        }
+        let value = if param.integer { Bound::Int(value as i64) } else { Bound::Float(value) };
+        bound.push((param.name.clone(), value));
+    }
+    Ok(bound)
+}
+
+/// Checks what `retrieve` gave and orders it best first; ties by ascending id.
+///
+/// # Errors
+/// [`FailureKind::Result`].
+pub(super) fn read_ranking(
+    given: &Given,
+    n_nodes: usize,
+    limits: &Limits,
+) -> Result<Vec<(NodeId, f32)>, Failure> {
+    let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
+    let most = limits.max_answers;
+    let too_many = |n: usize| format!("{n} answers, more than {most}; end with `.top({most})`");
+    let known = |id: NodeId| (id as usize) < n_nodes;
+    let mut pairs = Vec::new();
+    match given {
+        Given::Scores(scores) => {
+            if scores.len() > most {
+                return wrong(too_many(scores.len()));
+            }
+            if let Some((id, _)) = scores.as_slice().iter().find(|pair| !known(pair.0)) {
+                return wrong(format!("node {id} does not exist; there are {n_nodes} nodes"));
+            }
+            pairs.extend_from_slice(scores.as_slice());
+        }
+        Given::Map(entries) => {
+            if entries.len() > most {
+                return wrong(too_many(entries.len()));
+            }
+            for (key, value) in entries {
+                let digits = key.bytes().all(|byte| byte.is_ascii_digit());
+                let id = key.parse().ok().filter(|&id: &NodeId| digits && known(id));
+                let Some(id) = id else {
+                    return wrong(format!(
+                        "{key} is not the id of a node; there are {n_nodes} nodes, and keys are \
+                         ids as text, such as `{{}}[id.to_string()]`"
+                    ));
+                };
+                let score = number(value).map(|score| score.0 as f32);
+                let Some(score) = score.filter(|score| score.is_finite()) else {
+                    return wrong(format!(
+                        "the score of node {id} is {}; give a finite number",
+                        value.describe()
+                    ));
+                };
+                pairs.push((id, score));
+            }
+            // Keys such as "7" and "07" name one node.
+            if let Some(twice) = given_twice(&pairs) {
+                return wrong(format!("node {twice} is given twice"));
+            }
+        }
+        Given::Ranking(given) => {
+            if given.len() > most {
+                return wrong(too_many(given.len()));
+            }
+            for &(id, score) in given {
+                if !known(id) {
+                    return wrong(format!("node {id} does not exist; there are {n_nodes} nodes"));
+                }
+                if !score.is_finite() {
+                    return wrong(format!(
+                        "the score of node {id} is {score}; give a finite number"
+                    ));
+                }
+            }
+            if let Some(twice) = given_twice(given) {
+                return wrong(format!("node {twice} is given twice"));
+            }
+            pairs.extend_from_slice(given);
+        }
+        other => {
+            return wrong(format!(
+                "retrieve gave {}; return scores, or a map from node id as text to a number",
+                other.describe()
+            ));
+        }
+    }
+    let n = pairs.len();
+    Ok(best(pairs, n))
+}
+
+/// A node that is there more than once, if there is one.
+fn given_twice(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
+    let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
+    ids.sort_unstable();
+    ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}

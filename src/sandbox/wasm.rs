@@ -1,0 +1,421 @@
+//! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is a module
+//! itself. The only folder that knows the `wasmtime` crate.
+//!
+//! A call has an instance of its own, with its memory, that is dropped afterwards: nothing leaks,
+//! and what overflows a stack or is refused memory ends the call, not the process. Core modules
+//! only: the interfaces of components would add code that must be trusted, and a program needs
+//! numbers, text and handles only. No system interface is offered.
+
+mod cache;
+mod call;
+mod engine;
+mod guest;
+mod handles;
+mod interface;
+mod module;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+use wasmtime::{ExternType, InstancePre, ValType};
+
+use crate::{
+    sandbox::{
+        Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
+        Sandbox, Usage, Workers, check_source,
+        given::Given,
+        push_clean,
+        verdict::{Bound, bind_params, read_params, read_ranking},
+        wasm::{
+            cache::CodeCache,
+            call::{Call, Started},
+            guest::{RhaiGuest, RhaiProgram},
+            wire::{Reader, write, write_ids, write_list, write_text},
+        },
+    },
+    tools::{ToolHost, ToolSpec, Value, registry},
+};
+
+pub use interface::interface_page;
+
+/// The function that answers a query.
+const RETRIEVE: &str = "retrieve";
+/// The function that declares numbers.
+const PARAMS: &str = "params";
+/// Values in a result, nested ones included.
+const MAX_RESULT_VALUES: usize = 300_000;
+
+/// The text that a module carries in its custom section `agent`: category and description, as the
+/// first lines of a program in Rhai.
+pub fn module_header(bytes: &[u8]) -> Option<&str> {
+    module::custom_section(bytes, "agent")
+}
+
+/// Whether bytes begin as a module of WebAssembly.
+pub fn is_module(bytes: &[u8]) -> bool {
+    bytes.starts_with(module::MAGIC)
+}
+
+/// WebAssembly on a pool of workers, for programs in Rhai and for modules.
+pub struct WasmSandbox {
+    workers: Arc<Workers>,
+    specs: &'static [ToolSpec],
+    code_dir: Option<Arc<Path>>,
+    guest: Arc<OnceLock<Result<Arc<RhaiGuest>, Failure>>>,
+}
+
+impl WasmSandbox {
+    /// A sandbox whose programs may call all tools. Compiled code is kept in the directory, if one
+    /// is given that nobody else may write to.
+    pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
+        Self::with_tools(workers, registry(), code_dir)
+    }
+
+    /// A sandbox whose programs may call the given tools; the host gets their positions in it.
+    pub fn with_tools(
+        workers: Arc<Workers>,
+        specs: &'static [ToolSpec],
+        code_dir: Option<&Path>,
+    ) -> Self {
+        Self { workers, specs, code_dir: code_dir.map(Arc::from), guest: Arc::default() }
+    }
+
+    fn on_worker<T: Send + 'static>(
+        &self,
+        limits: &Limits,
+        job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.workers
+            .run(job)
+            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+    }
+}
+
+impl Sandbox for WasmSandbox {
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
+        let (specs, owned) = (self.specs, limits.clone());
+        let code_dir = self.code_dir.clone();
+        let cache = move || code_dir.as_deref().and_then(CodeCache::open);
+        match code {
+            Code::Rhai(source) => {
+                check_source(source, limits)?;
+                let (source, guest) = (source.to_owned(), self.guest.clone());
+                self.on_worker(limits, move || {
+                    let set_up = || RhaiGuest::new(specs, cache().as_ref()).map(Arc::new);
+                    let guest = guest.get_or_init(set_up).clone()?;
+                    guest.compile(&source, &owned).map(|program| compiled(Made::Rhai(program)))
+                })
+            }
+            Code::Wasm(bytes) => {
+                check_module(bytes, limits)?;
+                let bytes = bytes.to_vec();
+                self.on_worker(limits, move || {
+                    native(&bytes, specs, cache().as_ref(), &owned)
+                        .map(|module| compiled(Made::Native(module)))
+                })
+            }
+        }
+    }
+
+    fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
+        let program = program_of(program, limits)?;
+        if let Some(declared) = program.params.get() {
+            return declared.clone();
+        }
+        let owned = limits.clone();
+        self.on_worker(limits, move || program.declared(&owned).clone())
+    }
+
+    fn reads_candidates(&self, program: &Compiled) -> bool {
+        let reads = |program: &WasmProgram| match &program.made {
+            Made::Rhai(program) => program.told.reads_candidates,
+            Made::Native(_) => true,
+        };
+        program.0.downcast_ref::<WasmProgram>().is_none_or(reads)
+    }
+
+    fn run(
+        &self,
+        program: &Compiled,
+        host: Box<dyn ToolHost>,
+        input: Input<'_>,
+        limits: &Limits,
+    ) -> Ran {
+        let program = match program_of(program, limits) {
+            Ok(program) => program,
+            Err(failure) => return (Err(failure), host),
+        };
+        let query = input.query.to_owned();
+        let candidates = input.candidates.to_vec();
+        let (params, n_nodes) = (input.params.clone(), input.n_nodes);
+        let owned = limits.clone();
+        let job = move || {
+            let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
+            program.run(host, input, &owned)
+        };
+        self.workers.run(job).unwrap_or_else(|lost| {
+            let failure = Failure::new(FailureKind::Panic, &lost.to_string(), limits);
+            (Err(failure), Box::new(LostHost))
+        })
+    }
+}
+
+/// A result with what was used and printed.
+type Ended<T> = Result<(T, Usage, String), Failure>;
+
+/// What a program became.
+enum Made {
+    /// The engine for Rhai with a program in its memory.
+    Rhai(RhaiProgram),
+    /// A module.
+    Native(Native),
+}
+
+/// A module that is ready to be called.
+struct Native {
+    pre: InstancePre<Call>,
+    specs: &'static [ToolSpec],
+    has_params: bool,
+}
+
+/// A program, and what it declares.
+struct WasmProgram {
+    made: Made,
+    params: OnceLock<Result<Vec<Param>, Failure>>,
+}
+
+/// Whether a program was compiled here.
+pub(super) fn made(program: &Compiled) -> bool {
+    program.0.is::<WasmProgram>()
+}
+
+fn compiled(made: Made) -> Compiled {
+    Compiled(Arc::new(WasmProgram { made, params: OnceLock::new() }))
+}
+
+fn program_of(program: &Compiled, limits: &Limits) -> Result<Arc<WasmProgram>, Failure> {
+    program.0.clone().downcast::<WasmProgram>().map_err(|_| {
+        Failure::new(FailureKind::Parse, "the program was compiled by another engine", limits)
+    })
+}
+
+fn check_module(bytes: &[u8], limits: &Limits) -> Result<(), Failure> {
+    let most = limits.module_bytes;
+    let refuse = |message: String| Err(Failure::new(FailureKind::Parse, &message, limits));
+    if bytes.len() > most {
+        return refuse(format!("the module has {} bytes, more than {most}", bytes.len()));
+    }
+    module::check(bytes).or_else(|error| refuse(error.to_string()))
+}
+
+/// Compiles a module and looks at what it exports and imports.
+fn native(
+    bytes: &[u8],
+    specs: &'static [ToolSpec],
+    cache: Option<&CodeCache>,
+    limits: &Limits,
+) -> Result<Native, Failure> {
+    let parse = |message: String| Failure::new(FailureKind::Parse, &message, limits);
+    let module = engine::compiled(bytes, limits.compile_deadline, cache)
+        .map_err(|error| parse(error.to_string()))?;
+    let takes = |name: &str, args: usize| match module.get_export(name) {
+        Some(ExternType::Func(function)) => {
+            function.params().len() == args
+                && function.params().all(|arg| matches!(arg, ValType::I32))
+                && function.results().len() == 0
+        }
+        _ => false,
+    };
+    let has_memory = matches!(module.get_export("memory"), Some(ExternType::Memory(_)));
+    let missing = if !has_memory {
+        Some("export the module's memory as `memory`")
+    } else if !takes(RETRIEVE, 1) {
+        Some("export `retrieve(length: i32)` without a result; results are given by `give`")
+    } else if module.get_export(PARAMS).is_some() && !takes(PARAMS, 0) {
+        Some("export `params()` without arguments and result, or not at all")
+    } else {
+        None
+    };
+    if let Some(message) = missing {
+        return Err(Failure::new(FailureKind::MissingFunction, message, limits));
+    }
+    let has_params = module.get_export(PARAMS).is_some();
+    let pre = call::linker(specs)
+        .and_then(|linker| linker.instantiate_pre(&module))
+        .map_err(|error| parse(format!("the module cannot be linked: {error:#}")))?;
+    Ok(Native { pre, specs, has_params })
+}
+
+impl WasmProgram {
+    /// What `params()` declares; runs it the first time. Only on a worker.
+    fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
+        self.params.get_or_init(|| {
+            let has_params = match &self.made {
+                Made::Rhai(program) => program.told.has_params,
+                Made::Native(module) => module.has_params,
+            };
+            if !has_params {
+                return Ok(Vec::new());
+            }
+            let read = |given: &Given| read_params(given, limits);
+            self.call(PARAMS, None, limits, None, read).0.map(|(params, ..)| params)
+        })
+    }
+
+    fn run(&self, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> Ran {
+        let bound = match self.declared(limits) {
+            Ok(declared) => bind_params(declared, input.params, limits),
+            Err(failure) => Err(failure.clone()),
+        };
+        let bound = match bound {
+            Ok(bound) => bound,
+            Err(failure) => return (Err(failure), host),
+        };
+        let read = |given: &Given| read_ranking(given, input.n_nodes, limits);
+        let (ran, host) = self.call(RETRIEVE, Some((input, bound)), limits, Some(host), read);
+        let outcome = ran.map(|(ranking, usage, output)| Outcome { ranking, usage, output });
+        (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
+    }
+
+    /// Calls one function in an instance of its own and reads what it gave: with what it used and
+    /// printed, or the failure with the same.
+    fn call<T>(
+        &self,
+        function: &str,
+        input: Option<(Input<'_>, Vec<(String, Bound)>)>,
+        limits: &Limits,
+        host: Option<Box<dyn ToolHost>>,
+        read: impl FnOnce(&Given) -> Result<T, Failure>,
+    ) -> (Ended<T>, Option<Box<dyn ToolHost>>) {
+        let started = match &self.made {
+            Made::Rhai(program) => program.start(host, limits),
+            Made::Native(module) => {
+                Started::new(&module.pre, Call::new(module.specs, host, limits, false))
+            }
+        };
+        let mut started = match started {
+            Ok(started) => started,
+            Err(not) => {
+                let (failure, host) = not.into_parts();
+                return (Err(failure), Some(host));
+            }
+        };
+        let is_rhai = matches!(self.made, Made::Rhai(_));
+        let message = message(input, is_rhai.then_some(limits));
+        let given = match message {
+            Ok(message) => started.invoke(function, message),
+            Err(why) => Err(Failure::new(FailureKind::Panic, &why, limits)),
+        };
+        let ended = match is_rhai {
+            true => end_rhai(given, &mut started, limits, read),
+            false => end_native(given, &mut started, limits, read),
+        };
+        (ended, started.into_host())
+    }
+}
+
+/// What a function is told: for `retrieve` query, candidates and params; for the engine of Rhai
+/// its limits before them.
+fn message(
+    input: Option<(Input<'_>, Vec<(String, Bound)>)>,
+    limits: Option<&Limits>,
+) -> Result<Option<Vec<u8>>, String> {
+    if input.is_none() && limits.is_none() {
+        return Ok(None);
+    }
+    let mut message = Vec::new();
+    let count = 3 * usize::from(input.is_some()) + usize::from(limits.is_some());
+    write_list(&mut message, count)?;
+    if let Some(limits) = limits {
+        write_text(&mut message, &RhaiProgram::limits_text(limits))?;
+    }
+    if let Some((input, bound)) = input {
+        write_text(&mut message, input.query)?;
+        write_ids(&mut message, input.candidates)?;
+        let number = |bound| match bound {
+            Bound::Int(number) => Value::Int(number),
+            Bound::Float(number) => Value::Float(number),
+        };
+        let params = bound.into_iter().map(|(name, value)| (name, number(value))).collect();
+        write(&mut message, &Value::Map(params), &mut handles::HandleTable::new(0))?;
+    }
+    Ok(Some(message))
+}
+
+/// Reads a result from its bytes.
+fn read_given<T>(
+    bytes: &[u8],
+    started: &mut Started,
+    limits: &Limits,
+    read: impl FnOnce(&Given) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut reader = Reader::new(bytes, MAX_RESULT_VALUES);
+    let given = reader.given(&mut started.store.data_mut().handles);
+    let given = given.and_then(|given| reader.end().map(|()| given));
+    given
+        .map_err(|why| {
+            Failure::new(FailureKind::Result, &format!("a result is broken: {why}"), limits)
+        })
+        .and_then(|given| read(&given))
+}
+
+fn end_native<T>(
+    given: Result<Vec<u8>, Failure>,
+    started: &mut Started,
+    limits: &Limits,
+    read: impl FnOnce(&Given) -> Result<T, Failure>,
+) -> Ended<T> {
+    let done = given.and_then(|bytes| read_given(&bytes, started, limits, read));
+    let (usage, output) = (started.usage(), started.take_output());
+    match done {
+        Ok(value) => Ok((value, usage, output)),
+        Err(failure) => Err(Failure { usage, output, ..failure }),
+    }
+}
+
+/// The engine for Rhai counts operations and heap itself, as the engine in this process does.
+fn end_rhai<T>(
+    given: Result<Vec<u8>, Failure>,
+    started: &mut Started,
+    limits: &Limits,
+    read: impl FnOnce(&Given) -> Result<T, Failure>,
+) -> Ended<T> {
+    let of_host = started.usage();
+    let usage_of = |told: Usage| Usage {
+        operations: told.operations,
+        tool_calls: told.tool_calls.max(of_host.tool_calls),
+        peak_bytes: told.peak_bytes,
+        ms: of_host.ms,
+        leaked_bytes: 0,
+    };
+    let cleaned = |told: &str| {
+        let mut output = String::new();
+        push_clean(&mut output, told, limits.output_bytes);
+        output
+    };
+    let bytes = match given {
+        Ok(bytes) => bytes,
+        // It said itself why it ended.
+        Err(failure) if failure.usage.operations > 0 => {
+            return Err(Failure { usage: usage_of(failure.usage), ..failure });
+        }
+        Err(failure) => {
+            let spent = RhaiProgram::spent(started);
+            let (usage, output) = (usage_of(spent.usage), cleaned(&spent.output));
+            return Err(Failure { usage, output, ..failure });
+        }
+    };
+    let Some((spent, result)) = RhaiProgram::split(&bytes) else {
+        return Err(Failure::new(FailureKind::Panic, "the engine gave no result", limits));
+    };
+    let (usage, output) = (usage_of(spent.usage), cleaned(&spent.output));
+    match read_given(result, started, limits, read) {
+        Ok(value) => Ok((value, usage, output)),
+        Err(failure) => Err(Failure { usage, output, ..failure }),
+    }
+}

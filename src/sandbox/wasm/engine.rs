@@ -1,0 +1,182 @@
+//! The one engine for WebAssembly: how it is set up, how its deadlines pass, and how modules are
+//! checked, compiled and kept.
+//!
+//! Must not know what a module does. Compiled code is trusted by the engine: it comes from the
+//! compiler here, or from [`CodeCache`], which verifies it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use wasmtime::{Config, Engine, Module, OptLevel, Strategy};
+
+use crate::sandbox::wasm::cache::CodeCache;
+
+/// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
+const WASM_STACK_BYTES: usize = 64 << 20;
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// Modules whose code is kept in memory; at this number all are dropped.
+const MAX_KEPT: usize = 64;
+/// Modules that may be compiled at once, those included that nobody waits for any more.
+const MAX_COMPILING: usize = 4;
+
+/// Why there is no compiled module.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum CompileError {
+    /// The engine cannot be set up on this machine.
+    #[error("WebAssembly cannot be run on this machine: {0}")]
+    Engine(String),
+    /// The bytes are no module.
+    #[error("the module is not valid: {0}")]
+    Invalid(String),
+    /// It took too long.
+    #[error("the module takes more than {0} ms to compile; make it smaller")]
+    Late(u128),
+    /// Others are being compiled.
+    #[error("{MAX_COMPILING} modules are being compiled; try again")]
+    Busy,
+}
+
+/// The engine of this process.
+///
+/// # Errors
+/// [`CompileError::Engine`].
+pub(super) fn engine() -> Result<&'static Engine, CompileError> {
+    static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+    let made = ENGINE.get_or_init(|| {
+        let mut config = Config::new();
+        config
+            .strategy(Strategy::Cranelift)
+            .cranelift_opt_level(OptLevel::Speed)
+            // Equal bits of every result on every machine.
+            .cranelift_nan_canonicalization(true)
+            .consume_fuel(true)
+            .epoch_interruption(true)
+            .async_stack_size(2 * WASM_STACK_BYTES)
+            .max_wasm_stack(WASM_STACK_BYTES)
+            .memory_may_move(false)
+            .wasm_backtrace_max_frames(None)
+            .wasm_relaxed_simd(false)
+            .wasm_simd(false)
+            .wasm_tail_call(false)
+            .wasm_multi_memory(false)
+            .wasm_memory64(false);
+        let engine = Engine::new(&config).map_err(|error| format!("{error:#}"))?;
+        start_ticker(engine.clone()).map_err(|error| error.to_string())?;
+        Ok(engine)
+    });
+    made.as_ref().map_err(|error| CompileError::Engine(error.clone()))
+}
+
+/// How many calls run, and who waits for the first.
+struct Running {
+    calls: Mutex<usize>,
+    begun: Condvar,
+}
+
+static RUNNING: Running = Running { calls: Mutex::new(0), begun: Condvar::new() };
+
+/// While one of these lives, deadlines are looked at.
+pub(super) struct Ticking;
+
+impl Ticking {
+    /// Starts the clock for one call.
+    pub(super) fn start() -> Self {
+        *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        RUNNING.begun.notify_all();
+        Self
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+}
+
+/// A thread that lets the engine's time pass while calls run.
+fn start_ticker(engine: Engine) -> std::io::Result<()> {
+    let tick = move || {
+        loop {
+            let calls = RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = RUNNING.begun.wait_while(calls, |calls| *calls == 0);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            thread::sleep(TICK);
+            engine.increment_epoch();
+        }
+    };
+    thread::Builder::new().name("deadlines".to_owned()).spawn(tick).map(drop)
+}
+
+type Kept = Mutex<HashMap<blake3::Hash, Module>>;
+
+/// The compiled module: kept from before, from the cache, or compiled now, by at most `deadline`.
+///
+/// # Errors
+/// [`CompileError`].
+pub(super) fn compiled(
+    bytes: &[u8],
+    deadline: Duration,
+    cache: Option<&CodeCache>,
+) -> Result<Module, CompileError> {
+    static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+    let engine = engine()?;
+    let digest = blake3::hash(bytes);
+    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(module) = kept().get(&digest) {
+        return Ok(module.clone());
+    }
+    let module = match cache.and_then(|cache| cache.load(engine, &digest)) {
+        Some(module) => module,
+        None => {
+            let module = compile(engine, bytes, deadline)?;
+            if let Some(cache) = cache {
+                cache.store(&module, &digest);
+            }
+            module
+        }
+    };
+    let mut kept = kept();
+    if kept.len() >= MAX_KEPT {
+        kept.clear();
+    }
+    kept.insert(digest, module.clone());
+    Ok(module)
+}
+
+/// Compiles on a thread of its own and waits for it.
+fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
+    static COMPILING: AtomicUsize = AtomicUsize::new(0);
+    if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {
+        COMPILING.fetch_sub(1, Ordering::SeqCst);
+        return Err(CompileError::Busy);
+    }
+    let (answer, wait) = mpsc::sync_channel(1);
+    let (engine, bytes): (Engine, Arc<[u8]>) = (engine.clone(), bytes.into());
+    let work = move || {
+        let module = Module::new(&engine, &bytes);
+        COMPILING.fetch_sub(1, Ordering::SeqCst);
+        // Nobody may be waiting any more.
+        let _ = answer.send(module);
+    };
+    let thread = thread::Builder::new().name("compile".to_owned()).spawn(work);
+    if let Err(error) = thread {
+        COMPILING.fetch_sub(1, Ordering::SeqCst);
+        return Err(CompileError::Engine(error.to_string()));
+    }
+    match wait.recv_timeout(deadline) {
+        Ok(module) => module.map_err(|error| CompileError::Invalid(format!("{error:#}"))),
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(CompileError::Late(deadline.as_millis())),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(CompileError::Invalid("the compiler gave up".to_owned()))
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Tells what modules may import and must export, from the descriptions of the tools.
+//!
+//! The page is written in the language of WIT, so that people can read it; modules are core
+//! modules, and cross the border as the comments say.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use crate::{
+    sandbox::wasm::call::{AGENT, TOOLS, import_name},
+    tools::{Kind, ToolSpec},
+};
+
+const HEAD: &str = "\
+// What a program in WebAssembly exports and imports.
+// Made from the tools' descriptions; `UPDATE=1 cargo test --release generated` writes it.
+//
+// Programs are core modules, not components, with one 32-bit memory that is exported as `memory`.
+// A message has a length and is then taken: nothing of the module is called meanwhile.
+//
+//   retrieve(length: i32)          exported; takes a message of this length: a list of query (text),
+//                                  candidates (node ids, best first) and params (map), and gives
+//                                  scores, a map of id as text to number, or a ranking
+//   params()                       exported if there are numbers to tune; gives a map of
+//                                  { value, min, max } or of plain numbers
+//   agent.take(into: i32)          copies the message that was announced to this address
+//   agent.give(from: i32, length: i32)
+//                                  the result; the last one counts
+//   agent.length(handle: i32) -> i32
+//                                  how many nodes, scores or numbers are behind a handle
+//   agent.read(handle: i32, into: i32, bytes: i32) -> i32
+//                                  copies ids (u32), pairs of id and score (u32, f32) by ascending
+//                                  id, or numbers (f32), as many as fit; bytes copied
+//   agent.release(handle: i32)     lets go of it; at most 65,536 are held at once
+//   agent.print(from: i32, length: i32)
+//   agent.fail(from: i32, length: i32)
+//                                  ends the program with these words
+//   tools.NAME(from: i32, length: i32) -> i32
+//                                  a list of arguments; the length of the answer, which is taken.
+//                                  A tool that fails ends the program
+//
+// A value is one byte that says its kind, then (little endian):
+//    0 nothing   1 false   2 true   3 integer: i64   4 number: f64   5 text: u32 bytes, UTF-8
+//    6 nodes, 7 scores, 8 vector: u32 handle, u32 length
+//    9 list: u32 count, values    10 map: u32 count, pairs of u32 bytes, UTF-8 and value
+//   11 node ids: u32 count, u32 each
+//   13 ranking, only as a result: u32 count, pairs of u32 id and f32 score, in any order
+// Lists and maps nest up to 16 deep; arguments have at most 100,000 values and 16 MiB.
+";
+
+/// The page for these tools.
+pub fn interface_page(specs: &[ToolSpec]) -> String {
+    let mut page = format!("{HEAD}\npackage retrieval:program;\n");
+    let _ = write!(
+        page,
+        "\ninterface {AGENT} {{\n    take: func(into: u32);\n    give: func(from: u32, length: u32);\n    \
+         length: func(handle: u32) -> u32;\n    \
+         read: func(handle: u32, into: u32, bytes: u32) -> u32;\n    \
+         release: func(handle: u32);\n    print: func(from: u32, length: u32);\n    \
+         fail: func(from: u32, length: u32);\n}}\n"
+    );
+    let _ = write!(page, "\ninterface {TOOLS} {{");
+    let mut seen = BTreeSet::new();
+    for spec in specs {
+        let _ = write!(page, "\n    // {}\n", spec.signature());
+        for line in wrapped(spec.doc) {
+            let _ = writeln!(page, "    // {line}");
+        }
+        let args: Vec<String> = spec
+            .args
+            .iter()
+            .map(|arg| format!("{}: {}", kebab(arg.name), kind(arg.kind)))
+            .collect();
+        let name = import_name(spec);
+        // An operator of several types has one import; the types of its arguments decide.
+        let comment = if seen.insert(name) { "" } else { "// also: " };
+        let _ = writeln!(
+            page,
+            "    {comment}{}: func({}) -> {};",
+            kebab(name),
+            args.join(", "),
+            kind(spec.result)
+        );
+    }
+    page.push_str("}\n\nworld program {\n    import agent;\n    import tools;\n");
+    page.push_str("    export params: func();\n    export retrieve: func(length: u32);\n}\n");
+    page
+}
+
+/// Names are written with `-` here, and with `_` when imported.
+fn kebab(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Unit => "nothing",
+        Kind::Bool => "bool",
+        Kind::Int => "s64",
+        Kind::Number => "f64",
+        Kind::Text => "string",
+        Kind::Node => "node",
+        Kind::Nodes => "nodes",
+        Kind::Scores => "scores",
+        Kind::Vector => "vector",
+        Kind::Texts => "list<string>",
+        Kind::Numbers => "list<f64>",
+        Kind::Vectors => "list<vector>",
+        Kind::Bools => "list<bool>",
+        Kind::Map => "map",
+        Kind::Any => "value",
+    }
+}
+
+/// Words in lines of at most 95 characters.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + word.len() < 90 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,154 @@
+//! Looks at the bytes of a module before it is compiled: how long a compiler works on a function
+//! is not bounded by the engine, so functions are.
+//!
+//! Whether a module is valid is for the compiler to say; what cannot be read here is left to it.
+
+/// Functions of one module.
+pub(super) const MAX_FUNCTIONS: u32 = 10_000;
+/// Bytes of one function.
+pub(super) const MAX_BODY_BYTES: usize = 128 << 10;
+/// Local variables of one function.
+pub(super) const MAX_LOCALS: u64 = 2_000;
+
+/// Every module begins with these bytes.
+pub(super) const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
+/// The section that holds the functions.
+const CODE: u8 = 10;
+/// A section that holds no code.
+const CUSTOM: u8 = 0;
+
+/// Why a module is not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ModuleError {
+    /// It does not begin as a module.
+    #[error("the bytes are no module of WebAssembly; components are not taken")]
+    Magic,
+    /// It ends within a section.
+    #[error("the module is cut short")]
+    Short,
+    /// It has too many functions.
+    #[error("the module has more than {MAX_FUNCTIONS} functions; make it smaller")]
+    Functions,
+    /// A function is too long.
+    #[error("a function of the module has more than {MAX_BODY_BYTES} bytes; split it")]
+    Body,
+    /// A function has too many variables.
+    #[error("a function of the module has more than {MAX_LOCALS} variables; split it")]
+    Locals,
+}
+
+/// Checks the sizes of a module's functions.
+///
+/// # Errors
+/// [`ModuleError`].
+pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
+    let mut rest = bytes.strip_prefix(MAGIC).ok_or(ModuleError::Magic)?;
+    while let Some((&kind, after)) = rest.split_first() {
+        rest = after;
+        let section = section(&mut rest)?;
+        if kind == CODE {
+            check_code(section)?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of a custom section by its name, if the module has one.
+pub(super) fn custom_section<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut rest = bytes.strip_prefix(MAGIC)?;
+    while let Some((&kind, after)) = rest.split_first() {
+        rest = after;
+        let mut section = section(&mut rest).ok()?;
+        if kind == CUSTOM && self::section(&mut section).ok()? == name.as_bytes() {
+            return std::str::from_utf8(section).ok();
+        }
+    }
+    None
+}
+
+fn check_code(mut rest: &[u8]) -> Result<(), ModuleError> {
+    let functions = number(&mut rest)?;
+    if functions > MAX_FUNCTIONS {
+        return Err(ModuleError::Functions);
+    }
+    for _ in 0..functions {
+        let mut body = section(&mut rest)?;
+        if body.len() > MAX_BODY_BYTES {
+            return Err(ModuleError::Body);
+        }
+        let groups = number(&mut body)?;
+        let mut locals = 0u64;
+        for _ in 0..groups {
+            locals += u64::from(number(&mut body)?);
+            if locals > MAX_LOCALS {
+                return Err(ModuleError::Locals);
+            }
+            body = body.get(1..).ok_or(ModuleError::Short)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that follow their length.
+fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
+    let length = number(rest)? as usize;
+    let (section, after) = rest.split_at_checked(length).ok_or(ModuleError::Short)?;
+    *rest = after;
+    Ok(section)
+}
+
+/// A number of one to five bytes, seven bits each, the lowest first.
+fn number(rest: &mut &[u8]) -> Result<u32, ModuleError> {
+    let mut value = 0u64;
+    for at in 0..5 {
+        let (&byte, after) = rest.split_first().ok_or(ModuleError::Short)?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return u32::try_from(value).map_err(|_| ModuleError::Short);
+        }
+    }
+    Err(ModuleError::Short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_BODY_BYTES, MAX_FUNCTIONS, MAX_LOCALS, ModuleError, check, custom_section};
+
+    fn checked(text: &str) -> Result<(), ModuleError> {
+        check(&wat::parse_str(text).expect("a module"))
+    }
+
+    #[test]
+    fn functions_are_counted_and_measured() {
+        assert_eq!(checked("(module (func (local i32 i64)))"), Ok(()));
+        let locals = |n: u64| format!("(module (func (local{})))", " i32".repeat(n as usize));
+        assert_eq!(checked(&locals(MAX_LOCALS)), Ok(()));
+        assert_eq!(checked(&locals(MAX_LOCALS + 1)), Err(ModuleError::Locals));
+        let many = |n: u32| format!("(module {})", "(func)".repeat(n as usize));
+        assert_eq!(checked(&many(MAX_FUNCTIONS)), Ok(()));
+        assert_eq!(checked(&many(MAX_FUNCTIONS + 1)), Err(ModuleError::Functions));
+        let long = format!("(module (func {}))", "nop ".repeat(MAX_BODY_BYTES));
+        assert_eq!(checked(&long), Err(ModuleError::Body));
+    }
+
+    #[test]
+    fn bytes_that_are_no_module_are_refused_or_left_to_the_compiler() {
+        assert_eq!(check(b""), Err(ModuleError::Magic));
+        assert_eq!(check(b"\0asm\x0d\0\x01\0"), Err(ModuleError::Magic));
+        let whole = wat::parse_str("(module (func (local i32) nop))").expect("a module");
+        for end in 9..whole.len() {
+            let _ = check(&whole[..end]);
+        }
+        assert_eq!(check(&whole[..whole.len() - 1]), Err(ModuleError::Short));
+    }
+
+    #[test]
+    fn a_custom_section_is_found_by_its_name() {
+        let module = wat::parse_str("(module (@custom \"a\" \"one\") (@custom \"b\" \"two\"))");
+        let module = module.expect("a module");
+        assert_eq!(custom_section(&module, "b"), Some("two"));
+        assert_eq!(custom_section(&module, "c"), None);
+        assert_eq!(custom_section(b"no module", "b"), None);
+    }
+}

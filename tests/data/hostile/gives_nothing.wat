@@ -1,0 +1,3 @@
+;; gives nothing
+(module
+    (memory (export "memory") 1)(func (export "retrieve") (param i32) ))

@@ -1,0 +1,3 @@
+;; gives outside
+(module
+    (import "agent" "give" (func $g (param i32 i32)))(memory (export "memory") 1)(func (export "retrieve") (param i32) (call $g (i32.const 65535) (i32.const 100))))

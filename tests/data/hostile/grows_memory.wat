@@ -1,0 +1,3 @@
+;; grows memory
+(module
+    (memory (export "memory") 1)(func (export "retrieve") (param i32) (loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable))

@@ -1,0 +1,3 @@
+;; no memory
+(module
+    (func (export "retrieve") (param i32) ))
