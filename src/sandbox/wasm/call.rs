@@ -121,7 +121,7 @@ pub(super) struct Call {
     stop: Option<Failure>,
     tool_calls: u64,
     started: Instant,
-    /// Time spent in tools, which does not count.
+    /// Time that tools waited for language models, which does not count.
     waited: Duration,
     growth: Growth,
     output: String,
@@ -316,6 +316,7 @@ type Answer = Result<usize, ToolError>;
 fn answer(
     caller: &mut Caller<'_, Call>,
     choose: impl FnOnce(&[Value]) -> usize,
+    line: Option<usize>,
     at: u32,
     len: u32,
 ) -> wasmtime::Result<(usize, Answer)> {
@@ -345,9 +346,11 @@ fn answer(
     let Some(host) = &mut call.host else {
         return Ok((tool, bad("tools cannot be called in params()")));
     };
-    let began = Instant::now();
+    if let Some(line) = line {
+        host.place(line);
+    }
     let answered = guarded(|| host.call(tool, args));
-    call.waited += began.elapsed();
+    call.waited = host.waited();
     let value = match answered {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => return Ok((tool, Err(error))),
@@ -380,10 +383,13 @@ fn kind_of(error: &ToolError) -> FailureKind {
 fn call_numbered(
     mut caller: Caller<'_, Call>,
     tool: u32,
+    line: u32,
     at: u32,
     len: u32,
 ) -> wasmtime::Result<i32> {
-    let (_, answered) = answer(&mut caller, |_| tool as usize, at, len)?;
+    // Lines count from 1; 0 is one that the engine does not know.
+    let line = (line > 0).then_some(line as usize);
+    let (_, answered) = answer(&mut caller, |_| tool as usize, line, at, len)?;
     let call = caller.data_mut();
     let length = match answered {
         Ok(length) => i32::try_from(length).ok(),
@@ -411,7 +417,7 @@ fn call_named(
         let fits = |tool: &&usize| specs.get(**tool).is_some_and(|spec| takes(spec, args));
         tools.iter().find(fits).copied().unwrap_or(first)
     };
-    let (tool, answered) = answer(caller, choose, at, len)?;
+    let (tool, answered) = answer(caller, choose, None, at, len)?;
     let call = caller.data_mut();
     match answered {
         Ok(length) => u32::try_from(length)

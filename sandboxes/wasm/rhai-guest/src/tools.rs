@@ -1,6 +1,6 @@
 //! Stands in for the tools: their descriptions come from the host, and so do their answers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::Deserialize;
 
@@ -124,4 +124,12 @@ pub(crate) enum ToolError {
 pub(crate) trait ToolHost {
     /// Calls a tool by its position.
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError>;
+
+    /// Says in which line the next call stands, from 1.
+    fn place(&mut self, line: usize);
+
+    /// Time spent waiting for language models; the host takes it out of the deadline itself.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
 }

@@ -18,7 +18,7 @@ unsafe extern "C" {
 #[link(wasm_import_module = "rhai")]
 unsafe extern "C" {
     #[link_name = "call"]
-    fn host_call(tool: u32, from: *const u8, len: usize) -> i32;
+    fn host_call(tool: u32, line: u32, from: *const u8, len: usize) -> i32;
     #[link_name = "fail"]
     fn host_fail(from: *const u8, len: usize) -> !;
 }
@@ -37,10 +37,10 @@ pub(super) fn give(message: &[u8]) {
     unsafe { host_give(message.as_ptr(), message.len()) }
 }
 
-/// Calls a tool: its answer, or why there is none.
-pub(super) fn call(tool: usize, message: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
+/// Calls a tool from a line, 0 if it is not known: its answer, or why there is none.
+pub(super) fn call(tool: usize, line: u32, message: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
     // SAFETY: the host reads these bytes only.
-    let len = unsafe { host_call(tool as u32, message.as_ptr(), message.len()) };
+    let len = unsafe { host_call(tool as u32, line, message.as_ptr(), message.len()) };
     let reply = take(len.unsigned_abs() as usize);
     if len < 0 { Err(reply) } else { Ok(reply) }
 }

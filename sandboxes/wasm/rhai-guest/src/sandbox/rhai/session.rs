@@ -39,7 +39,11 @@ struct Spent {
 }
 
 /// Tools as the host offers them.
-struct Remotely;
+#[derive(Default)]
+struct Remotely {
+    /// The line of the next call; 0 if it is not known.
+    line: u32,
+}
 
 impl ToolHost for Remotely {
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError> {
@@ -47,7 +51,7 @@ impl ToolHost for Remotely {
         let written = write_list(&mut message, args.len())
             .and_then(|()| args.iter().try_for_each(|arg| write(&mut message, arg, &mut Remote)));
         written.map_err(ToolError::BadArgs)?;
-        match host::call(tool, &message) {
+        match host::call(tool, self.line, &message) {
             Ok(reply) => {
                 Reader::new(&reply, usize::MAX).value(&mut Remote).map_err(ToolError::BadArgs)
             }
@@ -57,6 +61,10 @@ impl ToolHost for Remotely {
                 Err(if *budget == 1 { ToolError::Budget(why) } else { ToolError::BadArgs(why) })
             }
         }
+    }
+
+    fn place(&mut self, line: usize) {
+        self.line = u32::try_from(line).unwrap_or(0);
     }
 }
 
@@ -157,7 +165,7 @@ fn call_function(message: &[u8], function: &str) {
             let Some(program) = program else { broken("there is no program") };
             let host: Option<Box<dyn ToolHost>> = match args.is_empty() {
                 true => None,
-                false => Some(Box::new(Remotely)),
+                false => Some(Box::new(Remotely::default())),
             };
             meter::begin(&limits, host);
             let args = args.into_iter().map(plain).collect();
