@@ -73,9 +73,9 @@ optimize "$CARGO_TARGET_DIR/$target/release/brand_then_text.wasm" "$out/examples
 ls -l "$out"/*.wasm "$out"/examples/*.wasm
 
 if [ "$out" != . ]; then
-    for file in rhai.wasm examples/rust.wasm examples/assemblyscript.wasm; do
-        cmp "$file" "$out/$file"
-    done
+    # The order of functions of the example in Rust depends on where it is built.
+    cmp rhai.wasm "$out/rhai.wasm"
+    cmp examples/assemblyscript.wasm "$out/examples/assemblyscript.wasm"
     rm -r "$out"
     exit
 fi
