@@ -216,7 +216,9 @@ fn hostile_programs_end_within_their_limits() {
                 Err(failure) => (failure.kind.name(), failure.usage),
             };
             let name = format!("{} in {engine}", hostile.file.display());
-            if !expected.iter().any(|one| one == kind) {
+            // On a loaded machine the time may be over before the steps are, or the memory is full.
+            let slow = expected.iter().any(|one| one == "operations" || one == "memory");
+            if !expected.iter().any(|one| one == kind) && !(slow && kind == "deadline") {
                 wrong.push(format!("{name}: {kind}, not {expected:?}: {ran:?}"));
             }
             if took > limits.deadline + limits.compile_deadline + LATE

@@ -28,7 +28,7 @@ use crate::{
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
 /// Fuel of one operation in the engine for Rhai, which counts operations itself and may walk a long
 /// value in one of them: the deadline comes first, and fuel is a second bound.
-const RHAI_FUEL_PER_OPERATION: u64 = 2_000;
+const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Fuel that the engine for Rhai has besides.
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes that are copied for one unit of fuel.
