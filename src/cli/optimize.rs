@@ -245,12 +245,17 @@ fn open_run(args: &Args, base: &Base, ctx: &Context) -> Result<(PathBuf, Journal
 /// Options as given, or as the run was begun with.
 fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Options {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
+    // What a language model writes is not trusted.
+    let place = match args.actor {
+        Actor::Search => Place::Process,
+        Actor::Llm => Place::Wasm,
+    };
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
     Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
-        sandbox: args.sandbox.options(Place::Process, ctx),
+        sandbox: args.sandbox.options(place, ctx),
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }
