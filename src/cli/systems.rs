@@ -53,7 +53,7 @@ enum SandboxName {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct SandboxArgs {
     /// Where programs in Rhai run; modules always run inside WebAssembly [default: wasm for
-    /// `program run`, rhai for bundles, systems and the search actor]
+    /// `program run` and the llm actor, else rhai]
     #[arg(long, value_name = "NAME", value_enum)]
     sandbox: Option<SandboxName>,
 }

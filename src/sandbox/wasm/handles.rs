@@ -112,7 +112,12 @@ impl HandleTable {
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();
-            chunks.iter_mut().zip(items).map(|(chunk, item)| *chunk = item).count() * N
+            let mut copied = 0;
+            for (chunk, item) in chunks.iter_mut().zip(items) {
+                *chunk = item;
+                copied += N;
+            }
+            copied
         }
         let pair = |&(id, score): &(NodeId, f32)| {
             let ([a, b, c, d], [e, f, g, h]) = (id.to_le_bytes(), score.to_le_bytes());
