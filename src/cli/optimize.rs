@@ -358,11 +358,6 @@ fn actors(named: &[Actor]) -> Option<Actors> {
 /// Options as given, or as the run was begun with.
 fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Options {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
-    // What a language model writes is not trusted.
-    let place = match args.actor {
-        Actor::Search => Place::Process,
-        Actor::Llm => Place::Wasm,
-    };
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
     let actors = actors(&args.actor)
         .or_else(|| Actors::named(journal.config().get("actor")?.as_str()?))
