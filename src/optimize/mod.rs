@@ -3,8 +3,8 @@
 //! ```text
 //! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
 //! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: mutate | contrast, advise, rewrite; accept by a paired test on validation
-//!    -> tune numbers -> router -> bundle
+//!    -> steps: mutate | contrast, advise, rewrite; keep what training queries speak for
+//!    -> tune numbers -> race of all changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -13,6 +13,7 @@
 //!
 //! Must not know: answers of the test split, how programs are run, how models are asked.
 
+pub mod ablation;
 mod accept;
 mod actor;
 pub mod discover;
@@ -22,6 +23,7 @@ mod members;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
+pub mod proof;
 pub mod route;
 mod search;
 pub mod trial;
@@ -38,11 +40,12 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 pub use crate::optimize::{
+    ablation::Ablation,
     accept::Decision,
     actor::{Attempt, Estimate, Range, estimate},
 };
 use crate::{
-    bundle::{Bundle, BundleError},
+    bundle::{Bundle, BundleError, Proof},
     dataset::LabelledQuery,
     eval::statistics::StatisticsError,
     index::{IndexError, IndexedBase},
@@ -51,8 +54,9 @@ use crate::{
     optimize::{
         actor::Actor,
         discover::Walk,
+        freeze::{Finished, Routing},
         journal::{Journal, JournalError},
-        members::{Member, assign, most_to_gain, needed},
+        members::{Member, assign, most_to_gain},
         plan::Plan,
         trial::{Origin, Pool, Trials},
     },
@@ -81,6 +85,8 @@ pub struct Options {
     pub actors: Actors,
     /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
     pub llm_tools: bool,
+    /// Parts that are left out, ascending, each once.
+    pub without: Vec<Ablation>,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
 }
@@ -129,6 +135,9 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// The run was continued and raced too often.
+    #[error("the run holds {0} races, the limit; start another with --run DIR")]
+    Races(usize),
     /// A prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -181,19 +190,21 @@ pub enum Event<'a> {
     },
     /// The llm actor did something worth a line.
     Told(String),
-    /// A change was tested on validation.
+    /// A change was tested on the training queries of its category.
     Tested {
         /// The category.
         name: &'a str,
         /// What was changed.
         change: &'a str,
-        /// Difference of the mean reciprocal ranks on validation.
+        /// Difference of the mean reciprocal ranks.
         difference: f64,
         /// Two-sided p of the paired test.
         p: f64,
-        /// Whether it was accepted.
+        /// Whether it was kept.
         accepted: bool,
     },
+    /// All changes together were raced on validation.
+    Raced(&'a Proof),
 }
 
 /// What a run ended with.
@@ -267,7 +278,8 @@ pub fn run(
 ) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
-    let cache = Arc::new(ToolCache::new(CACHE_BYTES));
+    let cache_bytes = if options.without.contains(&Ablation::Cache) { 0 } else { CACHE_BYTES };
+    let cache = Arc::new(ToolCache::new(cache_bytes));
     let mut runtime = Runtime::new(base.clone(), workers, Some(cache.clone()));
     if let Some(assistant) = assistant.as_ref().filter(|_| options.llm_tools) {
         runtime = runtime.with_assistant(assistant.clone());
@@ -288,10 +300,15 @@ pub fn run(
     };
     run.check_same_run(dir, actor.as_ref())?;
     let features = freeze::PoolFeatures::new(&run);
-    let (mut members, walks) = run.begin(actor.as_mut())?;
-    let stopped = run.improve(&mut members, &walks, &features, actor.as_mut())?;
-    let members = if actor.is_some() { needed(members, run.train.queries.len()) } else { members };
-    let bundle = freeze::freeze(&mut run, &members, &features, actor.as_ref())?;
+    let (begun, walks) = run.begin(actor.as_mut())?;
+    let routing = Routing::new(&features, &begun);
+    let mut members = begun.clone();
+    let stopped = run.improve(&mut members, &walks, &routing, actor.as_mut())?;
+    let routed: Vec<Vec<usize>> =
+        begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
+    let challenge = run.challenge(&begun, members, &routed)?;
+    let finished = Finished { begun, challenge };
+    let bundle = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
@@ -322,6 +339,9 @@ impl Run<'_> {
             "seed": self.options.seed,
             "steps": self.options.steps,
         });
+        if !self.options.without.is_empty() {
+            identity["without"] = serde_json::json!(self.options.without);
+        }
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
@@ -336,6 +356,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
+                    ("without", "other parts left out".to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
                 ]
                 .into_iter()
@@ -360,7 +381,7 @@ impl Run<'_> {
         Ok(self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks)
     }
 
-    /// A program on all queries of both pools.
+    /// A program on all training queries.
     fn member(
         &mut self,
         plan: Option<Plan>,
@@ -370,11 +391,10 @@ impl Run<'_> {
     ) -> Result<Member, OptimizeError> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let train = self.trial(&program, &params, false, &all, origin)?;
-        let all: Vec<usize> = (0..self.validation.queries.len()).collect();
-        let validation = self.trial(&program, &params, true, &all, origin)?;
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, queries: None, train, validation })
+        Ok(Member { plan, program, params, proposed_by, queries: None, train })
     }
+
     /// The categories to begin with, and the walks that mutation draws from.
     fn begin(
         &mut self,
@@ -390,17 +410,18 @@ impl Run<'_> {
         Ok((members, walks))
     }
 
-    /// Improves programs of categories, then tunes their numbers; a change stays when validation
-    /// accepts it.
+    /// Improves programs of categories, then tunes their numbers; a change stays when training
+    /// queries speak for it.
     fn improve(
         &mut self,
         members: &mut [Member],
         walks: &[Walk],
-        features: &freeze::PoolFeatures,
+        routing: &Routing,
         mut actor: Option<&mut Actor>,
     ) -> Result<Stop, OptimizeError> {
-        let total = self.options.steps + members.len();
-        let routing = freeze::Routing::new(features, members);
+        let without = |part| self.options.without.contains(&part);
+        let (mutates, tunes) = (!without(Ablation::Mutation), !without(Ablation::Tuning));
+        let total = self.options.steps + if tunes { members.len() } else { 0 };
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
                 return Ok(Stop::Minutes);
@@ -409,8 +430,8 @@ impl Run<'_> {
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;
-                let routed = routed(&members[at], &routing.validation[at]);
-                self.tune(&mut members[at], &assigned[at], &routed)?;
+                let judged = judged(&routing.train[at], &assigned[at]);
+                self.tune(&mut members[at], &assigned[at], &judged)?;
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
@@ -421,21 +442,27 @@ impl Run<'_> {
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
             let at = most_to_gain(members, &assigned, &mut rng);
-            let routed = routed(&members[at], &routing.validation[at]);
+            let judged = judged(&routing.train[at], &assigned[at]);
             let (member, queries) = (&mut members[at], &assigned[at]);
             match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
-                Some(actor) => self.rewrite(actor, step, member, queries, &routed, &mut rng)?,
-                None => self.mutate(member, walks, queries, &routed, &mut rng)?,
+                Some(actor) => self.rewrite(actor, step, member, queries, &judged, &mut rng)?,
+                None if mutates => self.mutate(member, walks, queries, &judged, &mut rng)?,
+                None => {}
             }
         }
         Ok(actor.and_then(|actor| actor.stop().cloned()).unwrap_or(Stop::Done))
     }
 }
 
-/// The validation queries on which a category's changes are tested.
-fn routed(member: &Member, routed: &[usize]) -> Vec<usize> {
-    match &member.queries {
-        Some(own) => own.validation.clone(),
-        None => routed.to_vec(),
+fn judged(routed: &[usize], assigned: &[usize]) -> Vec<usize> {
+    match std::env::var("JUDGE").as_deref() {
+        Ok("routed") => routed.to_vec(),
+        Ok("both") => {
+            let mut v: Vec<usize> = routed.iter().chain(assigned).copied().collect();
+            v.sort_unstable();
+            v.dedup();
+            v
+        }
+        _ => assigned.to_vec(),
     }
 }

@@ -181,7 +181,7 @@ impl Run<'_> {
             restart
         };
         if restart {
-            let own = Queries { train: queries.to_vec(), validation: routed.to_vec() };
+            let own = Queries { train: queries.to_vec(), validation: Vec::new() };
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
             if let Some(changed) = self.begin_category(actor, &name, &own, before, sample)?
                 && mean(&changed.train_on(queries)) > before
