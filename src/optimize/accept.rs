@@ -78,13 +78,17 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    /// Whether the race would have been won without some queries.
+    /// Whether the race would have been won without some queries, with evidence as strong for
+    /// each query as it took to win with all: fewer queries are not to be a reason for another
+    /// choice.
     pub(super) fn wins_without(&self, queries: &[usize]) -> bool {
         let mut evidence = Evidence::default();
+        let kept = self.gains.iter().filter(|(query, _)| !queries.contains(query)).count();
+        let level = self.proof.level.powf(kept as f64 / self.gains.len().max(1) as f64);
         let others = self.gains.iter().filter(|(query, _)| !queries.contains(query));
         for &(_, gain) in others {
             evidence.add(gain);
-            if evidence.proves(self.proof.level) {
+            if evidence.proves(level) {
                 return true;
             }
         }
@@ -98,10 +102,10 @@ impl Run<'_> {
         &mut self,
         member: &mut Member,
         mut changed: Member,
-        judged: &[usize],
+        queries: &[usize],
         origin: &Origin,
     ) -> Result<bool, OptimizeError> {
-        let differences: Vec<f64> = judged
+        let differences: Vec<f64> = queries
             .iter()
             .map(|&at| f64::from(changed.train[at]) - f64::from(member.train[at]))
             .collect();
@@ -111,8 +115,7 @@ impl Run<'_> {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
         };
-        let gate: f64 = std::env::var("GATE").ok().and_then(|g| g.parse().ok()).unwrap_or(MIN_GAIN);
-        let accepted = difference * differences.len() as f64 >= gate;
+        let accepted = difference * differences.len() as f64 >= MIN_GAIN;
         let (name, change) = (member.name(), &origin.change);
         (self.watch)(Event::Tested { name, change, difference, p, accepted });
         let decision = Decision {
@@ -121,7 +124,7 @@ impl Run<'_> {
             to: changed.program.id().to_owned(),
             params: changed.params.clone(),
             change: change.clone(),
-            n: judged.len(),
+            n: queries.len(),
             difference,
             p,
             e: evidence.e(),

@@ -64,38 +64,28 @@ pub(super) struct Routing {
     router: Router,
     /// Validation queries by their most probable category.
     pub(super) validation: Vec<Vec<usize>>,
-    /// Training queries by the category that is most probable to a router that was trained without
-    /// them.
-    pub(super) train: Vec<Vec<usize>>,
 }
 
 impl Routing {
     /// Trains a router on what each member's program reaches on the training queries.
     pub(super) fn new(features: &PoolFeatures, members: &[Member]) -> Self {
-        let (router, folds) = train_router(&features.train, members);
-        let of = |routers: &[Router], features: &[Features]| {
-            let mut routed = vec![Vec::new(); members.len()];
-            for (query, features) in features.iter().enumerate() {
-                let top = Fusion { most: 1, normalized: true };
-                let router = &routers[query % routers.len()];
-                let chosen = chosen_categories(&router.probabilities(features), top);
-                if let Some(&(at, _)) = chosen.first() {
-                    routed[at].push(query);
-                }
+        let router = train_router(&features.train, members);
+        let mut validation = vec![Vec::new(); members.len()];
+        for (query, features) in features.validation.iter().enumerate() {
+            let top = Fusion { most: 1, normalized: true };
+            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
+            {
+                validation[at].push(query);
             }
-            routed
-        };
-        let train = of(&folds, &features.train);
-        let validation = of(std::slice::from_ref(&router), &features.validation);
-        Self { router, validation, train }
+        }
+        Self { router, validation }
     }
 }
 
 /// A router with the penalty and the aim that are best in cross-validation, ties to the larger
-/// penalty, and the routers of its folds, of which the `i`-th has not seen queries `i` modulo
-/// [`FOLDS`]. The aim is what programs reach; where queries were put into categories by what they
+/// penalty. The aim is what programs reach; where queries were put into categories by what they
 /// ask, also to go there.
-fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Router>) {
+fn train_router(features: &[Features], members: &[Member]) -> Router {
     let worth: Vec<Vec<f32>> = (0..features.len())
         .map(|query| members.iter().map(|member| member.train[query]).collect())
         .collect();
@@ -103,8 +93,8 @@ fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Route
     if members.iter().any(|member| member.queries.is_some()) {
         aims.push(assigned(&worth, members));
     }
-    let folded = |aim: &[Vec<f32>], ridge: f64| -> Vec<Router> {
-        (0..FOLDS)
+    let expected = |aim: &[Vec<f32>], ridge: f64| -> f64 {
+        let folds: Vec<f64> = (0..FOLDS)
             .into_par_iter()
             .map(|fold| {
                 let (mut kept, mut kept_aim) = (Vec::new(), Vec::new());
@@ -112,35 +102,30 @@ fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Route
                     kept.push(features[query].clone());
                     kept_aim.push(aim[query].clone());
                 }
-                route::train(&kept, &kept_aim, members.len(), ridge)
+                let router = route::train(&kept, &kept_aim, members.len(), ridge);
+                (fold..features.len())
+                    .step_by(FOLDS)
+                    .map(|query| {
+                        let probabilities = router.probabilities(&features[query]);
+                        let products = probabilities.iter().zip(&worth[query]);
+                        products.map(|(p, worth)| f64::from(p * worth)).sum::<f64>()
+                    })
+                    .sum()
             })
-            .collect()
+            .collect();
+        folds.iter().sum()
     };
-    let expected = |routers: &[Router]| -> f64 {
-        let of_fold = |(fold, router): (usize, &Router)| -> f64 {
-            (fold..features.len())
-                .step_by(FOLDS)
-                .map(|query| {
-                    let probabilities = router.probabilities(&features[query]);
-                    let products = probabilities.iter().zip(&worth[query]);
-                    products.map(|(p, worth)| f64::from(p * worth)).sum::<f64>()
-                })
-                .sum()
-        };
-        routers.iter().enumerate().map(of_fold).sum()
-    };
-    let (mut best, mut most, mut routers) = ((&aims[0], RIDGES[0]), f64::MIN, Vec::new());
+    let (mut best, mut most) = ((&aims[0], RIDGES[0]), f64::MIN);
     for aim in &aims {
         for ridge in RIDGES {
-            let folds = folded(aim, ridge);
-            let reached = expected(&folds);
+            let reached = expected(aim, ridge);
             // Within an aim, ties go to the larger penalty; between aims, to what programs reach.
             if reached > most || (reached == most && std::ptr::eq(aim, best.0)) {
-                (best, most, routers) = ((aim, ridge), reached, folds);
+                (best, most) = ((aim, ridge), reached);
             }
         }
     }
-    (route::train(features, best.0, members.len(), best.1), routers)
+    route::train(features, best.0, members.len(), best.1)
 }
 
 /// What programs reach, but 1 for the category that a query was put into and 0 for all others.

@@ -19,6 +19,7 @@ mod actor;
 pub mod discover;
 mod freeze;
 pub mod journal;
+pub mod leak;
 mod members;
 pub mod mine;
 pub mod mutate;
@@ -50,12 +51,14 @@ use crate::{
     eval::statistics::StatisticsError,
     index::{IndexError, IndexedBase},
     infer::{ParamValues, Runtime},
+    kb::Kb,
     llm::LlmError,
     optimize::{
         actor::Actor,
         discover::Walk,
         freeze::{Finished, Routing},
         journal::{Journal, JournalError},
+        leak::Secrets,
         members::{Member, assign, most_to_gain},
         plan::Plan,
         trial::{Origin, Pool, Trials},
@@ -251,6 +254,8 @@ struct Run<'a> {
     train: Pool,
     validation: Pool,
     trials: Trials<'a>,
+    /// What programs that were written after a look at training queries must not say.
+    secrets: Secrets,
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
 }
@@ -284,12 +289,14 @@ pub fn run(
     if let Some(assistant) = assistant.as_ref().filter(|_| options.llm_tools) {
         runtime = runtime.with_assistant(assistant.clone());
     }
+    let secrets = secrets(&base.kb, &train, &validation);
     let mut run = Run {
         base,
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(runtime), journal, stop },
+        secrets,
         watch,
         started: Instant::now(),
     };
@@ -303,7 +310,7 @@ pub fn run(
     let (begun, walks) = run.begin(actor.as_mut())?;
     let routing = Routing::new(&features, &begun);
     let mut members = begun.clone();
-    let stopped = run.improve(&mut members, &walks, &routing, actor.as_mut())?;
+    let stopped = run.improve(&mut members, &walks, actor.as_mut())?;
     let routed: Vec<Vec<usize>> =
         begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
     let challenge = run.challenge(&begun, members, &routed)?;
@@ -327,6 +334,20 @@ pub fn check_queries(
         (_, true) => Err(OptimizeError::NoQueries("validation", "val")),
         _ => Ok(()),
     }
+}
+
+/// Names and ids of the answers of all queries, and the words that only one of them says.
+fn secrets(kb: &Kb, train: &[LabelledQuery], validation: &[LabelledQuery]) -> Secrets {
+    let queries = || train.iter().chain(validation);
+    let ids: Vec<String> =
+        queries().flat_map(|query| &query.answers).map(ToString::to_string).collect();
+    let names = queries().flat_map(|query| &query.answers).map(|&answer| kb.name(answer));
+    let schema = kb.types().iter().chain(kb.relations()).chain(kb.field_names());
+    Secrets::new(
+        queries().map(|query| query.text.as_str()),
+        names.chain(ids.iter().map(String::as_str)),
+        schema.map(String::as_str),
+    )
 }
 
 impl Run<'_> {
@@ -416,7 +437,6 @@ impl Run<'_> {
         &mut self,
         members: &mut [Member],
         walks: &[Walk],
-        routing: &Routing,
         mut actor: Option<&mut Actor>,
     ) -> Result<Stop, OptimizeError> {
         let without = |part| self.options.without.contains(&part);
@@ -430,8 +450,7 @@ impl Run<'_> {
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;
-                let judged = judged(&routing.train[at], &assigned[at]);
-                self.tune(&mut members[at], &assigned[at], &judged)?;
+                self.tune(&mut members[at], &assigned[at])?;
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
@@ -442,27 +461,15 @@ impl Run<'_> {
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
             let at = most_to_gain(members, &assigned, &mut rng);
-            let judged = judged(&routing.train[at], &assigned[at]);
+            let plans: Vec<Plan> =
+                members.iter().filter_map(|member| member.plan.clone()).collect();
             let (member, queries) = (&mut members[at], &assigned[at]);
             match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
-                Some(actor) => self.rewrite(actor, step, member, queries, &judged, &mut rng)?,
-                None if mutates => self.mutate(member, walks, queries, &judged, &mut rng)?,
+                Some(actor) => self.rewrite(actor, step, member, queries, queries, &mut rng)?,
+                None if mutates => self.mutate(member, walks, &plans, queries, &mut rng)?,
                 None => {}
             }
         }
         Ok(actor.and_then(|actor| actor.stop().cloned()).unwrap_or(Stop::Done))
-    }
-}
-
-fn judged(routed: &[usize], assigned: &[usize]) -> Vec<usize> {
-    match std::env::var("JUDGE").as_deref() {
-        Ok("routed") => routed.to_vec(),
-        Ok("both") => {
-            let mut v: Vec<usize> = routed.iter().chain(assigned).copied().collect();
-            v.sort_unstable();
-            v.dedup();
-            v
-        }
-        _ => assigned.to_vec(),
     }
 }

@@ -13,7 +13,7 @@
 //! Must not know: programs, queries, where differences come from.
 
 /// The chance, over a whole run, that changes are frozen into a bundle which do not help.
-pub const ERROR_RATE: f64 = 0.1;
+pub const ERROR_RATE: f64 = 0.2;
 /// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
 const GAMBLERS: usize = 20;
 /// Capital of a gambler at most, so that it stays finite.

@@ -82,17 +82,18 @@ impl Run<'_> {
         }
     }
 
-    /// Tries a random change of a program that was composed from a plan.
+    /// Tries a random change of a program that was composed from a plan; `others` are the plans of
+    /// all categories.
     pub(super) fn mutate(
         &mut self,
         member: &mut Member,
         walks: &[Walk],
+        others: &[Plan],
         queries: &[usize],
-        judged: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
         let Some((plan, change)) =
-            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, queries, rng))
+            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, others, queries, rng))
         else {
             return Ok(());
         };
@@ -100,13 +101,11 @@ impl Run<'_> {
         let parent = Some(member.program.id().to_owned());
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent };
         let ranks = self.trial(&program, &member.params, false, queries, &origin)?;
-        if std::env::var("JUDGE").is_err()
-            && trial::mean(&ranks) <= trial::mean(&member.train_on(queries))
-        {
+        if trial::mean(&ranks) <= trial::mean(&member.train_on(queries)) {
             return Ok(());
         }
         let changed = self.member(Some(plan), program, member.params.clone(), &origin)?;
-        self.accept(member, changed, judged, &origin).map(|_| ())
+        self.accept(member, changed, queries, &origin).map(|_| ())
     }
 
     /// Tries other numbers for a program.
@@ -114,7 +113,6 @@ impl Run<'_> {
         &mut self,
         member: &mut Member,
         queries: &[usize],
-        judged: &[usize],
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let key = format!("{} {} {queries:?}", member.program.id(), self.train.digest());
@@ -144,6 +142,6 @@ impl Run<'_> {
         let mut tuned =
             self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
-        self.accept(member, tuned, judged, &origin).map(|_| ())
+        self.accept(member, tuned, queries, &origin).map(|_| ())
     }
 }

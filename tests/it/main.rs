@@ -15,6 +15,7 @@ mod gpu;
 mod help;
 mod model;
 mod optimize;
+mod planted;
 mod programs;
 mod pull;
 mod samples;

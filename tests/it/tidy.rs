@@ -44,6 +44,7 @@ const PAGES: &[&str] = &[
     "docs/benchmarks/growth.md",
     "docs/benchmarks/peers.md",
     "docs/embedders.md",
+    "docs/optimizer.md",
     "docs/results.md",
     "docs/stark.md",
     "docs/tools.md",

@@ -401,6 +401,9 @@ impl Run<'_> {
         if let Err(failed) = runtime.declared_params(&compiled) {
             return Ok(vec![failure("", &format!("params(): {failed}"))]);
         }
+        if let Some(leak) = self.secrets.leak(program.source()) {
+            return Ok(vec![failure("", &leak.to_string())]);
+        }
         let rankings =
             self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;
         let text = |at: usize| self.train.queries[queries[at]].text.as_str();
