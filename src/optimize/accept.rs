@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Sum of reciprocal ranks that a change must gain on the training queries of its category.
-const MIN_GAIN: f64 = 0.5;
+const MIN_GAIN: f64 = 1.0;
 /// Queries of the first batch of a race; each further batch doubles what was raced.
 const FIRST_BATCH: usize = 4;
 /// Stream of random numbers for the order of a race.

@@ -171,7 +171,7 @@ mod tests {
     fn secrets() -> Secrets {
         let mut queries: Vec<String> =
             (0..30).map(|at| format!("a durable product of brand {}", at % 2)).collect();
-        queries.push("a glockenspiel by Dart World".to_owned());
+        queries.push("a glockenspiel by anyone".to_owned());
         let answers = ["Steel Dart", "4711", "Product", "Ox"];
         let schema = ["product", "has_brand"];
         Secrets::new(queries.iter().map(String::as_str), answers.into_iter(), schema.into_iter())

@@ -35,8 +35,8 @@ const ASKED: [&str; 4] = [
 ];
 
 /// Writes a base of 10 cities, 15 brands in a city each, and 60 products of a brand each, all drawn
-/// from the seed, with queries that name a city. They want what brands of that city make, or, when
-/// `helpless`, three products drawn at random.
+/// from the seed, with queries that name a city. They want what brands of that city make. When
+/// `helpless`, they name things as well, and want three products drawn at random.
 fn write(dir: &Path, seed: u64, helpless: bool) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (brands, products) = (CITIES.len(), CITIES.len() + BRANDS.len());
@@ -76,7 +76,13 @@ fn write(dir: &Path, seed: u64, helpless: bool) {
                 (0..3).map(|_| (products + rng.random_range(0..n_products)).to_string()).collect()
             }
         };
-        let text = ASKED[at % ASKED.len()].replace("{}", CITIES[city]);
+        let mut text = ASKED[at % ASKED.len()].replace("{}", CITIES[city]);
+        if helpless {
+            for _ in 0..3 {
+                let (look, thing) = (rng.random_range(0..4), rng.random_range(0..THINGS.len()));
+                text += &format!(" or a {} {}", LOOKS[look], THINGS[thing]);
+            }
+        }
         queries += &format!("{at},{text},\"[{}]\"\n", answers.join(", "));
     }
     fs::create_dir_all(dir.join("split")).unwrap();
