@@ -53,8 +53,9 @@ const MAX_RUNS: usize = 9_999;
 /// Find, prove and freeze retrieval programs for a dataset
 ///
 /// The search actor mines walks from training answers, composes programs from them and improves
-/// them; the llm actor asks a language model for categories, programs and better programs. What
-/// the validation split proves is kept. Ends with one table per pool and the place of the frozen
+/// them; the llm actor asks a language model for categories, programs and better programs. All
+/// improvements together race against the programs the run began with, on the validation split;
+/// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with one table per pool and the place of the frozen
 /// bundle. The run can be interrupted at any time and continued with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

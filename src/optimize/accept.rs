@@ -27,7 +27,8 @@ use crate::{
     },
 };
 
-/// Sum of reciprocal ranks that a change must gain on the training queries of its category.
+/// Sum of reciprocal ranks that a change must gain on the training queries of its category: as much
+/// as getting one query right.
 const MIN_GAIN: f64 = 1.0;
 /// Queries of the first batch of a race; each further batch doubles what was raced.
 const FIRST_BATCH: usize = 4;
@@ -256,5 +257,38 @@ impl Run<'_> {
             }
         }
         Ok(ranks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn won(gains: &[f64]) -> Challenge {
+        let evidence = Evidence::of(gains);
+        let proof = Proof {
+            error_rate: ERROR_RATE,
+            level: level(1),
+            e: evidence.e(),
+            n: gains.len(),
+            of: gains.len(),
+            difference: evidence.difference(),
+            needed: evidence.needed(level(1)),
+            proven: evidence.proves(level(1)),
+        };
+        let gains = gains.iter().copied().enumerate().collect();
+        Challenge { members: Vec::new(), proof, gains }
+    }
+
+    #[test]
+    fn a_race_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+        let even = won(&[0.4; 20]);
+        assert!(even.proof.proven);
+        assert!(even.wins_without(&[0, 5, 10, 15]));
+        let mut gains = [0.0; 20];
+        gains[..4].copy_from_slice(&[1.0; 4]);
+        let few = won(&gains);
+        assert!(few.proof.e > 6.0, "{}", few.proof.e);
+        assert!(!few.wins_without(&[0, 1, 2, 3]));
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     sandbox::{Limits, Param, RhaiSandbox, Sandbox, Workers},
 };
 
-/// The kind of steps that hold tests on validation.
+/// The kind of steps that hold tests of changes.
 const DECISION: &str = "decision";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
@@ -81,7 +81,7 @@ pub(super) struct Sources {
     pub(super) entries: Vec<Entry>,
     /// First trial of every program; of runs only.
     pub(super) origins: HashMap<String, Trial>,
-    /// Tests on validation in their order; of runs only.
+    /// Tests of changes in their order; of runs only.
     pub(super) decisions: Vec<Decision>,
 }
 
