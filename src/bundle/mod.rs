@@ -130,6 +130,53 @@ pub struct Validation {
     pub mrr: f64,
     /// Mean reciprocal rank of every baseline, by name.
     pub baselines: BTreeMap<String, f64>,
+    /// The bundle estimated on queries that did not choose it; `mrr` above is on all of them, also
+    /// those that chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
+    /// Mean reciprocal rank if the best program of each query were known: what a perfect router
+    /// would reach without joining answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_program: Option<f64>,
+    /// The race of the improved programs; none when nothing was improved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+/// An estimate by cross-fitting: every fold of the queries is answered with what the other folds
+/// alone would have chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldOut {
+    /// Folds.
+    pub folds: usize,
+    /// Mean reciprocal rank.
+    pub mrr: f64,
+    /// 95 % interval of it, over queries.
+    pub ci95: Interval,
+}
+
+/// A race of improved programs against those a run began with, on validation queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    /// The chance, over the whole run, that programs are taken for improved which are not.
+    pub error_rate: f64,
+    /// The part of it that this race may spend: it is won when `e * level` reaches 1.
+    pub level: f64,
+    /// Evidence for an improvement: the capital of a bet against there being none.
+    pub e: f64,
+    /// Queries that were bet on.
+    pub n: usize,
+    /// Queries whose category changed.
+    pub of: usize,
+    /// Mean difference of reciprocal ranks on the `n` queries.
+    pub difference: f64,
+    /// How many more queries with such differences would win the race; none when the difference is
+    /// not above 0, 0 when it is won.
+    pub needed: Option<usize>,
+    /// Whether it was won; otherwise the bundle holds the programs that the run began with.
+    pub proven: bool,
 }
 
 /// How a bundle was made.
@@ -149,6 +196,9 @@ pub struct Provenance {
     /// Which language models took part; none if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmProvenance>,
+    /// Parts of the loop that were left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
 }
 
 /// Which language models took part in making a bundle.

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, CategoryScore},
+    bundle::{Bundle, CategoryScore, Proof},
     cli::{
         Context, Exit, dataset,
         eval::{self, Measured, percent},
@@ -33,7 +33,8 @@ use crate::{
     kb::Kb,
     llm::{Role, ledger::Spent},
     optimize::{
-        self, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop, journal::Journal,
+        self, Ablation, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop,
+        journal::Journal,
     },
     retrieve::{Baseline, Retriever, System},
     sandbox::{Place, SandboxOptions, Workers},
@@ -50,8 +51,9 @@ const MAX_RUNS: usize = 9_999;
 /// Find, prove and freeze retrieval programs for a dataset
 ///
 /// The search actor mines walks from training answers, composes programs from them and improves
-/// them; the llm actor asks a language model for categories, programs and better programs. What
-/// the validation split proves is kept. Ends with one table per pool and the place of the frozen
+/// them; the llm actor asks a language model for categories, programs and better programs. All
+/// improvements together race against the programs the run began with, on the validation split;
+/// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with one table per pool and the place of the frozen
 /// bundle. The run can be interrupted at any time and continued with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -66,6 +68,9 @@ pub(super) struct Args {
     llm_tools: bool,
     #[command(flatten)]
     llm: LlmArgs,
+    /// Leave out a part, to measure what it is worth; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    without: Vec<Part>,
     /// Seed of every random choice [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -102,6 +107,44 @@ enum Actor {
     Search,
     /// Asks a language model
     Llm,
+}
+
+/// A part that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Walks from training answers; only search by words is left
+    Mining,
+    /// Other numbers than the declared ones
+    Tuning,
+    /// What misses a walk; only nodes that all walks reach are ranked
+    Relaxation,
+    /// What a query says; all go where most are answered best
+    Router,
+    /// Kept answers of tool calls; changes the time alone
+    Cache,
+    /// Changes of programs after the categories are found
+    Mutation,
+}
+
+impl From<Part> for Ablation {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Mining => Self::Mining,
+            Part::Tuning => Self::Tuning,
+            Part::Relaxation => Self::Relaxation,
+            Part::Router => Self::Router,
+            Part::Cache => Self::Cache,
+            Part::Mutation => Self::Mutation,
+        }
+    }
+}
+
+/// The parts that are left out, ascending, each once.
+fn without(args: &Args) -> Vec<Ablation> {
+    let mut parts: Vec<Ablation> = args.without.iter().map(|&part| part.into()).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    parts
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -211,6 +254,10 @@ fn check(args: &Args) -> Result<()> {
     if args.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
         return Err(CommandError::usage(anyhow!("--budget-minutes must be above 0")));
     }
+    let searches = args.actor.is_empty() || args.actor.contains(&Actor::Search);
+    if let Some(why) = optimize::ablation::nonsense(&without(args), searches) {
+        return Err(CommandError::usage(anyhow!("{why}")));
+    }
     let asks = args.actor.contains(&Actor::Llm) || args.resume;
     if !asks && (args.llm_tools || args.llm.model.is_some()) {
         return Err(CommandError::usage(anyhow!(
@@ -265,6 +312,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 actors,
                 llm_tools: args.llm_tools,
                 sandbox: SandboxOptions::default(),
+                without: without(args),
                 budget: None,
             };
             optimize::estimate(&kb, &opened.assistant, &train, &validation, &options)
@@ -335,6 +383,7 @@ fn open_run(
         "dataset": base.name,
         "seed": args.seed.unwrap_or(SEED),
         "steps": args.steps.unwrap_or(STEPS),
+        "without": without(args),
     });
     if let Some(configured) = configured {
         config["actor"] = actors(&args.actor).unwrap_or(SEARCH_ONLY).names().into();
@@ -372,6 +421,14 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Option
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
         sandbox: args.sandbox.options(place, ctx),
+        without: match args.without.is_empty() {
+            false => without(args),
+            true => journal
+                .config()
+                .get("without")
+                .and_then(|parts| serde_json::from_value(parts.clone()).ok())
+                .unwrap_or_default(),
+        },
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     }
 }
@@ -399,19 +456,42 @@ fn watched(
         }
         Event::Told(what) => printer.notice(&what),
         Event::Tested { name, change, difference, p, accepted } => {
-            let verdict = if accepted { "accepted" } else { "not proven" };
+            let verdict = if accepted { "kept" } else { "not kept" };
             // Rounded first, so that next to nothing is not shown as -0.
             let points = (1_000.0 * difference).round() / 10.0 + 0.0;
             printer.notice(&format!(
-                "{verdict}: {change} in {name}: {points:+.1} on validation, p {p:.3}"
+                "{verdict}: {change} in {name}: {points:+.1} on training, p {p:.3}"
             ));
         }
+        Event::Raced(proof) => printer.notice(&raced(proof)),
     };
     let base = base.clone();
     let outcome = optimize::run(
         base, assistant, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
     )?;
     Ok(outcome)
+}
+
+/// How a race ended, in words.
+fn raced(proof: &Proof) -> String {
+    // Rounded first, so that next to nothing is not shown as -0.
+    let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
+    let (verdict, more) = match (proof.proven, proof.needed) {
+        (true, _) => ("proven", String::new()),
+        (_, Some(n)) => {
+            ("not proven", format!("; {n} more queries with such differences would prove it"))
+        }
+        (_, None) => ("not proven", String::new()),
+    };
+    format!(
+        "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
+         categories, evidence {:.1} of {:.1}, error rate {}{more}",
+        proof.n,
+        proof.of,
+        proof.e,
+        1.0 / proof.level,
+        proof.error_rate
+    )
 }
 
 /// What is told at the end of a run.
@@ -458,8 +538,18 @@ impl Report<'_> {
             print_test(&test, ctx)?;
         }
         let baseline = bundle.validation.baselines.values().copied().fold(0.0, f64::max);
+        let held_out = bundle.validation.held_out.as_ref().map_or(String::new(), |held_out| {
+            format!(
+                "\nestimated on queries that did not choose: mrr {} ({} folds)",
+                percent(held_out.mrr, held_out.ci95),
+                held_out.folds
+            )
+        });
+        let best = bundle.validation.best_program.map_or(String::new(), |best| {
+            format!("; the best program of each query would reach {:.1}", 100.0 * best)
+        });
         ctx.printer.data(&format!(
-            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {})\nbundle: {}\n",
+            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}\nbundle: {}\n",
             100.0 * bundle.validation.mrr,
             100.0 * baseline,
             bundle.validation.n,
@@ -510,6 +600,7 @@ impl Report<'_> {
             "seed": bundle.provenance.seed,
             "steps": bundle.provenance.steps,
             "categories": categories,
+            "validation": bundle.validation,
             "cost": {
                 "calls": self.spent.calls,
                 "tokens_in": self.spent.tokens_in,

@@ -3,21 +3,25 @@
 
 use std::collections::BTreeMap;
 
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
         router::{Features, Router, features},
     },
     eval::statistics::bootstrap_interval,
     infer::{chosen_categories, fuse},
     optimize::{
         OptimizeError, Run,
+        ablation::Ablation,
+        accept::Challenge,
         actor::Actor,
-        members::Member,
+        members::{Member, needed},
         route,
-        trial::{Pool, mean, reciprocal_rank},
+        trial::{Origin, Pool, mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
 };
@@ -26,6 +30,10 @@ use crate::{
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
 /// Folds of the cross-validation.
 const FOLDS: usize = 5;
+/// Stream of random numbers for the folds of validation queries.
+const FOLD_STREAM: u64 = 4 << 40;
+/// The feature of every query; all that is left without a router.
+const ALWAYS: &str = "always";
 /// Nodes a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
 
@@ -39,8 +47,13 @@ impl PoolFeatures {
     /// The features of all queries of both pools.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let base = &run.base;
+        let blind = run.options.without.contains(&Ablation::Router);
         let of_pool = |pool: &Pool| {
-            pool.queries.par_iter().map(|query| features(base, &query.text)).collect()
+            let of = |text: &str| match blind {
+                true => vec![(ALWAYS.to_owned(), 1.0)],
+                false => features(base, text),
+            };
+            pool.queries.par_iter().map(|query| of(&query.text)).collect()
         };
         Self { train: of_pool(&run.train), validation: of_pool(&run.validation) }
     }
@@ -141,45 +154,113 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
     fusions
 }
 
-/// The bundle of the members, measured on validation.
+/// How programs answer the validation queries together.
+struct Answers {
+    routing: Routing,
+    /// Reciprocal ranks for every way of joining categories.
+    fused: Vec<(Fusion, Vec<f32>)>,
+    /// Reciprocal ranks of the program that is best on each query.
+    best: Vec<f32>,
+}
+
+impl Answers {
+    /// Runs all programs on all validation queries and joins them in every way.
+    fn new(
+        run: &mut Run<'_>,
+        members: &[Member],
+        features: &PoolFeatures,
+    ) -> Result<Self, OptimizeError> {
+        let routing = Routing::new(features, members);
+        run.trials.check_stop()?;
+        let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+        let mut rankings: Vec<Vec<Ranking>> = Vec::new();
+        for member in members {
+            let compiled = run.trials.compile(&member.program)?;
+            let ranked = run.trials.rankings(&compiled, &member.params, &run.validation, &all)?;
+            let origin = Origin {
+                proposed_by: member.proposed_by.clone(),
+                change: "frozen".to_owned(),
+                parent: None,
+            };
+            let (program, params) = (&member.program, &member.params);
+            run.trials.keep(program, params, &run.validation, &all, &origin, &ranked)?;
+            rankings.push(ranked.into_iter().map(|pair| pair.0).collect());
+        }
+        let rank = |ranking: &Ranking, query: usize| {
+            reciprocal_rank(&run.trials.runtime, ranking, &run.validation.queries[query].answers)
+        };
+        let answer = |query: usize, fusion: Fusion| -> f32 {
+            let probabilities = routing.router.probabilities(&features.validation[query]);
+            let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
+                .into_iter()
+                .map(|(at, probability)| (probability, &rankings[at][query]))
+                .collect();
+            rank(&fuse(&parts, fusion), query)
+        };
+        let fused = fusions(members.len())
+            .into_iter()
+            .map(|fusion| (fusion, all.iter().map(|&query| answer(query, fusion)).collect()))
+            .collect();
+        let best = all
+            .iter()
+            .map(|&query| rankings.iter().map(|of| rank(&of[query], query)).fold(0.0, f32::max))
+            .collect();
+        Ok(Self { routing, fused, best })
+    }
+
+    /// The way of joining categories that is best on some queries; ties go to the earlier one.
+    fn chosen(&self, queries: &[usize]) -> Result<&(Fusion, Vec<f32>), OptimizeError> {
+        self.fused
+            .iter()
+            .map(|fused| (mean(&on(&fused.1, queries)), fused))
+            .reduce(|best, next| if next.0 > best.0 { next } else { best })
+            .map(|best| best.1)
+            .ok_or(OptimizeError::NoQueries("validation", "val"))
+    }
+}
+
+/// The values of some queries.
+fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
+    queries.iter().map(|&query| values[query]).collect()
+}
+
+/// What a run ends with: the programs it began with and, if a race was won, the improved ones.
+pub(super) struct Finished {
+    /// The programs it began with.
+    pub(super) begun: Vec<Member>,
+    /// The race; none when nothing changed.
+    pub(super) challenge: Option<Challenge>,
+}
+
+impl Finished {
+    /// The race, if it was won.
+    fn won(&self) -> Option<&Challenge> {
+        self.challenge.as_ref().filter(|challenge| challenge.proof.proven)
+    }
+}
+
+/// The bundle of a run, measured on validation.
 pub(super) fn freeze(
     run: &mut Run<'_>,
-    members: &[Member],
+    finished: &Finished,
     features: &PoolFeatures,
     actor: Option<&Actor>,
 ) -> Result<Bundle, OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
-    let routing = Routing::new(features, members);
-    run.trials.check_stop()?;
-    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-    let mut rankings: Vec<Vec<Ranking>> = Vec::new();
-    for member in members {
-        let compiled = run.trials.compile(&member.program)?;
-        let ranked = run.trials.rankings(&compiled, &member.params, &run.validation, &all)?;
-        rankings.push(ranked.into_iter().map(|pair| pair.0).collect());
-    }
-    let answer = |query: usize, fusion: Fusion| -> f32 {
-        let probabilities = routing.router.probabilities(&features.validation[query]);
-        let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
-            .into_iter()
-            .map(|(at, probability)| (probability, &rankings[at][query]))
-            .collect();
-        let answers = &run.validation.queries[query].answers;
-        reciprocal_rank(&run.trials.runtime, &fuse(&parts, fusion), answers)
+    let n_train = run.train.queries.len();
+    let lean = |members: &[Member]| match actor.is_some() {
+        true => needed(members.to_vec(), n_train),
+        false => members.to_vec(),
     };
-    let (fusion, ranks, mrr) = fusions(members.len())
-        .into_iter()
-        .map(|fusion| {
-            let ranks: Vec<f32> = all.iter().map(|&query| answer(query, fusion)).collect();
-            let mrr = mean(&ranks);
-            (fusion, ranks, mrr)
-        })
-        .reduce(|best, next| if next.2 > best.2 { next } else { best })
-        .ok_or(OptimizeError::NoQueries("validation", "val"))?;
+    let members = lean(finished.won().map_or(&finished.begun, |challenge| &challenge.members));
+    let answers = Answers::new(run, &members, features)?;
+    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+    let (fusion, ranks) = answers.chosen(&all)?.clone();
+    let held_out = held_out(run, finished, &lean(&finished.begun), &answers, features)?;
     let baselines = baseline_ranks(run)?;
     let categories: Result<Vec<Category>, OptimizeError> = members
         .iter()
-        .zip(&routing.validation)
+        .zip(&answers.routing.validation)
         .map(|(member, queries)| {
             Ok(Category {
                 name: member.name().to_owned(),
@@ -199,24 +280,66 @@ pub(super) fn freeze(
     };
     let validation = Validation {
         n: ranks.len(),
-        mrr,
+        mrr: mean(&ranks),
         baselines: baselines
             .iter()
             .map(|(name, ranks)| ((*name).to_owned(), mean(ranks)))
             .collect(),
+        held_out: Some(held_out),
+        best_program: Some(mean(&answers.best)),
+        proof: finished.challenge.as_ref().map(|challenge| challenge.proof.clone()),
     };
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: run.options.seed,
         steps: run.options.steps,
-        n_train: run.train.queries.len(),
+        n_train,
         n_validation: ranks.len(),
         llm: actor.map(|actor| actor.provenance(run.options)),
+        without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
     };
-    let (categories, router) = (categories?, routing.router);
+    let (categories, router) = (categories?, answers.routing.router);
     let (format, digest) = (FORMAT, String::new());
     Ok(Bundle { format, dataset, categories, router, fusion, validation, provenance, digest }
         .sealed())
+}
+
+/// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the
+/// others alone would have chosen, the race and the way of joining categories.
+fn held_out(
+    run: &mut Run<'_>,
+    finished: &Finished,
+    begun: &[Member],
+    answers: &Answers,
+    features: &PoolFeatures,
+) -> Result<HeldOut, OptimizeError> {
+    let n = run.validation.queries.len();
+    let mut order: Vec<usize> = (0..n).collect();
+    let mut rng = ChaCha8Rng::seed_from_u64(run.options.seed);
+    rng.set_stream(FOLD_STREAM);
+    order.shuffle(&mut rng);
+    let folds = FOLDS.min(n);
+    let mut before: Option<Answers> = None;
+    let mut ranks = vec![0.0; n];
+    for fold in 0..folds {
+        let (inside, others): (Vec<usize>, Vec<usize>) =
+            (0..n).partition(|place| place % folds == fold);
+        let [inside, others] = [inside, others]
+            .map(|places| places.iter().map(|&place| order[place]).collect::<Vec<_>>());
+        let still_won = finished.won().is_none_or(|challenge| challenge.wins_without(&inside));
+        let answers = match (&mut before, still_won) {
+            (_, true) => answers,
+            (Some(before), _) => before,
+            (none, _) => none.insert(Answers::new(run, begun, features)?),
+        };
+        let of = &answers.chosen(&others)?.1;
+        for query in inside {
+            ranks[query] = of[query];
+        }
+    }
+    let values: Vec<f64> = ranks.iter().map(|&rank| f64::from(rank)).collect();
+    let ci95 = bootstrap_interval(&values, run.options.seed)?;
+    Ok(HeldOut { folds, mrr: mean(&ranks), ci95 })
 }
 
 /// Reciprocal ranks of every baseline on the validation queries.
@@ -247,7 +370,7 @@ fn category_score(
     baselines: &BTreeMap<&'static str, Vec<f32>>,
     seed: u64,
 ) -> Result<Option<CategoryScore>, OptimizeError> {
-    let on = |ranks: &[f32]| -> Vec<f32> { queries.iter().map(|&query| ranks[query]).collect() };
+    let on = |ranks: &[f32]| on(ranks, queries);
     let best = baselines
         .iter()
         .map(|(&name, ranks)| (name, on(ranks)))

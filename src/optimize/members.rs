@@ -35,14 +35,26 @@ pub(super) struct Member {
     pub(super) queries: Option<Queries>,
     /// Reciprocal rank on every training query.
     pub(super) train: Vec<f32>,
-    /// Reciprocal rank on every validation query.
-    pub(super) validation: Vec<f32>,
 }
 
 impl Member {
+    /// Whether it answers as another does: by the same program with the same numbers.
+    pub(super) fn answers_as(&self, other: &Self) -> bool {
+        self.program.id() == other.program.id() && self.params == other.params
+    }
+
     /// Its name.
     pub(super) fn name(&self) -> &str {
         self.program.category().unwrap_or_default()
+    }
+
+    /// The validation queries on which it is raced: those that were put into it, or else those that
+    /// are routed to it.
+    pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
+        match &self.queries {
+            Some(own) => own.validation.clone(),
+            None => routed.to_vec(),
+        }
     }
 
     /// Its reciprocal ranks on some training queries.

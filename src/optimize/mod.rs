@@ -3,8 +3,8 @@
 //! ```text
 //! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
 //! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: mutate | contrast, advise, rewrite; accept by a paired test on validation
-//!    -> tune numbers -> router -> bundle
+//!    -> steps: mutate | contrast, advise, rewrite; keep what training queries speak for
+//!    -> tune numbers -> race of all changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -13,15 +13,18 @@
 //!
 //! Must not know: answers of the test split, how programs are run, how models are asked.
 
+pub mod ablation;
 mod accept;
 mod actor;
 pub mod discover;
 mod freeze;
 pub mod journal;
+pub mod leak;
 mod members;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
+pub mod proof;
 pub mod route;
 mod search;
 pub mod trial;
@@ -38,21 +41,25 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 pub use crate::optimize::{
+    ablation::Ablation,
     accept::Decision,
     actor::{Attempt, Categories, CategoryFound, Estimate, Range, estimate},
 };
 use crate::{
-    bundle::{Bundle, BundleError},
+    bundle::{Bundle, BundleError, Proof},
     dataset::LabelledQuery,
     eval::statistics::StatisticsError,
     index::{IndexError, IndexedBase},
     infer::{ParamValues, Runtime},
+    kb::Kb,
     llm::LlmError,
     optimize::{
         actor::{Actor, LLM},
         discover::Walk,
+        freeze::{Finished, Routing},
         journal::{Journal, JournalError},
-        members::{Member, assign, most_to_gain, needed},
+        leak::Secrets,
+        members::{Member, assign, most_to_gain},
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
@@ -85,6 +92,8 @@ pub struct Options {
     /// Where programs run; the result does not depend on it.
     #[serde(skip)]
     pub sandbox: SandboxOptions,
+    /// Parts that are left out, ascending, each once.
+    pub without: Vec<Ablation>,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
 }
@@ -154,6 +163,9 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// The run was continued and raced too often.
+    #[error("the run holds {0} races, the limit; start another with --run DIR")]
+    Races(usize),
     /// A prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -215,19 +227,21 @@ pub enum Event<'a> {
     },
     /// The llm actor did something worth a line.
     Told(String),
-    /// A change was tested on validation.
+    /// A change was tested on the training queries of its category.
     Tested {
         /// The category.
         name: &'a str,
         /// What was changed.
         change: &'a str,
-        /// Difference of the mean reciprocal ranks on validation.
+        /// Difference of the mean reciprocal ranks.
         difference: f64,
         /// Two-sided p of the paired test.
         p: f64,
-        /// Whether it was accepted.
+        /// Whether it was kept.
         accepted: bool,
     },
+    /// All changes together were raced on validation.
+    Raced(&'a Proof),
 }
 
 /// What a run ended with.
@@ -274,6 +288,8 @@ struct Run<'a> {
     train: Pool,
     validation: Pool,
     trials: Trials<'a>,
+    /// What programs that were written after a look at training queries must not say.
+    secrets: Secrets,
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
 }
@@ -301,18 +317,21 @@ pub fn run(
 ) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
-    let cache = Arc::new(ToolCache::new(CACHE_BYTES));
+    let cache_bytes = if options.without.contains(&Ablation::Cache) { 0 } else { CACHE_BYTES };
+    let cache = Arc::new(ToolCache::new(cache_bytes));
     let runtime = || {
         let cached = Some(cache.clone());
         Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
     };
     let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
+    let secrets = secrets(&base.kb, &train, &validation);
     let mut run = Run {
         base: base.clone(),
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
+        secrets,
         watch,
         started: Instant::now(),
     };
@@ -323,10 +342,15 @@ pub fn run(
     };
     run.check_same_run(dir, actor.as_ref())?;
     let features = freeze::PoolFeatures::new(&run);
-    let (mut members, walks) = run.begin(actor.as_mut())?;
-    let stopped = run.improve(&mut members, &walks, &features, actor.as_mut())?;
-    let members = if actor.is_some() { needed(members, run.train.queries.len()) } else { members };
-    let bundle = freeze::freeze(&mut run, &members, &features, actor.as_ref())?;
+    let (begun, walks) = run.begin(actor.as_mut())?;
+    let routing = Routing::new(&features, &begun);
+    let mut members = begun.clone();
+    let stopped = run.improve(&mut members, &walks, actor.as_mut())?;
+    let routed: Vec<Vec<usize>> =
+        begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
+    let challenge = run.challenge(&begun, members, &routed)?;
+    let finished = Finished { begun, challenge };
+    let bundle = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
     Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
@@ -347,6 +371,20 @@ pub fn check_queries(
     }
 }
 
+/// Names and ids of the answers of all queries, and the words that only one of them says.
+fn secrets(kb: &Kb, train: &[LabelledQuery], validation: &[LabelledQuery]) -> Secrets {
+    let queries = || train.iter().chain(validation);
+    let ids: Vec<String> =
+        queries().flat_map(|query| &query.answers).map(ToString::to_string).collect();
+    let names = queries().flat_map(|query| &query.answers).map(|&answer| kb.name(answer));
+    let schema = kb.types().iter().chain(kb.relations()).chain(kb.field_names());
+    Secrets::new(
+        queries().map(|query| query.text.as_str()),
+        names.chain(ids.iter().map(String::as_str)),
+        schema.map(String::as_str),
+    )
+}
+
 impl Run<'_> {
     /// A journal belongs to one base, one set of queries and one set of options.
     fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
@@ -357,6 +395,9 @@ impl Run<'_> {
             "seed": self.options.seed,
             "steps": self.options.steps,
         });
+        if !self.options.without.is_empty() {
+            identity["without"] = serde_json::json!(self.options.without);
+        }
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
@@ -371,6 +412,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
+                    ("without", "other parts left out".to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
                 ]
                 .into_iter()
@@ -395,7 +437,7 @@ impl Run<'_> {
         Ok(self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks)
     }
 
-    /// A program on all queries of both pools.
+    /// A program on all training queries.
     fn member(
         &mut self,
         plan: Option<Plan>,
@@ -405,11 +447,10 @@ impl Run<'_> {
     ) -> Result<Member, OptimizeError> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let train = self.trial(&program, &params, false, &all, origin)?;
-        let all: Vec<usize> = (0..self.validation.queries.len()).collect();
-        let validation = self.trial(&program, &params, true, &all, origin)?;
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, queries: None, train, validation })
+        Ok(Member { plan, program, params, proposed_by, queries: None, train })
     }
+
     /// The categories to begin with, and the walks that mutation draws from.
     fn begin(
         &mut self,
@@ -425,17 +466,17 @@ impl Run<'_> {
         Ok((members, walks))
     }
 
-    /// Improves programs of categories, then tunes their numbers; a change stays when validation
-    /// accepts it.
+    /// Improves programs of categories, then tunes their numbers; a change stays when training
+    /// queries speak for it.
     fn improve(
         &mut self,
         members: &mut [Member],
         walks: &[Walk],
-        features: &freeze::PoolFeatures,
         mut actor: Option<&mut Actor>,
     ) -> Result<Stop, OptimizeError> {
-        let total = self.options.steps + members.len();
-        let routing = freeze::Routing::new(features, members);
+        let without = |part| self.options.without.contains(&part);
+        let (mutates, tunes) = (!without(Ablation::Mutation), !without(Ablation::Tuning));
+        let total = self.options.steps + if tunes { members.len() } else { 0 };
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
                 return Ok(Stop::Minutes);
@@ -444,8 +485,7 @@ impl Run<'_> {
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;
-                let routed = routed(&members[at], &routing.validation[at]);
-                self.tune(&mut members[at], &assigned[at], &routed)?;
+                self.tune(&mut members[at], &assigned[at])?;
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
@@ -456,24 +496,18 @@ impl Run<'_> {
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
             let at = most_to_gain(members, &assigned, &mut rng);
-            let routed = routed(&members[at], &routing.validation[at]);
+            let plans: Vec<Plan> =
+                members.iter().filter_map(|member| member.plan.clone()).collect();
             let (member, queries) = (&mut members[at], &assigned[at]);
             match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
                 Some(actor) => {
-                    let done = self.rewrite(actor, step, member, queries, &routed, &mut rng);
+                    let done = self.rewrite(actor, step, member, queries, &mut rng);
                     actor.unless_stopped(done)?;
                 }
-                None => self.mutate(member, walks, queries, &routed, &mut rng)?,
+                None if mutates => self.mutate(member, walks, &plans, queries, &mut rng)?,
+                None => {}
             }
         }
         Ok(actor.and_then(|actor| actor.stop().cloned()).unwrap_or(Stop::Done))
-    }
-}
-
-/// The validation queries on which a category's changes are tested.
-fn routed(member: &Member, routed: &[usize]) -> Vec<usize> {
-    match &member.queries {
-        Some(own) => own.validation.clone(),
-        None => routed.to_vec(),
     }
 }

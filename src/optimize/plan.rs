@@ -200,8 +200,18 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// The program of a plan.
+/// The program of a plan: what any of its walks reaches, or words find, is ranked, and what several
+/// walks reach counts more.
 pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
+    render_as(base, plan, true)
+}
+
+/// The program of a plan without relaxation: only what all of its walks reach is ranked.
+pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
+    render_as(base, plan, plan.branches.is_empty())
+}
+
+fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     let branches = named_branches(base, plan);
     let mut out = String::new();
     let _ = writeln!(out, "//! category: {}", category_name(base, plan));
@@ -219,31 +229,37 @@ pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
         );
     }
     out += "//! What is reached is ranked by what else the query says.\n\n";
-    render_params(&mut out, plan, &branches);
+    render_params(&mut out, plan, &branches, relaxed);
     out += "\nfn retrieve(query, candidates, params) {\n";
     render_anchors(&mut out, &branches);
     render_walks(&mut out, base, plan, &branches);
-    render_ranking(&mut out, base, plan, &branches);
+    match relaxed {
+        true => render_pool(&mut out, base, plan, &branches),
+        false => render_strict_pool(&mut out, &branches),
+    }
+    render_order(&mut out, plan, &branches);
     out += "}\n";
     Program::new(&out)
 }
 
-fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
+fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>], relaxed: bool) {
     out.push_str("fn params() {\n    #{\n");
     let mut line = |name: &str, bounds: &str, what: &str| {
         let _ = writeln!(out, "        {name}: #{{ {bounds} }}, // {what}");
     };
-    for named in branches {
+    for named in branches.iter().filter(|_| relaxed) {
         line(&named.weight, "value: 1.0, min: 0.0, max: 4.0", "reached by this walk");
     }
-    if branches.len() > 1 {
+    if branches.len() > 1 && relaxed {
         line("w_both", "value: 1.0, min: 0.0, max: 4.0", "reached by more than one walk");
     }
     if !branches.is_empty() {
         line("n_anchors", "value: 3, min: 1, max: 30", "anchors of each type");
         line("sharpness", "value: 2.0, min: 0.5, max: 4.0", "how much surer anchors count");
     }
-    line("w_search", "value: 0.5, min: 0.0, max: 4.0", "found by words anywhere");
+    if relaxed {
+        line("w_search", "value: 0.5, min: 0.0, max: 4.0", "found by words anywhere");
+    }
     line("w_text", "value: 0.6, min: 0.0, max: 4.0", "words of the document");
     line("w_cover", "value: 0.3, min: 0.0, max: 4.0", "share of the query's words");
     line("w_names", "value: 0.6, min: 0.0, max: 4.0", "names of neighbours");
@@ -301,7 +317,13 @@ fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[N
     }
 }
 
-fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+fn render_strict_pool(out: &mut String, branches: &[Named<'_>]) {
+    let reached: Vec<&str> = branches.iter().map(|named| named.reached.as_str()).collect();
+    let _ = writeln!(out, "\n    // The pool: what every walk reached.");
+    let _ = writeln!(out, "    let pool = top({}, {POOL});", reached.join(" * "));
+}
+
+fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
     let types = match plan.target {
         Some(target) => format!("{:?}", base.kb.type_name(target)),
         None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
@@ -325,6 +347,9 @@ fn render_ranking(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &
     }
     sum.push("found * params.w_search".to_owned());
     let _ = writeln!(out, "    let pool = top({}, {POOL});", sum.join("\n        + "));
+}
+
+fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
     let _ = writeln!(out, "\n    // Its order: what the query says beside the names of anchors.");
     let named: BTreeSet<&str> = branches
         .iter()

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::{
     infer::ParamValues,
     optimize::{
-        Event, OptimizeError, Run,
+        Ablation, Event, OptimizeError, Run,
         discover::{self, Walk},
         members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, assign, needed},
         mine, mutate,
@@ -14,6 +14,7 @@ use crate::{
         trial::{self, Origin},
         tune,
     },
+    program::Program,
 };
 
 /// Name under which its proposals are kept.
@@ -27,12 +28,11 @@ impl Run<'_> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
-        let walks = discover::walks(&mine::mine(
-            &self.base,
-            &self.train.queries,
-            min_support,
-            self.trials.stop,
-        )?);
+        let mined = match self.options.without.contains(&Ablation::Mining) {
+            true => Vec::new(),
+            false => mine::mine(&self.base, &self.train.queries, min_support, self.trials.stop)?,
+        };
+        let walks = discover::walks(&mined);
         let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
         let everywhere = (0..n).map(|query| (query, 0.0)).collect();
         plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
@@ -44,7 +44,7 @@ impl Run<'_> {
         let mut worths: Vec<discover::Worth> = Vec::new();
         for (at, (plan, supported)) in plans.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying plans", done: at, total: plans.len() });
-            let program = plan::render(&self.base, plan);
+            let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
@@ -63,7 +63,7 @@ impl Run<'_> {
                 total: chosen.len(),
             });
             let plan = plans[at].0.clone();
-            let program = plan::render(&self.base, &plan);
+            let program = self.rendered(&plan);
             members.push(self.member(Some(plan), program, ParamValues::new(), &origin)?);
         }
         let members = needed(members, n);
@@ -74,21 +74,30 @@ impl Run<'_> {
         Ok((members, walks))
     }
 
-    /// Tries a random change of a program that was composed from a plan.
+    /// The program of a plan.
+    fn rendered(&self, plan: &Plan) -> Program {
+        match self.options.without.contains(&Ablation::Relaxation) {
+            true => plan::render_strict(&self.base, plan),
+            false => plan::render(&self.base, plan),
+        }
+    }
+
+    /// Tries a random change of a program that was composed from a plan; `others` are the plans of
+    /// all categories.
     pub(super) fn mutate(
         &mut self,
         member: &mut Member,
         walks: &[Walk],
+        others: &[Plan],
         queries: &[usize],
-        routed: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
         let Some((plan, change)) =
-            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, queries, rng))
+            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, others, queries, rng))
         else {
             return Ok(());
         };
-        let program = plan::render(&self.base, &plan);
+        let program = self.rendered(&plan);
         let parent = Some(member.program.id().to_owned());
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent };
         let ranks = self.trial(&program, &member.params, false, queries, &origin)?;
@@ -96,7 +105,7 @@ impl Run<'_> {
             return Ok(());
         }
         let changed = self.member(Some(plan), program, member.params.clone(), &origin)?;
-        self.accept(member, changed, routed, &origin).map(|_| ())
+        self.accept(member, changed, queries, &origin).map(|_| ())
     }
 
     /// Tries other numbers for a program.
@@ -104,7 +113,6 @@ impl Run<'_> {
         &mut self,
         member: &mut Member,
         queries: &[usize],
-        routed: &[usize],
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let key = format!("{} {} {queries:?}", member.program.id(), self.train.digest());
@@ -134,6 +142,6 @@ impl Run<'_> {
         let mut tuned =
             self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
-        self.accept(member, tuned, routed, &origin).map(|_| ())
+        self.accept(member, tuned, queries, &origin).map(|_| ())
     }
 }

@@ -104,6 +104,12 @@ pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId])
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
+/// The key of a trial: all that its result depends on.
+fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
+    let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
+    blake3::hash(depends_on.as_bytes()).to_hex().to_string()
+}
+
 /// A program that does not run, as an error.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
@@ -220,13 +226,31 @@ impl Trials<'_> {
         origin: &Origin,
     ) -> Result<Trial, OptimizeError> {
         self.check_stop()?;
-        let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
-        let key = blake3::hash(depends_on.as_bytes()).to_hex().to_string();
-        if let Some(trial) = self.journal.find(TRIAL, &key)? {
+        if let Some(trial) = self.journal.find(TRIAL, &key(program, params, pool, queries))? {
             return Ok(trial);
         }
         let rankings = self.rankings(&self.compile(program)?, params, pool, queries)?;
-        let reciprocal_ranks = reciprocal_ranks(&self.runtime, &rankings, pool, queries);
+        self.keep(program, params, pool, queries, origin, &rankings)
+    }
+
+    /// Commits the trial that gave these rankings, unless it is in the journal.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn keep(
+        &mut self,
+        program: &Program,
+        params: &ParamValues,
+        pool: &Pool,
+        queries: &[usize],
+        origin: &Origin,
+        rankings: &[(Ranking, Option<String>)],
+    ) -> Result<Trial, OptimizeError> {
+        let key = key(program, params, pool, queries);
+        if let Some(trial) = self.journal.find(TRIAL, &key)? {
+            return Ok(trial);
+        }
+        let reciprocal_ranks = reciprocal_ranks(&self.runtime, rankings, pool, queries);
         let trial = Trial {
             program: program.id().to_owned(),
             params: params.clone(),
@@ -235,7 +259,7 @@ impl Trials<'_> {
             queries: queries.to_vec(),
             reciprocal_ranks,
             failed: rankings.iter().filter(|pair| pair.1.is_some()).count(),
-            failure: rankings.into_iter().find_map(|pair| pair.1),
+            failure: rankings.iter().find_map(|pair| pair.1.clone()),
         };
         self.journal.commit(TRIAL, &key, &trial, std::slice::from_ref(program))?;
         Ok(trial)

@@ -56,7 +56,14 @@ fn bundle(world: &World, source: &str) -> Bundle {
             weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
         },
         fusion: Fusion { most: 1, normalized: true },
-        validation: Validation { n: 2, mrr: 1.0, baselines },
+        validation: Validation {
+            n: 2,
+            mrr: 1.0,
+            baselines,
+            held_out: None,
+            best_program: None,
+            proof: None,
+        },
         provenance: Provenance {
             version: "0.1.0".to_owned(),
             seed: 0,
@@ -64,6 +71,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             n_train: 1,
             n_validation: 2,
             llm: None,
+            without: Vec::new(),
         },
         digest: String::new(),
     }

@@ -18,6 +18,7 @@ mod help;
 mod llm;
 mod model;
 mod optimize;
+mod planted;
 mod programs;
 mod pull;
 mod report;

@@ -231,6 +231,37 @@ fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
 }
 
 #[test]
+fn parts_are_left_out_and_the_bundle_says_so() {
+    let world = planted();
+    let go = |run: &str, args: &[&'static str]| {
+        let dir = world.path(run).display().to_string();
+        let fixed = ["optimize", "--dataset", "planted", "--steps", "2", "--json", "--run", &dir];
+        world.run(fixed.into_iter().chain(args.iter().copied()))
+    };
+    let frozen = |run: &str, args: &[&'static str]| -> Value {
+        go(run, args).done();
+        serde_json::from_slice(&bundle(&world.path(run))).unwrap()
+    };
+    let whole = frozen("whole", &[]);
+    let uncached = frozen("uncached", &["--without", "cache"]);
+    for part in ["categories", "router", "fusion", "validation"] {
+        assert_eq!(whole[part], uncached[part], "{part}");
+    }
+    assert_eq!(whole["provenance"].get("without"), None);
+    assert_eq!(uncached["provenance"]["without"], serde_json::json!(["cache"]));
+    let words = frozen("words", &["--without", "mining"]);
+    assert_eq!(words["categories"].as_array().unwrap().len(), 1);
+    let strict = frozen("strict", &["--without", "relaxation", "--without", "router"]);
+    assert!(!strict["categories"].to_string().contains("w_search"), "{strict}");
+    assert_eq!(strict["router"]["weights"].as_object().unwrap().len(), 1);
+
+    go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other parts left out"]);
+    go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no walks"]);
+    let llm = ["--actor", "llm", "--without", "relaxation"];
+    go("refused", &llm).fails(2, &["part of the search actor"]);
+}
+
+#[test]
 fn scripts_get_one_line_and_people_get_tables() {
     let world = planted();
     let run = ["optimize", "--dataset", "planted", "--steps", "1"];

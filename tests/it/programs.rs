@@ -137,7 +137,19 @@ fn write_run(world: &World) -> [Program; 3] {
     let decide = |from: &Program, to: &Program, params: &ParamValues, change: &str, accepted| {
         let (from, to) = (from.id().to_owned(), to.id().to_owned());
         let (category, change, params) = (String::new(), change.to_owned(), params.clone());
-        Decision { category, from, to, params, change, n: 2, difference: 0.25, p: 0.125, accepted }
+        Decision {
+            category,
+            from,
+            to,
+            params,
+            change,
+            n: 2,
+            difference: 0.25,
+            p: 0.125,
+            e: 1.25,
+            needed: Some(9),
+            accepted,
+        }
     };
     for (at, decision) in [
         decide(&first, &second, &none, "more nodes", true),

@@ -47,6 +47,7 @@ const PAGES: &[&str] = &[
     "docs/embedders.md",
     "docs/explain.md",
     "docs/llm.md",
+    "docs/optimizer.md",
     "docs/programs.md",
     "docs/results.md",
     "docs/runs.md",

@@ -16,8 +16,9 @@ use crate::{
 
 /// Show from which programs a program was made, and how each step was tested
 ///
-/// Prints the oldest ancestor first; below each program the tests on validation: the difference of
-/// the mean reciprocal ranks, its p, and whether the change was accepted.
+/// Prints the oldest ancestor first; below each program the tests on training queries of its
+/// category: the difference of the mean reciprocal ranks, its p, and whether the change was kept.
+/// Whether all kept changes together are proven, the bundle says.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category

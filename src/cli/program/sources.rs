@@ -27,7 +27,7 @@ use crate::{
     sandbox::{ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers},
 };
 
-/// The kind of steps that hold tests on validation.
+/// The kind of steps that hold tests of changes.
 const DECISION: &str = "decision";
 /// Kind and key of the step that says what a run depends on.
 const RUN: &str = "run";
@@ -86,7 +86,7 @@ pub(in crate::cli) struct Sources {
     pub(in crate::cli) entries: Vec<Entry>,
     /// First trial of every program; of runs only.
     pub(in crate::cli) origins: HashMap<String, Trial>,
-    /// Tests on validation in their order; of runs only.
+    /// Tests of changes in their order; of runs only.
     pub(in crate::cli) decisions: Vec<Decision>,
     /// The bundle, if the place is one or the run has one.
     pub(in crate::cli) bundle: Option<Bundle>,

@@ -168,7 +168,6 @@ impl Run<'_> {
         step: usize,
         member: &mut Member,
         queries: &[usize],
-        routed: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
         let name = member.name().to_owned();
@@ -185,7 +184,7 @@ impl Run<'_> {
             restart
         };
         if restart {
-            let own = Queries { train: queries.to_vec(), validation: routed.to_vec() };
+            let own = Queries { train: queries.to_vec(), validation: Vec::new() };
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
             if let Some(changed) = self.begin_category(actor, &name, &own, before, sample)?
                 && mean(&changed.train_on(queries)) > before
@@ -193,7 +192,7 @@ impl Run<'_> {
                 let change = "begun anew".to_owned();
                 let parent = Some(member.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                self.accept(member, changed, routed, &origin)?;
+                self.accept(member, changed, queries, &origin)?;
             }
             return Ok(());
         }
@@ -215,7 +214,7 @@ impl Run<'_> {
                 Ok(program) => {
                     attempt.program = Some(program.id().to_owned());
                     let after =
-                        self.try_improved(actor, member, program, queries, routed, before, advice)?;
+                        self.try_improved(actor, member, program, queries, before, advice)?;
                     (attempt.after, attempt.accepted) = (Some(after.0), after.1);
                 }
                 Err(why) => {
@@ -237,7 +236,6 @@ impl Run<'_> {
         member: &mut Member,
         program: Program,
         queries: &[usize],
-        routed: &[usize],
         before: f64,
         advice: &str,
     ) -> Result<(f64, bool), OptimizeError> {
@@ -253,7 +251,7 @@ impl Run<'_> {
         }
         let changed = self.member(None, program, ParamValues::new(), &origin)?;
         actor.remember(&name, &changed.program, after, queries.len(), advice);
-        Ok((after, self.accept(member, changed, routed, &origin)?))
+        Ok((after, self.accept(member, changed, queries, &origin)?))
     }
 
     /// Evidence of queries that a program answers well and badly; none when it answers all well.
@@ -407,6 +405,9 @@ impl Run<'_> {
         };
         if let Err(failed) = runtime.declared_params(&compiled) {
             return Ok(vec![failure("", &format!("params(): {}", told(&failed)))]);
+        }
+        if let Some(leak) = self.secrets.leak(program.source()) {
+            return Ok(vec![failure("", &leak.to_string())]);
         }
         let rankings =
             self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;

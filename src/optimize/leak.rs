@@ -1,0 +1,213 @@
+//! Literal leaks: answers or rare words of known queries that are written into a program.
+//!
+//! A program that says `if query.contains("Frobnicator")` answers one training query and no other,
+//! and a node's name among its text literals is an answer learnt by heart. Such a program scores
+//! well on queries that were known when it was written and tells nothing about others.
+//!
+//! Looked at are text literals alone: comments, names of variables and numbers are not. Words of
+//! the base's schema, that is of types, relations and fields, are never a leak.
+//!
+//! Must not know: who wrote the program, how it runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use crate::words::{is_question_word, name_words};
+
+/// Letters of the shortest word that can be a leak.
+const MIN_LETTERS: usize = 4;
+/// Words of the longest name that is looked for.
+const MAX_NAME_WORDS: usize = 12;
+/// Queries below which no word counts as rare.
+const MIN_QUERIES: usize = 20;
+
+/// What a program's text must not say.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets {
+    /// Names and ids of answers, as words joined by one space.
+    answers: BTreeSet<String>,
+    /// Words that one query alone says.
+    rare: BTreeSet<String>,
+}
+
+/// What of known queries a program says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leak {
+    /// The name or id of an answer.
+    Answer(String),
+    /// A word that only one known query says.
+    Word(String),
+}
+
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(name) => write!(f, "its text names {name:?}, an answer of a known query"),
+            Self::Word(word) => {
+                write!(f, "its text says {word:?}, a word of one known query and of no other")
+            }
+        }
+    }
+}
+
+impl Secrets {
+    /// The secrets of known queries. `answers` are the names and ids of all their answers, `schema`
+    /// the names of types, relations and fields.
+    pub fn new<'a>(
+        queries: impl Iterator<Item = &'a str>,
+        answers: impl Iterator<Item = &'a str>,
+        schema: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let schema: BTreeSet<String> = schema.flat_map(words).collect();
+        let mut n_queries = 0;
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for query in queries {
+            n_queries += 1;
+            let said: BTreeSet<String> = words(query).into_iter().collect();
+            for word in said {
+                *counts.entry(word).or_default() += 1;
+            }
+        }
+        let rare = counts
+            .into_iter()
+            .filter(|(word, n)| {
+                *n == 1
+                    && n_queries >= MIN_QUERIES
+                    && word.chars().count() >= MIN_LETTERS
+                    && !is_question_word(word)
+                    && !schema.contains(word)
+            })
+            .map(|(word, _)| word)
+            .collect();
+        let answers = answers
+            .map(words)
+            .filter(|name| !name.is_empty() && !name.iter().all(|word| schema.contains(word)))
+            .map(|name| name.join(" "))
+            .filter(|name| name.chars().count() >= MIN_LETTERS || is_number(name))
+            .collect();
+        Self { answers, rare }
+    }
+
+    /// The first leak of a program; none when its text literals say nothing of known queries. An id
+    /// is a leak only as a whole literal, a name also within one.
+    pub fn leak(&self, source: &str) -> Option<Leak> {
+        for literal in literals(source) {
+            let said = words(&literal);
+            if let Some(word) = said.iter().find(|word| self.rare.contains(*word)) {
+                return Some(Leak::Word(word.clone()));
+            }
+            for from in 0..said.len() {
+                for to in from + 1..=said.len().min(from + MAX_NAME_WORDS) {
+                    let name = said.get(from..to).unwrap_or_default().join(" ");
+                    let whole = to - from == said.len();
+                    if self.answers.contains(&name) && (whole || !is_number(&name)) {
+                        return Some(Leak::Answer(name));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn words(text: &str) -> Vec<String> {
+    name_words(text).map(|(_, word)| word.into_owned()).collect()
+}
+
+/// The text literals of a Rhai program, in order: between double quotes, backticks or single
+/// quotes, outside comments. What stands between `${` and `}` in backticks is taken for text, too;
+/// an escaped character stands for itself.
+pub fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('/', Some('/')) => while chars.next_if(|&c| c != '\n').is_some() {},
+            ('/', Some('*')) => skip_comment(&mut chars),
+            ('"' | '`' | '\'', _) => {
+                let mut literal = String::new();
+                while let Some(next) = chars.next() {
+                    match next {
+                        end if end == c => break,
+                        '\\' if c != '`' => literal.extend(chars.next()),
+                        other => literal.push(other),
+                    }
+                }
+                found.push(literal);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Skips to the end of a block comment, which may hold others.
+fn skip_comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    let mut depth = 1;
+    chars.next();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('/', Some('*')) => depth += 1,
+            ('*', Some('/')) => depth -= 1,
+            _ => continue,
+        }
+        chars.next();
+        if depth == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets() -> Secrets {
+        let mut queries: Vec<String> =
+            (0..30).map(|at| format!("a durable product of brand {}", at % 2)).collect();
+        queries.push("a glockenspiel by anyone".to_owned());
+        let answers = ["Steel Dart", "4711", "Product", "Ox"];
+        let schema = ["product", "has_brand"];
+        Secrets::new(queries.iter().map(String::as_str), answers.into_iter(), schema.into_iter())
+    }
+
+    #[test]
+    fn answers_and_rare_words_in_text_are_leaks() {
+        let leak = |source: &str| secrets().leak(source);
+        let word = |word: &str| Some(Leak::Word(word.to_owned()));
+        let answer = |name: &str| Some(Leak::Answer(name.to_owned()));
+        assert_eq!(leak("if query.contains(\"Glockenspiel\") { x }"), word("glockenspiel"));
+        assert_eq!(leak("let names = [\"the STEEL-dart!\"];"), answer("steel dart"));
+        assert_eq!(leak("node(`4711`)"), answer("4711"));
+        assert_eq!(leak("f('a', \"say \\\"Glockenspiel\\\"\")"), word("glockenspiel"));
+    }
+
+    #[test]
+    fn what_every_program_says_is_no_leak() {
+        for source in [
+            "search(query, \"product\", 50)",
+            "hop(anchors, \"has_brand\", \"in\", \"sum\")",
+            "// glockenspiel\n/* \"Steel Dart\" /* nested */ \"4711\" */ search(\"durable\")",
+            "let k = 4711; let steel_dart = 1;",
+            "\"41, 4711\"",
+            "\"ox\"",
+            "\"unterminated",
+        ] {
+            assert_eq!(secrets().leak(source), None, "{source}");
+        }
+        let few = Secrets::new(["a kite"].into_iter(), [].into_iter(), [].into_iter());
+        assert_eq!(few.leak("\"kite\""), None);
+    }
+
+    #[test]
+    fn literals_end_where_the_language_ends_them() {
+        assert_eq!(literals("a(\"x // y\", `b \\`, 'c')"), ["x // y", "b \\", "c"]);
+        assert_eq!(literals("/* /* \" */ \" */ \"z\" // \"w\""), ["z"]);
+    }
+}

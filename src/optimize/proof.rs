@@ -1,0 +1,216 @@
+//! Evidence that programs became better: a bet against the claim that they did not.
+//!
+//! The claim under test is that the mean difference of reciprocal ranks, new less old, is at most
+//! 0. A gambler begins with a capital of 1 and stakes the same share of it on every difference
+//! `d` in `[-1, 1]`: the capital is multiplied by `1 + share * d`. Under the claim no such gambler
+//! gets richer on average, whatever the distribution and whenever one stops looking, so the chance
+//! that the capital ever reaches `1 / level` is at most `level` (Ville 1939). The capital here is
+//! the mean over gamblers with shares from near 0 to near 1, which needs no guess of how large or
+//! how rare differences are: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of
+//! bounded random variables by betting*, JRSS B 2024. It depends on the differences alone, not on
+//! their order, nor on a random number.
+//!
+//! Must not know: programs, queries, where differences come from.
+
+/// The chance, over a whole run, that changes are frozen into a bundle which do not help.
+pub const ERROR_RATE: f64 = 0.2;
+/// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
+const GAMBLERS: usize = 20;
+/// Capital of a gambler at most, so that it stays finite.
+const MOST: f64 = 1e300;
+/// More queries than this are not said to be needed.
+const MOST_NEEDED: f64 = 1e6;
+
+/// The level of the `test`-th test of a run, from 1: `ERROR_RATE * 6 / (pi * test)^2`. However many
+/// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
+pub fn level(test: usize) -> f64 {
+    let at = test.max(1) as f64 * std::f64::consts::PI;
+    ERROR_RATE * 6.0 / (at * at)
+}
+
+/// What was won so far by betting that differences are above 0 on average.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    capitals: [f64; GAMBLERS],
+    differences: Vec<f64>,
+}
+
+impl Default for Evidence {
+    fn default() -> Self {
+        Self { capitals: [1.0; GAMBLERS], differences: Vec::new() }
+    }
+}
+
+fn share(gambler: usize) -> f64 {
+    (gambler as f64 + 0.5) / GAMBLERS as f64
+}
+
+impl Evidence {
+    /// The evidence of differences.
+    pub fn of(differences: &[f64]) -> Self {
+        let mut evidence = Self::default();
+        differences.iter().for_each(|&difference| evidence.add(difference));
+        evidence
+    }
+
+    /// Bets on one more difference; beyond `[-1, 1]` it is taken for the nearer end.
+    pub fn add(&mut self, difference: f64) {
+        let difference = difference.clamp(-1.0, 1.0);
+        for (gambler, capital) in self.capitals.iter_mut().enumerate() {
+            *capital = (*capital * (1.0 + share(gambler) * difference)).min(MOST);
+        }
+        self.differences.push(difference);
+    }
+
+    /// The capital: 1 without any difference, above it when they speak for an improvement.
+    pub fn e(&self) -> f64 {
+        self.capitals.iter().sum::<f64>() / GAMBLERS as f64
+    }
+
+    /// Differences that were bet on.
+    pub fn n(&self) -> usize {
+        self.differences.len()
+    }
+
+    /// Their mean; 0 without any.
+    pub fn difference(&self) -> f64 {
+        // An empty sum is -0.
+        (self.differences.iter().sum::<f64>() + 0.0) / self.n().max(1) as f64
+    }
+
+    /// Whether an improvement is proven at a level.
+    pub fn proves(&self, level: f64) -> bool {
+        self.e() * level >= 1.0
+    }
+
+    /// Whether it could still be proven if these were the differences to come.
+    pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
+        let mut best = self.clone();
+        for &difference in to_come {
+            if best.proves(level) {
+                return true;
+            }
+            best.add(difference);
+        }
+        best.proves(level)
+    }
+
+    /// How many more differences like these would prove it at a level: 0 when it is proven, none
+    /// when their mean is not above 0 or it would take more than a million.
+    pub fn needed(&self, level: f64) -> Option<usize> {
+        if self.proves(level) {
+            return Some(0);
+        }
+        if self.difference() <= 0.0 {
+            return None;
+        }
+        let growth = |gambler: usize| {
+            let logs = self.differences.iter().map(|d| (share(gambler) * d).ln_1p());
+            logs.sum::<f64>() / self.n() as f64
+        };
+        let most = (0..GAMBLERS)
+            .filter_map(|gambler| {
+                let growth = growth(gambler);
+                let target = (GAMBLERS as f64 / level).ln() - self.capitals.get(gambler)?.ln();
+                (growth > 0.0).then(|| (target / growth).ceil())
+            })
+            .fold(f64::INFINITY, f64::min);
+        (most < MOST_NEEDED).then(|| most.max(1.0) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Share of simulated runs of several tests in which anything is proven, looking after every
+    /// difference.
+    fn proven(
+        n_runs: usize,
+        n_tests: usize,
+        n: usize,
+        draw: impl Fn(&mut ChaCha8Rng) -> f64,
+    ) -> f64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut any = 0;
+        for _ in 0..n_runs {
+            let mut proven = false;
+            for test in 1..=n_tests {
+                let mut evidence = Evidence::default();
+                for _ in 0..n {
+                    evidence.add(draw(&mut rng));
+                    proven |= evidence.proves(level(test));
+                }
+            }
+            any += usize::from(proven);
+        }
+        any as f64 / n_runs as f64
+    }
+
+    #[test]
+    fn what_does_not_help_is_proven_no_more_often_than_stated() {
+        // Few large differences, many small ones, and rare losses that make up for frequent gains.
+        let signs = |rng: &mut ChaCha8Rng| if rng.random::<bool>() { 1.0 } else { -1.0 };
+        let sparse = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
+            0 => 0.5,
+            1 => -0.5,
+            _ => 0.0,
+        };
+        let skewed = |rng: &mut ChaCha8Rng| if rng.random_range(0..10) > 0 { 0.1 } else { -0.9 };
+        for share in [
+            proven(10_000, 2, 60, signs),
+            proven(10_000, 2, 60, sparse),
+            proven(10_000, 2, 60, skewed),
+        ] {
+            assert!(share <= ERROR_RATE, "{share}");
+        }
+    }
+
+    #[test]
+    fn what_helps_is_proven() {
+        let helps = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
+            0..3 => 0.5,
+            3 => -0.5,
+            _ => 0.0,
+        };
+        let share = proven(1_000, 1, 200, helps);
+        assert!(share > 0.9, "{share}");
+    }
+
+    #[test]
+    fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
+        assert_eq!(Evidence::default().e(), 1.0);
+        // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
+        assert!((Evidence::of(&[1.0]).e() - 1.5).abs() < 1e-12);
+        assert!((Evidence::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
+        let there = Evidence::of(&[0.5, -0.25, 0.0, 1.0]).e();
+        let back = Evidence::of(&[1.0, 0.0, -0.25, 0.5]).e();
+        assert!((there - back).abs() < 1e-12);
+        assert_eq!(Evidence::of(&[7.0]), Evidence::of(&[1.0]));
+    }
+
+    #[test]
+    fn levels_add_up_to_the_error_rate() {
+        let sum: f64 = (1..100_000).map(level).sum();
+        assert!(sum <= ERROR_RATE && sum > 0.99 * ERROR_RATE, "{sum}");
+    }
+
+    #[test]
+    fn what_is_needed_proves_and_what_cannot_prove_is_known() {
+        let differences = [0.5, 0.0, -0.1, 0.4];
+        let mut evidence = Evidence::of(&differences);
+        let needed = evidence.needed(0.05).unwrap();
+        assert!((8..60).contains(&needed), "{needed}");
+        for at in 0..needed + differences.len() {
+            evidence.add(differences[at % differences.len()]);
+        }
+        assert_eq!(evidence.needed(0.05), Some(0));
+        assert_eq!(Evidence::of(&[0.5, -0.5]).needed(0.05), None);
+        assert_eq!(Evidence::default().needed(0.05), None);
+        assert!(!Evidence::default().could_prove(0.05, &[1.0; 4]));
+        assert!(Evidence::default().could_prove(0.05, &[1.0; 8]));
+    }
+}

@@ -1,0 +1,139 @@
+//! Bases whose right program is known: one relation answers all queries, or nothing does, because
+//! answers were drawn at random. A run must find the first, and must not believe in the second.
+
+use std::{fs, path::Path};
+
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+use crate::support::World;
+
+/// Queries of a base by split: training, validation, test.
+const SPLITS: [(&str, usize); 3] = [("train", 40), ("val", 16), ("test", 12)];
+/// Runs on bases where nothing helps.
+const HELPLESS: u64 = 5;
+
+const CITIES: [&str; 10] = [
+    "Arendal", "Bergamo", "Cordoba", "Dresden", "Esbjerg", "Fukuoka", "Grenoble", "Hobart",
+    "Izmir", "Kaunas",
+];
+const BRANDS: [&str; 15] = [
+    "Quorvex", "Zimbrel", "Talvoni", "Pexaro", "Ondurel", "Marvik", "Lostera", "Kelbrun",
+    "Jovanta", "Ivrendi", "Hastoro", "Gelvani", "Fendrik", "Elowest", "Dravona",
+];
+const THINGS: [&str; 15] = [
+    "lamp", "kettle", "saddle", "whistle", "ladder", "violin", "tent", "scale", "anvil", "basket",
+    "candle", "drum", "easel", "funnel", "goblet",
+];
+const LOOKS: [&str; 4] = ["plain", "folding", "heavy", "narrow"];
+const ASKED: [&str; 4] = [
+    "what can I buy that comes from {}",
+    "goods whose maker sits in {}",
+    "something produced by a company of {}",
+    "which articles are from firms in {}",
+];
+
+/// Writes a base of 10 cities, 15 brands in a city each, and 60 products of a brand each, all drawn
+/// from the seed, with queries that name a city. They want what brands of that city make. When
+/// `helpless`, they name things as well, and want three products drawn at random.
+fn write(dir: &Path, seed: u64, helpless: bool) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (brands, products) = (CITIES.len(), CITIES.len() + BRANDS.len());
+    let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
+    let mut node = |id: usize, kind: &str, name: &str| {
+        nodes +=
+            &format!("{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{}}}}\n");
+    };
+    for (at, name) in CITIES.iter().enumerate() {
+        node(at, "city", name);
+    }
+    // Every city has a brand and every brand a product, so that every query has an answer.
+    let mut seats: Vec<usize> = (0..BRANDS.len())
+        .map(|at| if at < brands { at } else { rng.random_range(0..brands) })
+        .collect();
+    seats.shuffle(&mut rng);
+    for (at, name) in BRANDS.iter().enumerate() {
+        node(brands + at, "brand", name);
+        edges += &format!("{}\tbased_in\t{}\n", brands + at, seats[at]);
+    }
+    let n_products = LOOKS.len() * THINGS.len();
+    let mut makers: Vec<usize> = (0..n_products).map(|at| at % BRANDS.len()).collect();
+    makers.shuffle(&mut rng);
+    for (at, maker) in makers.iter().enumerate() {
+        let name = format!("{} {}", LOOKS[at / THINGS.len()], THINGS[at % THINGS.len()]);
+        node(products + at, "product", &name);
+        edges += &format!("{}\tmade_by\t{}\n", products + at, brands + maker);
+    }
+    let mut queries = String::from("id,query,answer_ids\n");
+    let n_queries: usize = SPLITS.iter().map(|split| split.1).sum();
+    for at in 0..n_queries {
+        let city = rng.random_range(0..CITIES.len());
+        let made = (0..n_products).filter(|&product| seats[makers[product]] == city);
+        let answers: Vec<String> = match helpless {
+            false => made.map(|product| (products + product).to_string()).collect(),
+            true => {
+                (0..3).map(|_| (products + rng.random_range(0..n_products)).to_string()).collect()
+            }
+        };
+        let mut text = ASKED[at % ASKED.len()].replace("{}", CITIES[city]);
+        if helpless {
+            for _ in 0..3 {
+                let (look, thing) = (rng.random_range(0..4), rng.random_range(0..THINGS.len()));
+                text += &format!(" or a {} {}", LOOKS[look], THINGS[thing]);
+            }
+        }
+        queries += &format!("{at},{text},\"[{}]\"\n", answers.join(", "));
+    }
+    fs::create_dir_all(dir.join("split")).unwrap();
+    let toml = "title = \"Planted\"\ncandidate_types = [\"product\"]\n";
+    let files = [("nodes.jsonl", &*nodes), ("edges.tsv", &edges), ("qa.csv", &queries)];
+    for (file, text) in files.into_iter().chain([("dataset.toml", toml)]) {
+        fs::write(dir.join(file), text).unwrap();
+    }
+    let mut first = 0;
+    for (split, n) in SPLITS {
+        let ids: String = (first..first + n).map(|id| format!("{id}\n")).collect();
+        fs::write(dir.join(format!("split/{split}.index")), ids).unwrap();
+        first += n;
+    }
+}
+
+/// A base of a seed in a world; the line that a run on it ends with.
+fn optimized(world: &World, seed: u64, helpless: bool) -> Value {
+    let name = format!("planted{seed}");
+    let source = world.path(&name);
+    write(&source, seed, helpless);
+    let source = source.display().to_string();
+    let run = ["optimize", "--dataset", &source, "--steps", "8", "--json"];
+    world.run(run).json_lines().pop().unwrap()
+}
+
+#[test]
+fn the_relation_that_answers_all_queries_is_found() {
+    let world = World::new();
+    for seed in 1..=2 {
+        let line = optimized(&world, seed, false);
+        let bundle = format!("bundle:{}", line["bundle"].as_str().unwrap());
+        let name = format!("planted{seed}");
+        let eval = ["eval", "--dataset", &name, "--split", "test", "--system", &bundle, "--json"];
+        let measured = world.run(eval).json_lines().pop().unwrap();
+        assert_eq!(measured["metrics"]["hit@1"], 1.0, "seed {seed}: {measured}");
+        assert!(line["validation"]["held_out"]["mrr"].as_f64().unwrap() > 0.95, "{line}");
+    }
+}
+
+#[test]
+fn where_nothing_helps_nothing_is_taken_for_proven() {
+    let world = World::new();
+    let (mut raced, mut proven) = (0, 0);
+    for seed in 1..=HELPLESS {
+        let line = optimized(&world, seed, true);
+        let proof = &line["validation"]["proof"];
+        raced += u64::from(proof.is_object());
+        proven += u64::from(proof["proven"] == true);
+    }
+    assert!(raced > 0, "training queries never spoke for a change, so nothing was tested");
+    // Runs are repeatable; the rate itself is tested where ten thousand of them can be simulated.
+    assert_eq!(proven, 0, "of {raced} races");
+}
