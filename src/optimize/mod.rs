@@ -21,6 +21,7 @@ pub mod journal;
 mod members;
 pub mod mine;
 pub mod mutate;
+pub mod order;
 pub mod plan;
 pub mod route;
 mod search;
