@@ -256,3 +256,61 @@ impl Words {
         self.stems.iter().filter(has).map(|stem| stem.2).sum::<f32>() / self.total
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::testing::example_base;
+
+    /// The value of one evidence on a node; none if the node was not put forward.
+    fn value(evidence: &Evidence, name: &str, node: NodeId) -> Option<f32> {
+        let at = evidence.nodes.binary_search(&node).ok()?;
+        let column = EVIDENCE.iter().position(|&other| other == name).unwrap();
+        Some(evidence.rows[at][column])
+    }
+
+    #[test]
+    fn evidence_tells_what_is_known_of_nodes_whoever_put_them_forward() {
+        let base = example_base();
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        let relation = base.kb.relation_id("has_brand").unwrap();
+        let beside = base.kb.neighbors(brand, relation, Direction::In)[0];
+        let query = format!("{} wool", base.kb.name(brand));
+        let (first, second) = (vec![(beside, 3.0), (1, 1.5)], vec![(brand, 2.0), (1, 0.5)]);
+        let evidence = evidence(&base, &query, &[(0.8, &first), (0.2, &second)]).unwrap();
+        let value = |name, node| value(&evidence, name, node);
+        assert_eq!(value("scores of programs", brand), None, "a brand cannot be an answer");
+        let near = |name, node, expected: f32| {
+            let value = value(name, node).unwrap();
+            assert!((value - expected).abs() < 1e-6, "{name} of {node}: {value}");
+        };
+        near("scores of programs", beside, 0.8);
+        near("scores of programs", 1, 0.8 * 0.5 + 0.2 * 0.25);
+        near("ranks", 1, 0.5);
+        let strength = base.names.link(&base.kb, &query, &[], LINKED).get(brand).unwrap();
+        assert!(strength > 0.0);
+        assert_eq!(value("strongest named neighbour", beside), Some(strength));
+        let shares = |node| {
+            ["share in the document", "share in names of neighbours", "share in either"]
+                .map(|name| value(name, node).unwrap())
+        };
+        for node in [beside, 1] {
+            let [document, names, either] = shares(node);
+            assert!(either >= document.max(names) * 0.5 && either <= 1.0, "{node}");
+        }
+        assert!(shares(beside)[1] > 0.0 && shares(1)[0] > 0.0);
+    }
+
+    #[test]
+    fn without_weights_nodes_are_ordered_by_id_and_nothing_is_lost() {
+        let base = example_base();
+        let ranking = vec![(2, 1.0), (0, 0.5)];
+        let evidence = evidence(&base, "steel", &[(1.0, &ranking)]).unwrap();
+        let ordered = Order::default().apply(&evidence, &ranking);
+        let ids: Vec<NodeId> = ordered.iter().map(|pair| pair.0).collect();
+        assert_eq!(ids, evidence.nodes);
+        assert!(ids.contains(&0) && ids.contains(&2));
+        let unknown = Order::default().apply(&Evidence::default(), &ranking);
+        assert_eq!(unknown.iter().map(|pair| pair.0).collect::<Vec<_>>(), [2, 0]);
+    }
+}
