@@ -8,6 +8,7 @@
 //! categories    name, program, numbers, where it came from, scores on validation
 //! router        weights by feature, one per category
 //! fusion        how many categories answer a query, and how their scores are joined
+//! order         weights of the evidence by which joined answers are put in order, if they are
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all of the above
@@ -17,6 +18,7 @@
 //!
 //! Must not know: how programs were found, how they run.
 
+pub mod order;
 pub mod router;
 
 use std::{
@@ -28,10 +30,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{bundle::router::Router, eval::Interval, index::IndexedBase, program::Program};
+use crate::{
+    bundle::{order::Order, router::Router},
+    eval::Interval,
+    index::IndexedBase,
+    program::Program,
+};
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Bytes of a bundle that is read.
@@ -51,6 +58,9 @@ pub struct Bundle {
     pub router: Router,
     /// How answers of several categories are joined.
     pub fusion: Fusion,
+    /// In which order joined answers are put; none leaves the order of their joined scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
     /// Scores on the validation split.
     pub validation: Validation,
     /// How it was made.
@@ -118,6 +128,9 @@ pub struct Fusion {
     pub most: usize,
     /// Whether each program's scores are divided by their largest first.
     pub normalized: bool,
+    /// Whether the joined nodes are put in the order of the evidence on them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered: bool,
 }
 
 /// Scores on the validation split.

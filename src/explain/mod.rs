@@ -45,12 +45,13 @@ pub use crate::explain::causes::{Cause, causes};
 use crate::{
     bundle::{
         Bundle, Fusion,
+        order::Order,
         router::{Router, features},
     },
     eval::{AnswerRanks, Candidates, ScoreRule},
     explain::{flow::Flow, lost::Search},
     index::IndexedBase,
-    infer::{ParamValues, Runtime, chosen_categories, fuse},
+    infer::{ParamValues, Runtime, chosen_categories, join},
     kb::{NodeId, NodeSet},
     program::Program,
     retrieve::{Ranking, RetrieveError},
@@ -154,7 +155,7 @@ pub struct Member {
 pub struct Explainer {
     runtime: Arc<Runtime>,
     members: Vec<Member>,
-    routing: Option<(Router, Fusion)>,
+    routing: Option<(Router, Fusion, Option<Order>)>,
 }
 
 /// A run of one member.
@@ -188,7 +189,8 @@ impl Explainer {
             Member::new(&runtime, &category.name, &category.program, category.params.clone())
         };
         let members = bundle.categories.iter().map(member).collect::<Result<_, _>>()?;
-        Ok(Self { runtime, members, routing: Some((bundle.router.clone(), bundle.fusion)) })
+        let routing = Some((bundle.router.clone(), bundle.fusion, bundle.order.clone()));
+        Ok(Self { runtime, members, routing })
     }
 
     /// The programs by category.
@@ -204,7 +206,7 @@ impl Explainer {
     pub fn explain(&self, query: &str, answers: &[NodeId]) -> Result<Explained, RetrieveError> {
         let chosen = match &self.routing {
             None => vec![(0, 1.0)],
-            Some((router, fusion)) => {
+            Some((router, fusion, _)) => {
                 let features = features(self.runtime.base(), query);
                 chosen_categories(&router.probabilities(&features), *fusion)
             }
@@ -219,8 +221,10 @@ impl Explainer {
             .iter()
             .filter_map(|&(at, probability)| Some((probability, &runs.get(at)?.ranking)))
             .collect();
-        let ranking = match self.routing {
-            Some((_, fusion)) => fuse(&joined, fusion),
+        let ranking = match &self.routing {
+            Some((_, fusion, order)) => {
+                join(self.runtime.base(), query, &joined, *fusion, order.as_ref())?
+            }
             None => joined.first().map(|pair| pair.1.clone()).unwrap_or_default(),
         };
         let reciprocal_rank = self.reciprocal_rank(&ranking, answers);

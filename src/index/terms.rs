@@ -163,6 +163,12 @@ impl TermIndex {
         entries.iter().map(|entry| (entry >> COUNT_BITS, entry & ((1 << COUNT_BITS) - 1)))
     }
 
+    /// Whether a node's text has a stem.
+    pub fn has(&self, node: NodeId, stem: u32) -> bool {
+        let entries = self.entries.part(&self.bounds, node as usize);
+        entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS).is_ok()
+    }
+
     /// Length of a node's text in stems.
     pub fn length(&self, node: NodeId) -> u32 {
         self.lengths.as_slice().get(node as usize).copied().unwrap_or(0)

@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::{
     bundle::{
         Bundle, Fusion,
+        order::{Order, evidence},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -245,6 +246,25 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
+/// Rankings of several categories as one answer: fused, and put in the order of the evidence where
+/// the bundle has one.
+///
+/// # Errors
+/// Those of the indexes.
+pub fn join(
+    base: &IndexedBase,
+    query: &str,
+    rankings: &[(f32, &Ranking)],
+    fusion: Fusion,
+    order: Option<&Order>,
+) -> Result<Ranking, RetrieveError> {
+    let fused = fuse(rankings, fusion);
+    match order.filter(|_| fusion.ordered) {
+        Some(order) => Ok(order.apply(&evidence(base, query, rankings)?, &fused)),
+        None => Ok(fused),
+    }
+}
+
 /// One category, ready to run.
 struct Member {
     name: String,
@@ -260,6 +280,7 @@ pub struct BundleRetriever {
     members: Vec<Member>,
     router: Router,
     fusion: Fusion,
+    order: Option<Order>,
     /// Who routes instead of the bundle's router.
     assistant: Option<Arc<Assistant>>,
 }
@@ -285,7 +306,8 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        Ok(Self { runtime, name, members: members?, router, fusion, assistant: None })
+        let order = bundle.order.clone();
+        Ok(Self { runtime, name, members: members?, router, fusion, order, assistant: None })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -367,7 +389,8 @@ impl Retriever for BundleRetriever {
         }
         let borrowed: Vec<(f32, &Ranking)> =
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-        let mut ranking = fuse(&borrowed, self.fusion);
+        let (base, order) = (self.runtime.base(), self.order.as_ref());
+        let mut ranking = join(base, checked(query)?, &borrowed, self.fusion, order)?;
         ranking.truncate(k);
         Ok(ranking)
     }

@@ -10,17 +10,19 @@ use rayon::prelude::*;
 use crate::{
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
+        order::{Evidence, Order, evidence},
         router::{Features, Router, features},
     },
     eval::statistics::bootstrap_interval,
-    infer::{chosen_categories, fuse},
+    infer::{chosen_categories, join},
+    kb::NodeId,
     optimize::{
         OptimizeError, Run,
         ablation::Ablation,
         accept::Challenge,
         actor::Actor,
         members::{Member, needed},
-        route,
+        order, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
@@ -62,6 +64,8 @@ impl PoolFeatures {
 /// Where queries go.
 pub(super) struct Routing {
     router: Router,
+    /// Probabilities on each training query, from a router that did not see it.
+    train: Vec<Vec<f32>>,
     /// Validation queries by their most probable category.
     pub(super) validation: Vec<Vec<usize>>,
 }
@@ -69,23 +73,24 @@ pub(super) struct Routing {
 impl Routing {
     /// Trains a router on what each member's program reaches on the training queries.
     pub(super) fn new(features: &PoolFeatures, members: &[Member]) -> Self {
-        let router = train_router(&features.train, members);
+        let (router, train) = train_router(&features.train, members);
         let mut validation = vec![Vec::new(); members.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion { most: 1, normalized: true };
+            let top = Fusion { most: 1, normalized: true, ordered: false };
             if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
             }
         }
-        Self { router, validation }
+        Self { router, train, validation }
     }
 }
 
 /// A router with the penalty and the aim that are best in cross-validation, ties to the larger
 /// penalty. The aim is what programs reach; where queries were put into categories by what they
-/// ask, also to go there.
-fn train_router(features: &[Features], members: &[Member]) -> Router {
+/// ask, also to go there. With it the probabilities that the routers of the cross-validation give
+/// the training queries they did not see.
+fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Vec<f32>>) {
     let worth: Vec<Vec<f32>> = (0..features.len())
         .map(|query| members.iter().map(|member| member.train[query]).collect())
         .collect();
@@ -93,8 +98,8 @@ fn train_router(features: &[Features], members: &[Member]) -> Router {
     if members.iter().any(|member| member.queries.is_some()) {
         aims.push(assigned(&worth, members));
     }
-    let expected = |aim: &[Vec<f32>], ridge: f64| -> f64 {
-        let folds: Vec<f64> = (0..FOLDS)
+    let unseen = |aim: &[Vec<f32>], ridge: f64| -> Vec<Vec<f32>> {
+        let folds: Vec<Vec<Vec<f32>>> = (0..FOLDS)
             .into_par_iter()
             .map(|fold| {
                 let (mut kept, mut kept_aim) = (Vec::new(), Vec::new());
@@ -103,29 +108,27 @@ fn train_router(features: &[Features], members: &[Member]) -> Router {
                     kept_aim.push(aim[query].clone());
                 }
                 let router = route::train(&kept, &kept_aim, members.len(), ridge);
-                (fold..features.len())
-                    .step_by(FOLDS)
-                    .map(|query| {
-                        let probabilities = router.probabilities(&features[query]);
-                        let products = probabilities.iter().zip(&worth[query]);
-                        products.map(|(p, worth)| f64::from(p * worth)).sum::<f64>()
-                    })
-                    .sum()
+                let left_out = (fold..features.len()).step_by(FOLDS);
+                left_out.map(|query| router.probabilities(&features[query])).collect()
             })
             .collect();
-        folds.iter().sum()
+        (0..features.len()).map(|query| folds[query % FOLDS][query / FOLDS].clone()).collect()
     };
-    let (mut best, mut most) = ((&aims[0], RIDGES[0]), f64::MIN);
+    let (mut best, mut most) = ((&aims[0], RIDGES[0], Vec::new()), f64::MIN);
     for aim in &aims {
         for ridge in RIDGES {
-            let reached = expected(aim, ridge);
+            let probabilities = unseen(aim, ridge);
+            let pairs = probabilities.iter().zip(&worth);
+            let products = pairs.flat_map(|(probabilities, worth)| probabilities.iter().zip(worth));
+            let reached: f64 = products.map(|(p, worth)| f64::from(p * worth)).sum();
             // Within an aim, ties go to the larger penalty; between aims, to what programs reach.
             if reached > most || (reached == most && std::ptr::eq(aim, best.0)) {
-                (best, most) = ((aim, ridge), reached);
+                (best, most) = ((aim, ridge, probabilities), reached);
             }
         }
     }
-    route::train(features, best.0, members.len(), best.1)
+    let (aim, ridge, probabilities) = best;
+    (route::train(features, aim, members.len(), ridge), probabilities)
 }
 
 /// What programs reach, but 1 for the category that a query was put into and 0 for all others.
@@ -145,18 +148,66 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for most in [1, 3, n_categories] {
         for normalized in [true, false] {
-            let fusion = Fusion { most: most.min(n_categories), normalized };
+            let fusion = Fusion { most: most.min(n_categories), normalized, ordered: false };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
         }
     }
+    fusions.push(in_order(n_categories));
     fusions
+}
+
+/// All categories joined, and their nodes put in the order of the evidence on them.
+fn in_order(n_categories: usize) -> Fusion {
+    Fusion { most: n_categories, normalized: true, ordered: true }
+}
+
+/// A ranking, and why the program failed if it did.
+type Ranked = (Ranking, Option<String>);
+
+/// The rankings of all members on all queries of a pool, by member.
+fn all_rankings(
+    run: &Run<'_>,
+    members: &[Member],
+    pool: &Pool,
+) -> Result<Vec<Vec<Ranked>>, OptimizeError> {
+    let all: Vec<usize> = (0..pool.queries.len()).collect();
+    let of = |member: &Member| {
+        let compiled = run.trials.compile(&member.program)?;
+        run.trials.rankings(&compiled, &member.params, pool, &all)
+    };
+    members.iter().map(of).collect()
+}
+
+/// The order of joined answers, learnt from the training queries.
+fn train_order(
+    run: &Run<'_>,
+    members: &[Member],
+    routing: &Routing,
+) -> Result<Order, OptimizeError> {
+    let rankings = all_rankings(run, members, &run.train)?;
+    let fusion = in_order(members.len());
+    let (base, train) = (&run.base, &run.train.queries);
+    run.trials.check_stop()?;
+    let of_query = |query: usize| -> Result<(Evidence, &[NodeId]), OptimizeError> {
+        let chosen = chosen_categories(&routing.train[query], fusion);
+        let parts: Vec<(f32, &Ranking)> =
+            chosen.into_iter().map(|(at, p)| (p, &rankings[at][query].0)).collect();
+        let labelled = &train[query];
+        let evidence = evidence(base, &labelled.text, &parts)?;
+        Ok((evidence, labelled.answers.as_slice()))
+    };
+    let queries: Result<Vec<_>, OptimizeError> =
+        (0..train.len()).into_par_iter().map(of_query).collect();
+    Ok(order::train(&queries?))
 }
 
 /// How programs answer the validation queries together.
 struct Answers {
     routing: Routing,
+    /// The order of joined answers.
+    order: Order,
     /// Reciprocal ranks for every way of joining categories.
     fused: Vec<(Fusion, Vec<f32>)>,
     /// Reciprocal ranks of the program that is best on each query.
@@ -172,40 +223,46 @@ impl Answers {
     ) -> Result<Self, OptimizeError> {
         let routing = Routing::new(features, members);
         run.trials.check_stop()?;
+        let rankings = all_rankings(run, members, &run.validation)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-        let mut rankings: Vec<Vec<Ranking>> = Vec::new();
-        for member in members {
-            let compiled = run.trials.compile(&member.program)?;
-            let ranked = run.trials.rankings(&compiled, &member.params, &run.validation, &all)?;
+        for (member, ranked) in members.iter().zip(&rankings) {
             let origin = Origin {
                 proposed_by: member.proposed_by.clone(),
                 change: "frozen".to_owned(),
                 parent: None,
             };
             let (program, params) = (&member.program, &member.params);
-            run.trials.keep(program, params, &run.validation, &all, &origin, &ranked)?;
-            rankings.push(ranked.into_iter().map(|pair| pair.0).collect());
+            run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
         }
+        let rankings: Vec<Vec<Ranking>> = rankings
+            .into_iter()
+            .map(|ranked| ranked.into_iter().map(|pair| pair.0).collect())
+            .collect();
+        let order = train_order(run, members, &routing)?;
         let rank = |ranking: &Ranking, query: usize| {
             reciprocal_rank(&run.trials.runtime, ranking, &run.validation.queries[query].answers)
         };
-        let answer = |query: usize, fusion: Fusion| -> f32 {
+        let answer = |query: usize, fusion: Fusion| -> Result<f32, OptimizeError> {
             let probabilities = routing.router.probabilities(&features.validation[query]);
             let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
                 .into_iter()
                 .map(|(at, probability)| (probability, &rankings[at][query]))
                 .collect();
-            rank(&fuse(&parts, fusion), query)
+            let text = &run.validation.queries[query].text;
+            Ok(rank(&join(&run.base, text, &parts, fusion, Some(&order))?, query))
         };
-        let fused = fusions(members.len())
-            .into_iter()
-            .map(|fusion| (fusion, all.iter().map(|&query| answer(query, fusion)).collect()))
-            .collect();
+        let measured = |fusion: Fusion| -> Result<(Fusion, Vec<f32>), OptimizeError> {
+            let ranks: Result<Vec<f32>, OptimizeError> =
+                all.par_iter().map(|&query| answer(query, fusion)).collect();
+            Ok((fusion, ranks?))
+        };
+        let fused: Result<Vec<_>, OptimizeError> =
+            fusions(members.len()).into_iter().map(measured).collect();
         let best = all
             .iter()
             .map(|&query| rankings.iter().map(|of| rank(&of[query], query)).fold(0.0, f32::max))
             .collect();
-        Ok(Self { routing, fused, best })
+        Ok(Self { routing, order, fused: fused?, best })
     }
 
     /// The way of joining categories that is best on some queries; ties go to the earlier one.
@@ -299,9 +356,20 @@ pub(super) fn freeze(
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
     };
     let (categories, router) = (categories?, answers.routing.router);
+    let order = fusion.ordered.then_some(answers.order);
     let (format, digest) = (FORMAT, String::new());
-    Ok(Bundle { format, dataset, categories, router, fusion, validation, provenance, digest }
-        .sealed())
+    Ok(Bundle {
+        format,
+        dataset,
+        categories,
+        router,
+        fusion,
+        order,
+        validation,
+        provenance,
+        digest,
+    }
+    .sealed())
 }
 
 /// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the

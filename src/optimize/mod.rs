@@ -23,6 +23,7 @@ pub mod leak;
 mod members;
 pub mod mine;
 pub mod mutate;
+pub mod order;
 pub mod plan;
 pub mod proof;
 pub mod route;

@@ -55,7 +55,8 @@ fn bundle(world: &World, source: &str) -> Bundle {
             n_categories: 1,
             weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
         },
-        fusion: Fusion { most: 1, normalized: true },
+        fusion: Fusion { most: 1, normalized: true, ordered: false },
+        order: None,
         validation: Validation {
             n: 2,
             mrr: 1.0,

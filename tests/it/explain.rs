@@ -167,7 +167,8 @@ fn routed(world: &World, first: &str, second: &str) {
             n_categories: 2,
             weights: BTreeMap::from([("always".to_owned(), vec![9.0, -9.0])]),
         },
-        fusion: Fusion { most: 1, normalized: true },
+        fusion: Fusion { most: 1, normalized: true, ordered: false },
+        order: None,
         validation: Validation {
             n: 2,
             mrr: 1.0,

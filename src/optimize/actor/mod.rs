@@ -8,7 +8,8 @@
 //! ```
 //!
 //! What a model says is never believed: categories and numbers of queries are checked, programs
-//! are compiled and run in the sandbox, and only the validation queries decide what stays. The
+//! are compiled, searched for leaked answers and run in the sandbox, training queries say what is
+//! kept, and validation queries whether all that was kept is proven. The
 //! model is shown training queries with their answers; of validation queries it sees the words, to
 //! put them into categories, and no answer. A reply that cannot be used fails its step and no more.
 //!
@@ -62,7 +63,7 @@ pub struct Attempt {
     pub before: f64,
     /// And of the program.
     pub after: Option<f64>,
-    /// Whether validation accepted it.
+    /// Whether it was kept.
     pub accepted: bool,
 }
 
