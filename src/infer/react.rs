@@ -61,6 +61,15 @@ struct Step {
     result: String,
 }
 
+/// What came of a query.
+struct Answered {
+    shortlist: Vec<NodeId>,
+    /// The nodes that the model names as answers.
+    named: Vec<NodeId>,
+    /// What it did.
+    steps: Vec<Step>,
+}
+
 impl React {
     /// A retriever over a base. With a cache, equal tool calls are answered once.
     pub fn new(
@@ -178,15 +187,11 @@ impl React {
     }
 
     /// The shortlist and what the model makes of it.
-    fn run(
-        &self,
-        query: &str,
-        k: usize,
-    ) -> Result<(Vec<NodeId>, Vec<NodeId>, Vec<Step>), RetrieveError> {
+    fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
         let query = checked(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
         let (named, steps) = self.answer(query, &shortlist)?;
-        Ok((shortlist, named, steps))
+        Ok(Answered { shortlist, named, steps })
     }
 }
 
@@ -338,7 +343,7 @@ impl Retriever for React {
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let (shortlist, named, _) = self.run(query, k)?;
+        let Answered { shortlist, named, steps: _ } = self.run(query, k)?;
         let n = named.len();
         let mut ranking: Ranking = named
             .iter()
@@ -352,7 +357,7 @@ impl Retriever for React {
     }
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let (shortlist, named, steps) = self.run(query, SHOWN)?;
+        let Answered { shortlist, named, steps } = self.run(query, SHOWN)?;
         let mut lines: Vec<String> = steps
             .iter()
             .map(|step| {

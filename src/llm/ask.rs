@@ -195,7 +195,11 @@ impl Llm {
     /// fails, so that a paid reply is not lost for want of room in one of them.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
         let others = self.stores.iter().enumerate().filter(|(at, _)| Some(*at) != from);
-        others.fold(Ok(()), |kept, (_, store)| kept.and(store.put(key, exchange)))
+        let mut kept = Ok(());
+        for (_, store) in others {
+            kept = kept.and(store.put(key, exchange));
+        }
+        kept
     }
 
     fn lock_asked(&self) -> MutexGuard<'_, HashMap<String, Arc<Turn>>> {

@@ -46,6 +46,12 @@ const TOLD_FAILURES: usize = 3;
 /// Stream of random numbers for the example queries of categories.
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
+/// Evidence of queries that a program answers well, and of those that it answers badly.
+struct Contrast {
+    good: Vec<Value>,
+    bad: Vec<Value>,
+}
+
 /// What became of a reply: a program that runs, or why there is none.
 type Written = Result<Program, String>;
 
@@ -196,7 +202,9 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        let Some((good, bad)) = self.contrast(member, queries, rng)? else { return Ok(()) };
+        let Some(Contrast { good, bad }) = self.contrast(member, queries, rng)? else {
+            return Ok(());
+        };
         let advice = self.advice(actor, member, &good, &bad, sample)?;
         let mut attempt = Attempt {
             category: name.clone(),
@@ -229,7 +237,6 @@ impl Run<'_> {
     }
 
     /// Measures an improved program; its score on training queries, and whether it was accepted.
-    #[expect(clippy::too_many_arguments, reason = "all of a step's state")]
     fn try_improved(
         &mut self,
         actor: &mut Actor,
@@ -260,7 +267,7 @@ impl Run<'_> {
         member: &Member,
         queries: &[usize],
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<(Vec<Value>, Vec<Value>)>, OptimizeError> {
+    ) -> Result<Option<Contrast>, OptimizeError> {
         let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
             queries.iter().partition(|&&query| member.train[query] >= GOOD);
         if bad.is_empty() {
@@ -277,7 +284,7 @@ impl Run<'_> {
                 .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
                 .collect()
         };
-        Ok(Some((shown(&mut good)?, shown(&mut bad)?)))
+        Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
     }
 
     /// The comparator's advice.

@@ -153,13 +153,12 @@ pub(super) fn call(
         .map_err(|error| failure_of(&error, limits))
 }
 
+/// A call that is over: what it gave and used, and its host.
+pub(super) type Over<T> = (Result<(T, meter::Ended), Failure>, Option<Box<dyn ToolHost>>);
+
 /// Ends a call: what it gave, unless the meter stopped it. `kept` is the heap, bytes, of what it
 /// gave.
-pub(super) fn end<T>(
-    done: Result<T, Failure>,
-    kept: usize,
-    limits: &Limits,
-) -> (Result<(T, meter::Ended), Failure>, Option<Box<dyn ToolHost>>) {
+pub(super) fn end<T>(done: Result<T, Failure>, kept: usize, limits: &Limits) -> Over<T> {
     let kept = match &done {
         Ok(_) => kept,
         Err(failure) => failure.message.capacity(),

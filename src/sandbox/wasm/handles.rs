@@ -267,7 +267,7 @@ mod tests {
             assert!(Reader::new(&bytes[..end], 100).value(&mut table).is_err());
         }
         assert!(Reader::new(&bytes, 5).value(&mut table).is_err_and(|why| why.contains("more")));
-        let deep = [vec![9u8, 1, 0, 0, 0].repeat(20), vec![0]].concat();
+        let deep = [[9u8, 1, 0, 0, 0].repeat(20), vec![0]].concat();
         assert!(Reader::new(&deep, 100).value(&mut table).is_err_and(|why| why.contains("deeper")));
         // A count that cannot be true asks for no memory.
         assert!(Reader::new(&[9, 255, 255, 255, 255], usize::MAX).value(&mut table).is_err());
