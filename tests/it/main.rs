@@ -1,7 +1,13 @@
 //! The one integration binary: what only a process can show, its exit status and its streams.
 //! Libraries are tested beside their sources.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a failed step fails the test, and a test may say what it saw"
+)]
 
 mod actor;
 mod bench;
