@@ -16,6 +16,7 @@
 pub mod ablation;
 mod accept;
 mod actor;
+mod adam;
 pub mod discover;
 mod freeze;
 pub mod journal;

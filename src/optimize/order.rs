@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use crate::{
     bundle::order::{EVIDENCE, Evidence, Order},
     kb::NodeId,
+    optimize::adam::Adam,
 };
 
 /// Steps of ascent.
@@ -56,8 +57,8 @@ fn slope(evidence: &Evidence, answers: &[NodeId], weights: &Row) -> Option<Row> 
 pub fn train(queries: &[(Evidence, &[NodeId])]) -> Order {
     let n = queries.len().max(1) as f64;
     let mut weights: Row = [0.0; EVIDENCE.len()];
-    let (mut mean, mut square) = (weights, weights);
-    for step in 1..=STEPS {
+    let mut adam = Adam::new(weights.len(), RATE);
+    for _ in 0..STEPS {
         let slopes: Vec<Option<Row>> = queries
             .par_iter()
             .map(|(evidence, answers)| slope(evidence, answers, &weights))
@@ -68,13 +69,7 @@ pub fn train(queries: &[(Evidence, &[NodeId])]) -> Order {
                 *sum += slope / n;
             }
         }
-        for (at, slope) in gradient.into_iter().enumerate() {
-            mean[at] = 0.9 * mean[at] + 0.1 * slope;
-            square[at] = 0.999 * square[at] + 0.001 * slope * slope;
-            let first = mean[at] / (1.0 - 0.9f64.powi(step as i32));
-            let second = square[at] / (1.0 - 0.999f64.powi(step as i32));
-            weights[at] += RATE * first / (second.sqrt() + 1e-9);
-        }
+        adam.ascend(&mut weights, &gradient);
     }
     let named = EVIDENCE.iter().zip(weights);
     Order { weights: named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect() }

@@ -8,7 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::bundle::router::{Features, Router};
+use crate::{
+    bundle::router::{Features, Router},
+    optimize::adam::Adam,
+};
 
 /// Added to every worth, so that a query no program answers does not rule.
 const FLOOR: f64 = 0.02;
@@ -40,8 +43,8 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
         .collect();
     let n = n_categories;
     let mut weights = vec![0.0f64; ids.len() * n];
-    let (mut mean, mut square) = (weights.clone(), weights.clone());
-    for step in 1..=STEPS {
+    let mut adam = Adam::new(weights.len(), RATE);
+    for _ in 0..STEPS {
         let mut gradient: Vec<f64> = weights.iter().map(|weight| -ridge * weight).collect();
         for (row, worth) in rows.iter().zip(worth) {
             let mut powers = vec![0.0f64; n];
@@ -63,13 +66,7 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
                 }
             }
         }
-        for (at, slope) in gradient.into_iter().enumerate() {
-            mean[at] = 0.9 * mean[at] + 0.1 * slope;
-            square[at] = 0.999 * square[at] + 0.001 * slope * slope;
-            let first = mean[at] / (1.0 - 0.9f64.powi(step as i32));
-            let second = square[at] / (1.0 - 0.999f64.powi(step as i32));
-            weights[at] += RATE * first / (second.sqrt() + 1e-9);
-        }
+        adam.ascend(&mut weights, &gradient);
     }
     let weights = ids
         .into_iter()

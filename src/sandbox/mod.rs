@@ -155,6 +155,29 @@ impl ToolHost for LostHost {
     }
 }
 
+/// Makes one call on a worker, with an input of its own; a worker that is lost takes the host with
+/// it.
+fn run_on(
+    workers: &Workers,
+    host: Box<dyn ToolHost>,
+    input: Input<'_>,
+    limits: &Limits,
+    call: impl FnOnce(Box<dyn ToolHost>, Input<'_>, &Limits) -> Ran + Send + 'static,
+) -> Ran {
+    let query = input.query.to_owned();
+    let candidates = input.candidates.to_vec();
+    let (params, n_nodes) = (input.params.clone(), input.n_nodes);
+    let owned = limits.clone();
+    let job = move || {
+        let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
+        call(host, input, &owned)
+    };
+    workers.run(job).unwrap_or_else(|lost| {
+        let failure = Failure::new(FailureKind::Panic, &lost.to_string(), limits);
+        (Err(failure), Box::new(LostHost))
+    })
+}
+
 /// Whether a source is short enough to be parsed.
 fn check_source(source: &str, limits: &Limits) -> Result<(), Failure> {
     let most = limits.source_bytes;

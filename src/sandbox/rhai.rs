@@ -30,6 +30,7 @@ use crate::{
         given::Given,
         guard::guarded,
         rhai::engine::{PARAMS, Parsed, RETRIEVE},
+        run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
         workers,
     },
@@ -93,17 +94,8 @@ impl Sandbox for RhaiSandbox {
             Ok(tree) => tree,
             Err(failure) => return (Err(failure), host),
         };
-        let query = input.query.to_owned();
-        let candidates = input.candidates.to_vec();
-        let (params, n_nodes) = (input.params.clone(), input.n_nodes);
-        let owned = limits.clone();
-        let job = move || {
-            let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
-            run(&tree, host, input, &owned)
-        };
-        self.workers.run(job).unwrap_or_else(|lost| {
-            let failure = Failure::new(FailureKind::Panic, &lost.to_string(), limits);
-            (Err(failure), Box::new(LostHost))
+        run_on(&self.workers, host, input, limits, move |host, input, limits| {
+            run(&tree, host, input, limits)
         })
     }
 }

@@ -29,7 +29,7 @@ use crate::{
         Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
         Sandbox, Usage, Workers, check_source,
         given::Given,
-        push_clean,
+        push_clean, run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
         wasm::{
             cache::CodeCache,
@@ -150,17 +150,8 @@ impl Sandbox for WasmSandbox {
             Ok(program) => program,
             Err(failure) => return (Err(failure), host),
         };
-        let query = input.query.to_owned();
-        let candidates = input.candidates.to_vec();
-        let (params, n_nodes) = (input.params.clone(), input.n_nodes);
-        let owned = limits.clone();
-        let job = move || {
-            let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
-            program.run(host, input, &owned)
-        };
-        self.workers.run(job).unwrap_or_else(|lost| {
-            let failure = Failure::new(FailureKind::Panic, &lost.to_string(), limits);
-            (Err(failure), Box::new(LostHost))
+        run_on(&self.workers, host, input, limits, move |host, input, limits| {
+            program.run(host, input, limits)
         })
     }
 }

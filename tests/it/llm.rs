@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::Write,
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Ran, World};
+use crate::{
+    model::read,
+    support::{Ran, World},
+};
 
 const KEY: &str = "sk-test-0123456789abcdef";
 /// A model's whole reply.
@@ -32,8 +35,8 @@ impl Service {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
-                if let Some(request) = read(&stream) {
-                    seen.lock().unwrap().push(request);
+                if let Some((head, asked)) = read(&stream) {
+                    seen.lock().unwrap().push(head + &*asked);
                     // Who asked may have gone.
                     let _ = write!(
                         &stream,
@@ -53,28 +56,6 @@ impl Service {
     fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
     }
-}
-
-fn read(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let (mut text, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        text.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    text.push_str(&String::from_utf8(body).ok()?);
-    Some(text)
 }
 
 /// Runs doctor with these variables.

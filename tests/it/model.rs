@@ -101,7 +101,8 @@ fn serve(
     asked: &AtomicUsize,
     off: &AtomicBool,
 ) {
-    let Some(request) = read(&stream) else { return };
+    let Some((_, body)) = read(&stream) else { return };
+    let Ok(request) = serde_json::from_str::<Value>(&body) else { return };
     let n = asked.fetch_add(1, Ordering::Relaxed);
     if n < KEPT {
         heard.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
@@ -134,10 +135,10 @@ fn serve(
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
-/// The JSON body of a request.
-fn read(stream: &TcpStream) -> Option<Value> {
+/// Head and body of a request.
+pub(crate) fn read(stream: &TcpStream) -> Option<(String, String)> {
     let mut reader = BufReader::new(stream);
-    let mut length = 0;
+    let (mut head, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
@@ -149,10 +150,11 @@ fn read(stream: &TcpStream) -> Option<Value> {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
+        head.push_str(&line);
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    serde_json::from_slice(&body).ok()
+    Some((head, String::from_utf8(body).ok()?))
 }
 
 fn completion(text: &str) -> String {

@@ -180,7 +180,7 @@ impl Actor {
         inputs: Value,
         sample: u32,
     ) -> Result<Result<Reply, String>, OptimizeError> {
-        let request = self.request(role, prompt, inputs, sample)?;
+        let request = self.assistant.request(role, prompt, inputs, sample)?;
         let reply = self.assistant.llm().ask(&request);
         self.note_used(&request, &reply);
         self.heard(reply)
@@ -195,8 +195,10 @@ impl Actor {
         inputs: Vec<Value>,
         sample: u32,
     ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
-        let requests: Result<Vec<Request>, PromptError> =
-            inputs.into_iter().map(|one| self.request(role, prompt, one, sample)).collect();
+        let requests: Result<Vec<Request>, PromptError> = inputs
+            .into_iter()
+            .map(|one| self.assistant.request(role, prompt, one, sample))
+            .collect();
         let requests = requests?;
         let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);
         answers
@@ -222,16 +224,6 @@ impl Actor {
         replies.sort_unstable();
         replies.dedup();
         replies
-    }
-
-    fn request(
-        &self,
-        role: Role,
-        prompt: &str,
-        inputs: Value,
-        sample: u32,
-    ) -> Result<Request, PromptError> {
-        self.assistant.request(role, prompt, inputs, sample)
     }
 
     /// Sorts what came of a request: a value; a failure of this step, as words; or an error that
