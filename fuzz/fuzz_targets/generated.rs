@@ -7,14 +7,10 @@ mod sandbox;
 use std::sync::LazyLock;
 
 use agent::sandbox::{Code, WasmSandbox};
-use libfuzzer_sys::{
-    arbitrary::Unstructured,
-    fuzz_target,
-};
+use libfuzzer_sys::{arbitrary::Unstructured, fuzz_target};
 use wasm_smith::{Config, Module};
 
-static INSIDE: LazyLock<WasmSandbox> =
-    LazyLock::new(|| WasmSandbox::new(sandbox::workers(), None));
+static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 
 /// What generated modules may import, and must export.
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
@@ -54,6 +50,6 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(module) = Module::new(CONFIG.clone(), &mut Unstructured::new(bytes)) {
-        let _ = sandbox::run(&*INSIDE, Code::Wasm(&module.to_bytes()));
+        let _ = sandbox::compile_and_run(&*INSIDE, Code::Wasm(&module.to_bytes()));
     }
 });

@@ -10,7 +10,8 @@ pub fn import(file: &str, bytes: &[u8]) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let source = dir.path().join("source");
     fs::create_dir(&source).expect("room for it");
-    let nodes = "{\"id\":0,\"type\":\"a\",\"name\":\"b\"}\n{\"id\":1,\"type\":\"a\",\"name\":\"c\"}\n";
+    let nodes =
+        "{\"id\":0,\"type\":\"a\",\"name\":\"b\"}\n{\"id\":1,\"type\":\"a\",\"name\":\"c\"}\n";
     for (name, content) in [
         ("nodes.jsonl", nodes.as_bytes()),
         ("edges.tsv", b"src_id\trelation\tdst_id\n"),

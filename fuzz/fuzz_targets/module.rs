@@ -9,9 +9,8 @@ use std::sync::LazyLock;
 use agent::sandbox::{Code, WasmSandbox};
 use libfuzzer_sys::fuzz_target;
 
-static INSIDE: LazyLock<WasmSandbox> =
-    LazyLock::new(|| WasmSandbox::new(sandbox::workers(), None));
+static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = sandbox::run(&*INSIDE, Code::Wasm(bytes));
+    let _ = sandbox::compile_and_run(&*INSIDE, Code::Wasm(bytes));
 });

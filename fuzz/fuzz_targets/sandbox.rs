@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent::{
     kb::{NodeSet, Scores},
-    sandbox::{Code, Failure, Input, Limits, Outcome, Sandbox, Workers},
+    sandbox::{
+        Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
+    },
     tools::{ToolError, ToolHost, Value, registry},
 };
 
@@ -44,14 +46,23 @@ pub fn workers() -> Arc<Workers> {
     Arc::new(Workers::new(1).expect("threads"))
 }
 
-/// Compiles and runs; whatever comes out keeps what a result promises.
-pub fn run(sandbox: &dyn Sandbox, code: Code<'_>) -> Result<Outcome, Failure> {
+/// A sandbox of WebAssembly that has nothing kept on disk.
+pub fn inside() -> WasmSandbox {
+    WasmSandbox::new(workers(), None)
+}
+
+/// Compiles and runs.
+#[allow(dead_code, reason = "each target uses a part of this module")]
+pub fn compile_and_run(sandbox: &dyn Sandbox, code: Code<'_>) -> Result<Outcome, Failure> {
+    run(sandbox, &sandbox.compile(code, &limits())?, "warm socks")
+}
+
+/// Runs; whatever comes out keeps what a result promises.
+pub fn run(sandbox: &dyn Sandbox, program: &Compiled, query: &str) -> Result<Outcome, Failure> {
     let limits = limits();
-    let program = sandbox.compile(code, &limits)?;
     let params = BTreeMap::new();
-    let input =
-        Input { query: "warm socks", candidates: &[3, 1, 2], params: &params, n_nodes: N_NODES };
-    let ran = sandbox.run(&program, Box::new(Host), input, &limits).0;
+    let input = Input { query, candidates: &[3, 1, 2], params: &params, n_nodes: N_NODES };
+    let ran = sandbox.run(program, Box::new(Host), input, &limits).0;
     if let Ok(outcome) = &ran {
         let ranking = &outcome.ranking;
         assert!(ranking.len() <= limits.max_answers);
@@ -60,7 +71,7 @@ pub fn run(sandbox: &dyn Sandbox, code: Code<'_>) -> Result<Outcome, Failure> {
     }
     if let Err(failure) = &ran {
         assert!(failure.message.len() <= limits.message_bytes);
-        assert_ne!(failure.kind, agent::sandbox::FailureKind::Panic, "{failure}");
+        assert_ne!(failure.kind, FailureKind::Panic, "{failure}");
     }
     ran
 }
