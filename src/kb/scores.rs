@@ -163,9 +163,10 @@ impl Scores {
     }
 }
 
-/// Orders pairs best first: score descending, then id ascending.
+/// Orders pairs best first: score descending, then id ascending. Both zeros are one score.
 pub fn best_first(a: &(NodeId, f32), b: &(NodeId, f32)) -> std::cmp::Ordering {
-    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+    // A negative zero plus zero is zero; no other number changes.
+    (b.1 + 0.0).total_cmp(&(a.1 + 0.0)).then(a.0.cmp(&b.0))
 }
 
 /// The `k` best pairs, best first.
@@ -200,6 +201,8 @@ mod tests {
         assert_eq!(scores.ranking(), [(5, 3.0), (2, 1.0), (7, 1.0)]);
         assert_eq!(scores.top(2).as_slice(), [(2, 1.0), (5, 3.0)]);
         assert_eq!(scores.top(0).as_slice(), []);
+        let zeros = Scores::new(vec![(1, -0.0), (2, 0.0), (3, -0.0)]);
+        assert_eq!(zeros.ranking(), [(1, 0.0), (2, 0.0), (3, 0.0)], "one score, whatever its sign");
     }
 
     #[test]
