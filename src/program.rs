@@ -15,7 +15,7 @@
 
 mod base64;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,21 @@ impl Program {
             Some(bytes) => Code::Wasm(bytes),
             None => Code::Rhai(&self.source),
         }
+    }
+
+    /// Whether it is a module.
+    pub fn is_module(&self) -> bool {
+        self.module.is_some()
+    }
+
+    /// What people read: the source; of a module its header and its size, as comments.
+    pub fn shown(&self) -> Cow<'_, str> {
+        let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
+        let category = self.category.iter().map(|name| format!("//! category: {name}\n"));
+        let description = self.description.lines().map(|line| format!("//! {line}\n"));
+        let header: String = category.chain(description).collect();
+        let size = module.len();
+        Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))
     }
 
     /// The source text; of a module `wasm:` and its bytes in base64.
@@ -173,6 +188,13 @@ mod tests {
         assert_eq!(program.id(), blake3::hash(&bytes).to_hex().as_str());
         assert_eq!((program.category(), program.description()), (Some("by hand"), "Ranks."));
         assert!(matches!(program.code(), Code::Wasm(code) if code == bytes));
+        assert!(program.is_module());
+        let shown = format!(
+            "//! category: by hand\n//! Ranks.\n// a module of WebAssembly, {} bytes, {}\n",
+            bytes.len(),
+            program.id()
+        );
+        assert_eq!(program.shown(), shown);
         let json = serde_json::to_string(&program).expect("json");
         assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
         // What only looks like one is a source.

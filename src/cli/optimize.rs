@@ -1,6 +1,8 @@
 //! `agent optimize`: runs the loop on a dataset, shows how it goes, and what came of it.
 //! The test split is opened once, after the bundle is frozen, to measure it.
 
+mod programs;
+
 use std::{
     fs,
     num::NonZeroUsize,
@@ -20,6 +22,7 @@ use crate::{
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
+        optimize::programs::{PROGRAMS, go_on_with, read_programs},
         printer::{Level, Printer, count, table},
         systems::SandboxArgs,
     },
@@ -35,6 +38,7 @@ use crate::{
     optimize::{
         self, Ablation, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop,
         journal::Journal,
+        user::{self, UserProgram},
     },
     retrieve::{Baseline, Retriever, System},
     sandbox::{Place, SandboxOptions, Workers},
@@ -68,6 +72,10 @@ pub(super) struct Args {
     llm_tools: bool,
     #[command(flatten)]
     llm: LlmArgs,
+    /// Try this program of yours (.rhai or .wasm) beside those that are found; may be repeated, at
+    /// most 32 times
+    #[arg(long, value_name = "FILE")]
+    program: Vec<PathBuf>,
     /// Leave out a part, to measure what it is worth; may be repeated
     #[arg(long, value_enum, value_name = "PART")]
     without: Vec<Part>,
@@ -149,6 +157,7 @@ fn without(args: &Args) -> Vec<Ablation> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check(args)?;
+    let programs = read_programs(&args.program, args.sandbox, args.dry_run, ctx)?;
     if args.dry_run {
         return dry_run(args, ctx);
     }
@@ -165,8 +174,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
-    let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), ctx)?;
-    let options = options(args, &dataset.base, &journal, ctx);
+    let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), &programs, ctx)?;
+    let options = options(args, &dataset.base, &journal, ctx)?;
     let opened = match options.actors.llm {
         true => Some(open_llm(args, &journal, ctx)?),
         false => None,
@@ -198,7 +207,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 }
                 let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
                 let spent = spent.unwrap_or_default();
-                let report = Report { args, dir: &dir, outcome: &outcome, seconds, spent };
+                let sandbox = &options.sandbox;
+                let report = Report { args, dir: &dir, outcome: &outcome, sandbox, seconds, spent };
                 report.print(&base, &dataset.base, threads, ctx)?;
                 Ok(outcome.stopped)
             });
@@ -227,10 +237,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
     let model = opened.and_then(|opened| opened.assistant.llm().voice(Role::Actor));
     let model = model.map_or("", |voice| voice.model.as_str());
-    match options.actors {
+    let actors = match options.actors {
         Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
         Actors { search: false, .. } => format!("the llm actor (model {model})"),
         _ => format!("the search actor and the llm actor (model {model})"),
+    };
+    match options.programs.len() {
+        0 => actors,
+        n => format!("{actors} and {n} of your programs"),
     }
 }
 
@@ -311,6 +325,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 steps,
                 actors,
                 llm_tools: args.llm_tools,
+                programs: Vec::new(),
                 sandbox: SandboxOptions::default(),
                 without: without(args),
                 budget: None,
@@ -356,6 +371,7 @@ fn open_run(
     args: &Args,
     base: &Base,
     configured: Option<&llm::Configured>,
+    programs: &[UserProgram],
     ctx: &Context,
 ) -> Result<(PathBuf, Journal)> {
     let runs = ctx.home.path().join("runs");
@@ -375,7 +391,8 @@ fn open_run(
             .hint("remove some, or name another directory with --run DIR")?,
     };
     if args.resume {
-        let journal = Journal::resume(&dir)?;
+        let mut journal = Journal::resume(&dir)?;
+        go_on_with(programs, &dir, &mut journal)?;
         return Ok((dir, journal));
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -391,7 +408,13 @@ fn open_run(
         config["model"] = configured.model(Role::Actor).into();
         config["prices"] = serde_json::json!(configured.settings.prices);
     }
-    let journal = Journal::create(&dir, &config)?;
+    if !programs.is_empty() {
+        config[PROGRAMS] = user::digest(programs).into();
+    }
+    let mut journal = Journal::create(&dir, &config)?;
+    if !programs.is_empty() {
+        user::keep(&mut journal, programs)?;
+    }
     Ok((dir, journal))
 }
 
@@ -405,7 +428,7 @@ fn actors(named: &[Actor]) -> Option<Actors> {
 }
 
 /// Options as given, or as the run was begun with.
-fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Options {
+fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Result<Options> {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
     let actors = actors(&args.actor)
@@ -413,13 +436,14 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Option
         .unwrap_or(SEARCH_ONLY);
     // What a model writes is trusted as little as a file of anybody.
     let place = if actors.llm { Place::Wasm } else { Place::Process };
-    Options {
+    Ok(Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
         actors,
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        programs: user::kept(journal)?,
         sandbox: args.sandbox.options(place, ctx),
         without: match args.without.is_empty() {
             false => without(args),
@@ -430,7 +454,7 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Option
                 .unwrap_or_default(),
         },
         budget: args.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
-    }
+    })
 }
 
 /// Runs the loop and shows its events.
@@ -499,6 +523,8 @@ struct Report<'a> {
     args: &'a Args,
     dir: &'a Path,
     outcome: &'a Outcome,
+    /// Where the run's programs run.
+    sandbox: &'a SandboxOptions,
     seconds: f64,
     spent: Spent,
 }
@@ -530,7 +556,9 @@ impl Report<'_> {
             return self.print_json(bundle, &path, ctx);
         }
         let test = match base.record.splits.get("test") {
-            Some(&n) if n > 0 => measure_on_test(bundle, indexed, base, threads, ctx)?,
+            Some(&n) if n > 0 => {
+                measure_on_test(bundle, indexed, base, threads, self.sandbox, ctx)?
+            }
             _ => Vec::new(),
         };
         print_categories(bundle, ctx)?;
@@ -643,10 +671,11 @@ fn measure_on_test(
     indexed: &Arc<IndexedBase>,
     base: &Base,
     threads: usize,
+    sandbox: &SandboxOptions,
     ctx: &Context,
 ) -> Result<Vec<Measured>> {
     let workers = Arc::new(Workers::new(threads).context("cannot start worker threads")?);
-    let runtime = Arc::new(Runtime::new(indexed.clone(), workers, None));
+    let runtime = Arc::new(Runtime::in_sandbox(indexed.clone(), workers, None, sandbox));
     let frozen = BundleRetriever::new(runtime, bundle)?;
     let queries = load_test(base)?;
     let stand_in = Baseline::new(indexed.clone(), System::Hybrid);

@@ -31,6 +31,8 @@ pub(super) struct Member {
     pub(super) program: Program,
     pub(super) params: ParamValues,
     pub(super) proposed_by: String,
+    /// Its name, where it is not the program's own.
+    pub(super) name: Option<String>,
     /// Its queries, if they were put into it; otherwise those that its program answers best.
     pub(super) queries: Option<Queries>,
     /// Reciprocal rank on every training query.
@@ -45,7 +47,7 @@ impl Member {
 
     /// Its name.
     pub(super) fn name(&self) -> &str {
-        self.program.category().unwrap_or_default()
+        self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
     /// The validation queries on which it is raced: those that were put into it, or else those that
@@ -104,17 +106,19 @@ pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
     assigned
 }
 
-/// A category drawn by what its queries still lack.
+/// A category drawn by what its queries still lack, of those whose program may be changed.
 pub(super) fn most_to_gain(
     members: &[Member],
     assigned: &[Vec<usize>],
+    may_change: impl Fn(&Member) -> bool,
     rng: &mut ChaCha8Rng,
 ) -> usize {
     let lacking: Vec<f64> = members
         .iter()
         .zip(assigned)
         .map(|(member, queries)| {
-            queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum::<f64>() + 0.5
+            let lack: f64 = queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum();
+            if may_change(member) { lack + 0.5 } else { 0.0 }
         })
         .collect();
     let mut left = rng.random::<f64>() * lacking.iter().sum::<f64>();

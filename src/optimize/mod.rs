@@ -31,6 +31,7 @@ pub mod route;
 mod search;
 pub mod trial;
 pub mod tune;
+pub mod user;
 
 use std::{
     path::Path,
@@ -65,6 +66,7 @@ use crate::{
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
+        user::UserProgram,
     },
     program::Program,
     prompts::PromptError,
@@ -91,6 +93,8 @@ pub struct Options {
     pub actors: Actors,
     /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
     pub llm_tools: bool,
+    /// Programs that the user brings, at most [`user::MAX_USER_PROGRAMS`].
+    pub programs: Vec<UserProgram>,
     /// Where programs run; the result does not depend on it.
     #[serde(skip)]
     pub sandbox: SandboxOptions,
@@ -400,6 +404,9 @@ impl Run<'_> {
         if !self.options.without.is_empty() {
             identity["without"] = serde_json::json!(self.options.without);
         }
+        if !self.options.programs.is_empty() {
+            identity["programs"] = user::digest(&self.options.programs).into();
+        }
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
@@ -415,6 +422,7 @@ impl Run<'_> {
                     ("seed", value("seed")),
                     ("steps", value("steps")),
                     ("without", "other parts left out".to_owned()),
+                    ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
                 ]
                 .into_iter()
@@ -450,7 +458,7 @@ impl Run<'_> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let train = self.trial(&program, &params, false, &all, origin)?;
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, queries: None, train })
+        Ok(Member { plan, program, params, proposed_by, name: None, queries: None, train })
     }
 
     /// The categories to begin with, and the walks that mutation draws from.
@@ -460,7 +468,7 @@ impl Run<'_> {
     ) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
         let (mut members, walks) = match self.options.actors.search {
             true => self.discover()?,
-            false => (Vec::new(), Vec::new()),
+            false => (self.user_members()?, Vec::new()),
         };
         if let Some(actor) = actor {
             self.write_programs(actor, &mut members)?;
@@ -497,10 +505,18 @@ impl Run<'_> {
             }
             let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
             rng.set_stream(step as u64 + 1);
-            let at = most_to_gain(members, &assigned, &mut rng);
+            let asks = actor.is_some();
+            let may_change = |member: &Member| match asks {
+                true => !member.program.is_module(),
+                false => member.plan.is_some(),
+            };
+            let at = most_to_gain(members, &assigned, may_change, &mut rng);
             let plans: Vec<Plan> =
                 members.iter().filter_map(|member| member.plan.clone()).collect();
             let (member, queries) = (&mut members[at], &assigned[at]);
+            if !may_change(member) {
+                continue;
+            }
             match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
                 Some(actor) => {
                     let done = self.rewrite(actor, step, member, queries, &mut rng);

@@ -13,6 +13,7 @@ use crate::{
         plan::{self, Plan},
         trial::{self, Origin},
         tune,
+        user::make_names_differ,
     },
     program::Program,
 };
@@ -23,7 +24,8 @@ pub(super) const SEARCH: &str = "search";
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines walks, runs the plans they suggest and keeps those that together answer best.
+    /// Mines walks, runs the plans they suggest and the user's programs, and keeps those that
+    /// together answer best.
     pub(super) fn discover(&mut self) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
@@ -49,7 +51,10 @@ impl Run<'_> {
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
-        let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
+        let tried = self.try_user_programs()?;
+        let of_user = tried.iter().map(|one| one.worth.as_slice());
+        let borrowed: Vec<&[(usize, f64)]> =
+            worths.iter().map(Vec::as_slice).chain(of_user).collect();
         let mut chosen =
             discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
         if chosen.is_empty() {
@@ -62,11 +67,16 @@ impl Run<'_> {
                 done,
                 total: chosen.len(),
             });
+            if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
+                members.push(self.user_member(tried)?);
+                continue;
+            }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
             members.push(self.member(Some(plan), program, ParamValues::new(), &origin)?);
         }
-        let members = needed(members, n);
+        let mut members = needed(members, n);
+        make_names_differ(&mut members);
         for (queries, member) in assign(&members, n).iter().zip(&members) {
             let (name, mrr) = (member.name(), trial::mean(&member.train_on(queries)));
             (self.watch)(Event::Category { name, n: queries.len(), mrr });
@@ -142,6 +152,7 @@ impl Run<'_> {
         let mut tuned =
             self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
+        tuned.name.clone_from(&member.name);
         self.accept(member, tuned, queries, &origin).map(|_| ())
     }
 }

@@ -582,6 +582,9 @@ fn held_tool_results_are_charged_and_dropped_ones_are_not() {
     assert!(outcome.usage.peak_bytes > 8_000_000 && outcome.usage.leaked_bytes == 0);
     let hoard = "let a = []; for i in 0..10 { a.push(big()) } #{}";
     assert_eq!(kind_with(hoard, &limits), FailureKind::Memory);
+    // Nor does dropping earn anything.
+    let earned = "for i in 0..5 { big(); } let a = []; for i in 0..10 { a.push(big()) } #{}";
+    assert_eq!(kind_with(earned, &limits), FailureKind::Memory);
 }
 
 #[test]

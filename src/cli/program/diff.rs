@@ -151,7 +151,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
     let name = |entry: &Entry| format!("{} {}", entry.program.short_id(), entry.category);
-    let diff = TextDiff::from_lines(from.program.source(), to.program.source());
+    let (before, after) = (from.program.shown(), to.program.shown());
+    let diff = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let diff = diff
         .unified_diff()
         .context_radius(CONTEXT_LINES)

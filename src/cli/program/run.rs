@@ -23,12 +23,13 @@ use crate::{
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
         printer::count,
-        systems::{Means, SandboxArgs, open_runtime, read_program},
+        systems::{SandboxArgs, read_program},
     },
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage},
+    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage, Workers},
+    tools::ToolCache,
 };
 
 /// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
@@ -37,6 +38,8 @@ const PATIENCE: Duration = Duration::from_millis(2_400);
 /// Further time for a program that may wait for a language model. The wait has bounds of its own
 /// below it: 120 s before the last request, and those of one request.
 const MODEL_PATIENCE: Duration = Duration::from_secs(600);
+/// Memory for answers of tool calls, bytes: one program repeats few, and its memory is bounded.
+const CACHE_BYTES: usize = 16 << 20;
 /// Compiling that takes longer is told.
 const TOLD: Duration = Duration::from_secs(1);
 /// Nodes of a table when nothing else is said.
@@ -124,8 +127,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     // A file may come from anybody.
     let options = args.sandbox.options(Place::Wasm, ctx);
-    let means = Means { sandbox: options.clone(), ..Means::with(&llm) };
-    let runtime = open_runtime(&base, 1, &means)?;
+    let workers = Arc::new(Workers::new(1).context("cannot start a thread for the program")?);
+    let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
+    let runtime = Runtime::in_sandbox(base.clone(), workers, cache, &options)
+        .with_assistant(llm.as_ref().map(|opened| opened.assistant.clone()));
+    let runtime = Arc::new(runtime);
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
     warm_up(&runtime, &program, options.place, ctx);

@@ -19,7 +19,8 @@ use crate::{
 
 /// Print the source of a program
 ///
-/// Tuned numbers follow as comments, so that what is printed is a program.
+/// Tuned numbers follow as comments, so that what is printed is a program. Of a module its header
+/// and size are printed; with --json its bytes are there, in base64.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -58,7 +59,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         })?;
         return Ok(Exit::Done);
     }
-    let text = format!("{}{}", entry.program.source(), tuned(entry));
+    let text = format!("{}{}", entry.program.shown(), tuned(entry));
     ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
     Ok(Exit::Done)
 }
@@ -69,7 +70,7 @@ fn tuned(entry: &Entry) -> String {
     if entry.params.is_empty() {
         return text;
     }
-    let end = if entry.program.source().ends_with('\n') { "" } else { "\n" };
+    let end = if entry.program.shown().ends_with('\n') { "" } else { "\n" };
     let _ = writeln!(text, "{end}\n// Tuned numbers:");
     let declared = declared(&entry.program);
     for (name, value) in &entry.params {

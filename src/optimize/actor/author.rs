@@ -93,8 +93,11 @@ impl Run<'_> {
     /// Programs that a category has when the model writes none that is better: those of the search
     /// actor, or search by words.
     fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
-        if !members.is_empty() {
-            return Ok(members.to_vec());
+        // A module has no header that could name another category.
+        let readable = members.iter().filter(|member| !member.program.is_module());
+        let readable: Vec<Member> = readable.cloned().collect();
+        if !readable.is_empty() {
+            return Ok(readable);
         }
         let plan = Plan { target: None, branches: Vec::new() };
         let program = plan::render(&self.base, &plan);

@@ -17,7 +17,7 @@
 //! | [`BODY_DEPTH`] | lists and maps within one another | 100 |
 //! | [`KIND_BYTES`], [`KEY_BYTES`] | bytes | 64, 4096 |
 //! | [`PROGRAMS_PER_STEP`], [`REPLIES_PER_STEP`] | programs, replies | 10 000 |
-//! | [`PROGRAM_BYTES`] | bytes of one source | 1 Mi |
+//! | [`PROGRAM_BYTES`] | bytes of one source, or of a module in base64 | 6 Mi |
 //! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
 //!
 //! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] refuses
@@ -76,8 +76,8 @@ pub const KEY_BYTES: usize = 4_096;
 pub const PROGRAMS_PER_STEP: usize = 10_000;
 /// Most replies that one step names.
 pub const REPLIES_PER_STEP: usize = 10_000;
-/// Longest source of a program, bytes.
-pub const PROGRAM_BYTES: usize = 1 << 20;
+/// Longest source of a program, bytes; the longest module that a sandbox takes has 5.4 Mi in base64.
+pub const PROGRAM_BYTES: usize = 6 << 20;
 /// Fewest digits that name a program.
 pub const PREFIX_DIGITS: usize = 6;
 

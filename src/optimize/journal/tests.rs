@@ -14,8 +14,11 @@ use tempfile::TempDir;
 
 use crate::{
     llm::{Exchange, Finish, Message, Reply, Request, Role, Usage},
-    optimize::journal::{BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, writer},
+    optimize::journal::{
+        BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer,
+    },
     program::Program,
+    sandbox::{Code, Limits},
 };
 
 /// What a reader sees of a journal: configuration, steps, programs, replies.
@@ -134,6 +137,28 @@ fn a_step_is_computed_once_and_then_read() {
     assert_eq!(journal.programs().expect("programs"), [program(1)]);
     assert_eq!(journal.find::<Value>("score", "other").expect("find"), None);
     assert!(matches!(journal.find::<String>("score", "ä\0\n"), Err(JournalError::Decode { .. })));
+}
+
+#[test]
+fn the_longest_program_is_stored_and_no_longer_one() {
+    let dir = TempDir::new().expect("directory");
+    let mut journal = Journal::create(dir.path(), &json!({})).expect("create");
+    let largest = Limits::default().module_bytes;
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    module.resize(largest, 7);
+    let module = Program::module(&module);
+    assert!(matches!(module.code(), Code::Wasm(bytes) if bytes.len() == largest));
+    assert!(module.source().len() < PROGRAM_BYTES);
+    let text = |bytes| Program::new(&"/".repeat(bytes));
+    let programs = [module, text(PROGRAM_BYTES)];
+    journal.commit("score", "0", &0, &programs).expect("commit");
+    let large = journal.commit("score", "1", &0, &[text(PROGRAM_BYTES + 1)]);
+    assert!(matches!(large, Err(JournalError::TooLarge { .. })), "{large:?}");
+    drop(journal);
+    let journal = Journal::resume(dir.path()).expect("resume");
+    assert!(journal.programs().expect("programs") == programs);
+    let found = journal.program(programs[0].id()).expect("read");
+    assert!(found.as_ref() == Some(&programs[0]));
 }
 
 #[test]

@@ -129,7 +129,8 @@ pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
         let left = u64::try_from(program_bytes(meter) - kept).unwrap_or(0);
         Ended {
             stop: STOP.with(|stop| stop.borrow_mut().take()),
-            host: HOST.with(|host| host.borrow_mut().take()),
+            // Still borrowed when a call was stopped from outside while a tool worked.
+            host: HOST.with(|host| host.try_borrow_mut().ok().and_then(|mut host| host.take())),
             output,
             usage: Usage {
                 operations: meter.operations.get(),

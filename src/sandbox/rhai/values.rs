@@ -38,7 +38,8 @@ impl<T: ?Sized> Held<T> {
 impl<T: ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
         meter::hold(-self.bytes);
-        meter::as_host(|| self.value.take());
+        // Freed within: what the host took must not be given back to the program.
+        meter::as_host(|| drop(self.value.take()));
     }
 }
 

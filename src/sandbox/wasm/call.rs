@@ -33,9 +33,10 @@ const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes that are copied for one unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory a module may have besides what its program is charged for, bytes: its own data, and what
-/// its allocator cannot use.
-const SPARE_BYTES: usize = 64 << 20;
+/// What a module may have in its memory and hold of tool results besides what its program is
+/// charged for, bytes: its own data, and what its allocator cannot use. As much again is left for
+/// messages, of which the host has copies.
+const SPARE_BYTES: u64 = 32 << 20;
 /// Entries of a table of functions.
 const MAX_TABLE: usize = 100_000;
 /// Values in the arguments of one call of a tool.
@@ -65,25 +66,29 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     }
 }
 
-/// The memory of a module, as it grows.
+/// The memory of a module, as it grows, bytes.
+#[derive(Default)]
 struct Growth {
-    most: usize,
-    peak: usize,
+    now: u64,
+    /// The most at any moment, what is held of tool results included.
+    peak: u64,
     refused: bool,
 }
 
-impl ResourceLimiter for Growth {
+/// Memory and held results share one limit: both are memory of this process.
+impl ResourceLimiter for Call {
     fn memory_growing(
         &mut self,
         _: usize,
         desired: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if desired > self.most {
-            self.refused = true;
+        if (desired as u64).saturating_add(self.handles.bytes()) > self.most_bytes() {
+            self.growth.refused = true;
             return Ok(false);
         }
-        self.peak = self.peak.max(desired);
+        self.growth.now = desired as u64;
+        self.note_peak();
         Ok(true)
     }
 
@@ -137,7 +142,6 @@ impl Call {
         limits: &Limits,
         is_rhai: bool,
     ) -> Self {
-        let most = usize::try_from(limits.memory_bytes).unwrap_or(usize::MAX);
         let mut handles = HandleTable::new(limits.memory_bytes);
         handles.takes_numbers = is_rhai;
         Self {
@@ -151,7 +155,7 @@ impl Call {
             tool_calls: 0,
             started: Instant::now(),
             waited: Duration::ZERO,
-            growth: Growth { most: most.saturating_add(SPARE_BYTES), peak: 0, refused: false },
+            growth: Growth::default(),
             output: String::new(),
             is_rhai,
         }
@@ -164,6 +168,24 @@ impl Call {
             self.stop = Some(failure());
         }
         wasmtime::Error::msg("stopped")
+    }
+
+    /// What the module's memory and what it holds may take together, bytes.
+    fn most_bytes(&self) -> u64 {
+        self.limits.memory_bytes.saturating_add(SPARE_BYTES)
+    }
+
+    fn note_peak(&mut self) {
+        self.growth.peak = self.growth.peak.max(self.growth.now + self.handles.bytes());
+    }
+
+    /// Writes what a tool gave, held as far as it has no form as bytes.
+    fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
+        let left = self.most_bytes().saturating_sub(self.growth.now);
+        self.handles.most_bytes = left.min(self.limits.memory_bytes);
+        write(reply, value, &mut self.handles)?;
+        self.note_peak();
+        Ok(())
     }
 
     fn late(&self) -> bool {
@@ -360,7 +382,7 @@ fn answer(
         }
     };
     let mut reply = Vec::new();
-    if let Err(why) = write(&mut reply, &value, &mut call.handles) {
+    if let Err(why) = call.write_answer(&value, &mut reply) {
         return Err(call.stop(FailureKind::Memory, &format!("{}: {why}", spec.name)));
     }
     let length = reply.len();
@@ -536,7 +558,7 @@ impl Started {
         };
         let ticking = Ticking::start();
         let mut store = Store::new(pre.module().engine(), call);
-        store.limiter(|call| &mut call.growth);
+        store.limiter(|call| call);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| {
             if !context.data().late() {
@@ -612,7 +634,7 @@ impl Started {
             operations: self.fuel.saturating_sub(left) / FUEL_PER_OPERATION,
             tool_calls: call.tool_calls,
             ms: call.started.elapsed().as_secs_f64() * 1e3,
-            peak_bytes: call.growth.peak as u64,
+            peak_bytes: call.growth.peak,
             leaked_bytes: 0,
         }
     }

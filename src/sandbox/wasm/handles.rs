@@ -29,7 +29,8 @@ pub(super) struct HandleTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
     bytes: u64,
-    most_bytes: u64,
+    /// What may be held, bytes.
+    pub(super) most_bytes: u64,
     /// Whether numbers of a vector may be sent instead of a handle.
     pub(super) takes_numbers: bool,
     /// Whether a value was refused because too much is held.
@@ -47,6 +48,11 @@ impl HandleTable {
             takes_numbers: false,
             refused: false,
         }
+    }
+
+    /// What is held, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Holds a value.

@@ -214,7 +214,7 @@ fn memory_tables_and_stack_are_bounded() {
     let grows = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 256)) (i32.const -1))))";
     assert_eq!(kind(&format!("{grows} unreachable")), FailureKind::Memory);
     let outcome = run(&format!("{grows} {GIVES}")).expect("goes on");
-    assert!(outcome.usage.peak_bytes <= Limits::default().memory_bytes + (64 << 20));
+    assert!(outcome.usage.peak_bytes <= Limits::default().memory_bytes + (32 << 20));
 
     let deep = with(
         r#"(func $f (param i32) (result i32) (i32.add (i32.const 1) (call $f (local.get 0))))

@@ -1,0 +1,112 @@
+//! `agent optimize --program`: reads the user's programs, checks them, and keeps a run with those
+//! that it was begun with.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context,
+        failure::{CommandError, Explain, Result},
+        systems::{SandboxArgs, read_program},
+    },
+    optimize::{
+        OptimizeError,
+        journal::Journal,
+        user::{self, UserProgram},
+    },
+    program::Program,
+    sandbox::{ChosenSandbox, Limits, Place, Sandbox, Workers},
+};
+
+/// Where a run's configuration has the digest of the user's programs.
+pub(super) const PROGRAMS: &str = "programs";
+
+/// Checks that a run goes on with the user's programs that it was begun with, and keeps them where
+/// they are not kept yet; without any it goes on with those that are kept.
+///
+/// # Errors
+/// That they are others, that they are not kept, and those of the journal.
+pub(super) fn go_on_with(
+    programs: &[UserProgram],
+    dir: &Path,
+    journal: &mut Journal,
+) -> Result<()> {
+    let begun = journal.config().get(PROGRAMS).and_then(serde_json::Value::as_str);
+    let same = |programs: &[UserProgram]| begun == Some(user::digest(programs).as_str());
+    let other = || OptimizeError::OtherRun(dir.display().to_string(), user::OTHER_PROGRAMS.into());
+    if !programs.is_empty() {
+        if !same(programs) {
+            return Err(other().into());
+        }
+        return Ok(user::keep(journal, programs)?);
+    }
+    if begun.is_some() && !same(&user::kept(journal)?) {
+        return Err(anyhow!("the run in {} ended before it kept your programs", dir.display()))
+            .hint("give them again with --program");
+    }
+    Ok(())
+}
+
+/// The user's programs, each once, in the order given. Each is compiled, and its numbers are read,
+/// so that none fails for its form within a run. A dry run leaves nothing in the home directory.
+///
+/// # Errors
+/// That there are too many, that one cannot be read, or why it cannot be run.
+pub(super) fn read_programs(
+    files: &[PathBuf],
+    sandbox: SandboxArgs,
+    is_dry_run: bool,
+    ctx: &Context,
+) -> Result<Vec<UserProgram>> {
+    let mut programs: Vec<UserProgram> = Vec::new();
+    if files.is_empty() {
+        return Ok(programs);
+    }
+    let (given, most) = (files.len(), user::MAX_USER_PROGRAMS);
+    if given > most {
+        let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
+        return Err(CommandError::usage(why));
+    }
+    let mut sandbox = sandbox.options(Place::Process, ctx);
+    if is_dry_run {
+        sandbox.code_dir = None;
+    }
+    let workers = Workers::new(1).context("cannot start a thread for programs")?;
+    let sandbox = ChosenSandbox::new(Arc::new(workers), &sandbox);
+    for path in files {
+        let program = read_program(path).map_err(|why| anyhow!(why.to_string()))?;
+        check_program(&program, path, &sandbox)?;
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !programs.iter().any(|one| one.program == program) {
+            programs.push(UserProgram { file, program });
+        }
+    }
+    let bytes: usize = programs.iter().map(|one| one.program.source().len()).sum();
+    if bytes > user::MAX_USER_BYTES {
+        let most = user::MAX_USER_BYTES;
+        let why = anyhow!("the programs have {bytes} bytes together, more than {most}");
+        return Err(why).hint("leave some out, or make modules smaller");
+    }
+    Ok(programs)
+}
+
+/// Compiles a program and reads its numbers.
+///
+/// # Errors
+/// Why it cannot be run, with the file and, where it is known, the line.
+fn check_program(program: &Program, path: &Path, sandbox: &ChosenSandbox) -> Result<()> {
+    let limits = Limits::default();
+    let checked = sandbox
+        .compile(program.code(), &limits)
+        .and_then(|compiled| sandbox.declared_params(&compiled, &limits));
+    checked.map(drop).map_err(|failure| {
+        let line =
+            failure.position.map_or(String::new(), |at| format!(":{}:{}", at.line, at.column));
+        anyhow!("{}{line}: {failure}", path.display()).into()
+    })
+}

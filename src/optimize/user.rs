@@ -1,0 +1,229 @@
+//! Programs that the user brings: kept in the run's journal, tried on all training queries beside
+//! the composed plans, and taken as categories where they answer best.
+//!
+//! They are part of what a run depends on. They are not changed, but their declared numbers are
+//! tuned, and a language model may rewrite those in Rhai.
+//!
+//! Must not know: where the files lie, how programs run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    infer::ParamValues,
+    optimize::{
+        Event, OptimizeError, Run,
+        discover::{self, Worth},
+        journal::{Journal, JournalError},
+        members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, needed},
+        trial::Origin,
+    },
+    program::Program,
+};
+
+/// Programs that a user may bring to one run.
+pub const MAX_USER_PROGRAMS: usize = 32;
+/// All of them together, bytes as they are stored; modules take four bytes for three.
+pub const MAX_USER_BYTES: usize = 32 << 20;
+/// Name under which they are kept as proposals.
+pub(super) const USER: &str = "user";
+/// What is told of a run that was begun with other programs.
+pub const OTHER_PROGRAMS: &str = "other programs of yours (--program)";
+/// Kind and key of the step that holds them.
+const KIND: &str = "run";
+const KEY: &str = "programs";
+
+/// A program that the user brings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserProgram {
+    /// Name of its file, without the directory.
+    pub file: String,
+    /// The program.
+    pub program: Program,
+}
+
+/// A digest of programs with their names, in their order.
+pub fn digest(programs: &[UserProgram]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for one in programs {
+        let line = format!("{:?} {}\n", one.file, one.program.id());
+        hasher.update(line.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Keeps programs in a run's journal, so that the run can go on without their files.
+///
+/// # Errors
+/// Those of the journal.
+pub fn keep(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), JournalError> {
+    let names: Vec<(&str, &str)> =
+        programs.iter().map(|one| (one.file.as_str(), one.program.id())).collect();
+    let programs: Vec<Program> = programs.iter().map(|one| one.program.clone()).collect();
+    journal.commit(KIND, KEY, &names, &programs)
+}
+
+/// The programs that a run's journal keeps, in their order; none when none were kept.
+///
+/// # Errors
+/// Those of the journal.
+pub fn kept(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
+    let names: Vec<(String, String)> = journal.find(KIND, KEY)?.unwrap_or_default();
+    let mut programs = Vec::new();
+    for (file, id) in names {
+        if let Some(program) = journal.program(&id)? {
+            programs.push(UserProgram { file, program });
+        }
+    }
+    Ok(programs)
+}
+
+/// A program of the user after its trial.
+pub(super) struct Tried {
+    program: UserProgram,
+    origin: Origin,
+    /// Reciprocal rank on every training query, by position.
+    pub(super) worth: Worth,
+}
+
+impl Run<'_> {
+    /// Tries the user's programs on all training queries. Those that fail on all of them would
+    /// only repeat the default candidates: they are told and left out.
+    pub(super) fn try_user_programs(&mut self) -> Result<Vec<Tried>, OptimizeError> {
+        let all: Vec<usize> = (0..self.train.queries.len()).collect();
+        let total = self.options.programs.len();
+        let mut tried = Vec::new();
+        for (done, one) in self.options.programs.iter().enumerate() {
+            (self.watch)(Event::Progress { phase: "trying your programs", done, total });
+            let change = one.file.clone();
+            let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
+            let none = ParamValues::new();
+            let trial = self.trials.run(&one.program, &none, &self.train, &all, &origin)?;
+            (self.watch)(Event::Told(told(&one.file, trial.mrr(), all.len(), trial.failed)));
+            if let Some(failure) = &trial.failure {
+                (self.watch)(Event::Told(format!("{}: {failure}", one.file)));
+            }
+            if trial.failed < all.len() {
+                let worth = trial.reciprocal_ranks.iter().map(|&rank| f64::from(rank));
+                let worth = worth.enumerate().collect();
+                tried.push(Tried { program: one.clone(), origin, worth });
+            }
+        }
+        Ok(tried)
+    }
+
+    /// A category of a tried program.
+    pub(super) fn user_member(&mut self, tried: &Tried) -> Result<Member, OptimizeError> {
+        let UserProgram { file, program } = &tried.program;
+        let none = ParamValues::new();
+        let mut member = self.member(None, program.clone(), none, &tried.origin)?;
+        let name = program.category().unwrap_or(file);
+        member.name = Some(name.to_owned());
+        Ok(member)
+    }
+
+    /// The user's programs that together answer best, where no actor composes any.
+    pub(super) fn user_members(&mut self) -> Result<Vec<Member>, OptimizeError> {
+        let tried = self.try_user_programs()?;
+        let n = self.train.queries.len();
+        let worths: Vec<&[(usize, f64)]> = tried.iter().map(|one| one.worth.as_slice()).collect();
+        let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+        let mut members = Vec::new();
+        for at in chosen {
+            members.push(self.user_member(&tried[at])?);
+        }
+        if members.is_empty() {
+            return Ok(members);
+        }
+        let mut members = needed(members, n);
+        make_names_differ(&mut members);
+        Ok(members)
+    }
+}
+
+/// How a program did on the training queries, in words.
+fn told(file: &str, mrr: f64, n: usize, failed: usize) -> String {
+    let mrr = 100.0 * mrr;
+    match failed {
+        0 => format!("{file}: mrr {mrr:.1} on {n} training queries"),
+        all if all == n => format!("{file}: left out, it failed on all {n} training queries"),
+        _ => {
+            format!("{file}: mrr {mrr:.1} on {n} training queries, of which it failed on {failed}")
+        }
+    }
+}
+
+/// Gives the user's programs names of their own: one whose name a category before it has, or any
+/// composed one, gets a number.
+pub(super) fn make_names_differ(members: &mut [Member]) {
+    for at in 0..members.len() {
+        let Some(name) = members[at].name.clone() else { continue };
+        let taken = |name: &str| {
+            let others = members.iter().enumerate();
+            let mut others = others.filter(|&(other, member)| other < at || member.name.is_none());
+            others.any(|(_, member)| member.name() == name)
+        };
+        let mut distinct = name.clone();
+        let mut number = 2;
+        while taken(&distinct) {
+            distinct = format!("{name} ({number})");
+            number += 1;
+        }
+        members[at].name = Some(distinct);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::{UserProgram, digest, keep, kept, make_names_differ};
+    use crate::{
+        infer::ParamValues,
+        optimize::{journal::Journal, members::Member},
+        program::Program,
+    };
+
+    fn program(file: &str, source: &str) -> UserProgram {
+        UserProgram { file: file.to_owned(), program: Program::new(source) }
+    }
+
+    #[test]
+    fn programs_are_kept_in_their_order_and_the_digest_tells_them_apart() {
+        let dir = TempDir::new().expect("directory");
+        let mut journal = Journal::create(dir.path(), &json!({})).expect("create");
+        assert_eq!(kept(&journal).expect("kept"), []);
+        let module = wat::parse_str("(module)").expect("a module");
+        let module = UserProgram { file: "a.wasm".to_owned(), program: Program::module(&module) };
+        let programs = [program("b.rhai", "fn b() {}"), module, program("c.rhai", "fn b() {}")];
+        keep(&mut journal, &programs).expect("keep");
+        keep(&mut journal, &programs).expect("keep again");
+        assert_eq!(kept(&journal).expect("kept"), programs);
+        let others = [&programs[..2], &programs[1..], &[]];
+        assert!(others.iter().all(|&others| digest(others) != digest(&programs)));
+        let renamed = [program("d.rhai", "fn b() {}")];
+        assert_ne!(digest(&renamed), digest(&programs[..1]));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let member = |source: &str, name: Option<&str>| Member {
+            plan: None,
+            program: Program::new(source),
+            params: ParamValues::new(),
+            proposed_by: String::new(),
+            name: name.map(str::to_owned),
+            queries: None,
+            train: Vec::new(),
+        };
+        let mut members = vec![
+            member("", Some("mine")),
+            member("", Some("mine")),
+            member("", Some("theirs")),
+            member("//! category: theirs", None),
+        ];
+        make_names_differ(&mut members);
+        let names: Vec<&str> = members.iter().map(Member::name).collect();
+        assert_eq!(names, ["mine", "mine (2)", "theirs (2)", "theirs"]);
+    }
+}

@@ -1,0 +1,3 @@
+;; fail with gigabytes
+(module
+    (import "agent" "fail" (func $fail (param i32 i32)))(memory (export "memory") 1)(func (export "retrieve") (param i32) (call $fail (i32.const 0) (i32.const -1))))

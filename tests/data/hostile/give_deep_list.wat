@@ -1,0 +1,3 @@
+;; give deep list
+(module
+    (import "agent" "give" (func $give (param i32 i32)))(memory (export "memory") 1)(data (i32.const 0) "⟪1000*\09\01\00\00\00⟫\00")(func (export "retrieve") (param i32) (call $give (i32.const 0) (i32.const 5001))))

@@ -1,0 +1,3 @@
+;; give ranking twice one node
+(module
+    (import "agent" "give" (func $give (param i32 i32)))(memory (export "memory") 1)(data (i32.const 0) "\0d\02\00\00\00\00\00\00\00\00\00\80\3f\00\00\00\00\00\00\80\3f")(func (export "retrieve") (param i32) (call $give (i32.const 0) (i32.const 21))))

@@ -1,0 +1,3 @@
+;; memory and results at once
+(module
+    (import "tools" "search" (func $search (param i32 i32) (result i32)))(memory (export "memory") 1)(data (i32.const 0) "\09\03\00\00\00\05\0a\00\00\00warm socks\05\07\00\00\00product") (data (i32.const 32) "\03\05\00\00\00\00\00\00\00")(func (export "retrieve") (param i32) (local $p i32) (local $i i32) (loop $h (drop (call $search (i32.const 0) (i32.const 41))) (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $h (i32.lt_u (local.get $i) (i32.const 1990)))) (loop $l (local.set $p (memory.grow (i32.const 64))) (if (i32.eq (local.get $p) (i32.const -1)) (then unreachable)) (memory.fill (i32.mul (local.get $p) (i32.const 65536)) (i32.const 1) (i32.const 4194304)) (br $l))))

@@ -1,0 +1,3 @@
+;; memory fill again
+(module
+    (memory (export "memory") 1)(func (export "retrieve") (param i32)  (loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br $l))))

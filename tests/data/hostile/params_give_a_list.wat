@@ -1,0 +1,3 @@
+;; params give a list
+(module
+    (import "agent" "give" (func $give (param i32 i32)))(memory (export "memory") 1)(data (i32.const 0) "\09\00\00\00\00")(func (export "params") (call $give (i32.const 0) (i32.const 5)))(func (export "retrieve") (param i32)))

@@ -1,0 +1,3 @@
+;; retrieve is missing
+(module
+    (memory (export "memory") 1))

@@ -1,0 +1,3 @@
+;; table is empty
+(module
+    (memory (export "memory") 1)(type $v (func))(table 1 funcref)(func (export "retrieve") (param i32) (call_indirect (type $v) (i32.const 0))))

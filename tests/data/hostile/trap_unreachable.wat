@@ -1,0 +1,3 @@
+;; trap unreachable
+(module
+    (memory (export "memory") 1)(func (export "retrieve") (param i32)  unreachable))
