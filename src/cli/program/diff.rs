@@ -338,7 +338,7 @@ fn changed_ranks(
     };
     let mut params = params.clone();
     params.retain(|name, value| known(name, *value));
-    let answers = ground.answers(program, &params, ctx)?;
+    let answers = ground.cached_answers(program, &params, ctx)?;
     if cost(&answers).failed == answers.len() {
         return Ok(Err("fails on every query without the other changes".to_owned()));
     }
