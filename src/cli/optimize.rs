@@ -202,6 +202,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 let (hits, misses) = outcome.cache;
                 printer
                     .detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+                let (hits, misses) = outcome.tuning_cache;
+                let calls = hits + misses;
+                printer.detail(&format!("while numbers were tuned: {hits} of {calls}"));
                 if let Some(opened) = &opened {
                     opened.finish(ctx)?;
                 }

@@ -259,6 +259,8 @@ pub struct Outcome {
     pub stopped: Stop,
     /// Tool calls answered from the cache, and not.
     pub cache: (u64, u64),
+    /// Those of them that were made while numbers were tuned.
+    pub tuning_cache: (u64, u64),
 }
 
 /// Why a run ended.
@@ -296,6 +298,10 @@ struct Run<'a> {
     trials: Trials<'a>,
     /// What programs that were written after a look at training queries must not say.
     secrets: Secrets,
+    /// Answers of tool calls.
+    cache: Arc<ToolCache>,
+    /// Tool calls answered from the cache, and not, while numbers were tuned.
+    tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
 }
@@ -338,6 +344,8 @@ pub fn run(
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
         secrets,
+        cache,
+        tuning_cache: (0, 0),
         watch,
         started: Instant::now(),
     };
@@ -359,7 +367,8 @@ pub fn run(
     let bundle = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
-    Ok(Outcome { bundle, stopped, cache: cache.hits_and_misses() })
+    let (cache, tuning_cache) = (run.cache.hits_and_misses(), run.tuning_cache);
+    Ok(Outcome { bundle, stopped, cache, tuning_cache })
 }
 
 /// Fails if a pool is empty, so that no run is begun that cannot go on.

@@ -130,6 +130,7 @@ impl Run<'_> {
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
             None => {
+                let (hits, misses) = self.cache.hits_and_misses();
                 let params = tune::tune(
                     &self.trials,
                     &member.program,
@@ -137,6 +138,9 @@ impl Run<'_> {
                     &self.train,
                     queries,
                 )?;
+                let (hits_now, misses_now) = self.cache.hits_and_misses();
+                self.tuning_cache.0 += hits_now - hits;
+                self.tuning_cache.1 += misses_now - misses;
                 self.trials.journal.commit("tune", &key, &params, &[])?;
                 params
             }

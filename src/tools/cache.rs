@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use crate::tools::{Value, Work};
+use crate::tools::{ArgSpec, Kind, Value, Work};
 
 const SHARDS: usize = 16;
 
@@ -42,11 +42,19 @@ impl ToolCache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// The key of a call.
-    pub(super) fn key(tool: usize, args: &[Value]) -> Key {
+    /// The key of a call. A tool that takes nodes learns nothing of their scores, so scores are
+    /// known by their nodes alone there.
+    pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());
-        args.iter().for_each(|arg| digest(arg, &mut hasher));
+        for (at, arg) in args.iter().enumerate() {
+            match (specs.get(at).map(|spec| spec.kind), arg) {
+                (Some(Kind::Nodes), Value::Scores(scores)) => {
+                    digest(&Value::nodes(scores.nodes()), &mut hasher);
+                }
+                _ => digest(arg, &mut hasher),
+            }
+        }
         *hasher.finalize().as_bytes()
     }
 
@@ -142,10 +150,26 @@ fn size(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kb::{NodeSet, Scores};
+
+    #[test]
+    fn scores_are_known_by_their_nodes_where_a_tool_takes_nodes_and_only_there() {
+        let key = |kind, value: Value| {
+            ToolCache::key(3, &[ArgSpec { name: "it", kind, default: None }], &[value])
+        };
+        let scores = |score| Value::scores(Scores::new(vec![(1, score), (4, 2.0)]));
+        let nodes = || Value::nodes(NodeSet::new(vec![1, 4]));
+        assert_eq!(key(Kind::Nodes, scores(1.0)), key(Kind::Nodes, scores(3.0)));
+        assert_eq!(key(Kind::Nodes, scores(1.0)), key(Kind::Nodes, nodes()));
+        for kind in [Kind::Scores, Kind::Any] {
+            assert_ne!(key(kind, scores(1.0)), key(kind, scores(3.0)));
+            assert_ne!(key(kind, scores(1.0)), key(kind, nodes()));
+        }
+    }
 
     #[test]
     fn keys_tell_values_apart_and_a_full_shard_is_emptied() {
-        let key = |args: &[Value]| ToolCache::key(3, args);
+        let key = |args: &[Value]| ToolCache::key(3, &[], args);
         assert_ne!(key(&[Value::Int(1)]), key(&[Value::Float(1.0)]));
         assert_ne!(
             key(&[Value::text("ab"), Value::text("c")]),

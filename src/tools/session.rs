@@ -230,7 +230,7 @@ impl Session {
             .cache
             .as_ref()
             .filter(|_| spec.cached)
-            .map(|cache| (cache.clone(), ToolCache::key(tool, args)));
+            .map(|cache| (cache.clone(), ToolCache::key(tool, spec.args, args)));
         if let Some((cache, key)) = &key
             && let Some((value, work)) = cache.get(key)
         {

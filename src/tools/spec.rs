@@ -37,7 +37,8 @@ pub struct ToolSpec {
     pub doc: &'static str,
     /// A line of program text that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether equal arguments may be answered from the cache of the run.
+    /// Whether equal arguments may be answered from the cache of the run. Scores that are given
+    /// for an argument of kind nodes are equal to others of the same nodes.
     pub cached: bool,
     /// The implementation.
     pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,

@@ -124,7 +124,7 @@ struct Gain {
 }
 
 /// One change of the source, or that of the numbers.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Effect {
     /// Line of the first source; none for the numbers.
     line: Option<usize>,
@@ -133,6 +133,10 @@ struct Effect {
     alone: Option<Gain>,
     /// Of the program with this change and all before it against that without this one.
     after_others: Option<Gain>,
+    /// Lines of earlier changes whose effect `after_others` holds as well: with them and without
+    /// this one the program does not run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    together: Vec<usize>,
     /// Why there is no number.
     failure: Option<String>,
 }
@@ -285,9 +289,11 @@ fn effects(
     }
     let mut effects = Vec::new();
     let mut so_far = before.to_vec();
+    // Changes after which the program did not run.
+    let mut waiting: Vec<usize> = Vec::new();
     for hunk in all.iter().take(MAX_HUNKS) {
         let (line, change) = (Some(hunk.line), hunk.text.clone());
-        let mut effect = Effect { line, change, alone: None, after_others: None, failure: None };
+        let mut effect = Effect { line, change, ..Effect::default() };
         if hunk.comments {
             effect.failure = Some("changes comments only".to_owned());
         } else {
@@ -296,27 +302,26 @@ fn effects(
                 Err(failure) => effect.failure = Some(failure),
             }
             let next = changed_ranks(ground, &Program::new(&hunk.so_far), &from.params, ctx)?;
-            if let Ok(ranks) = next {
-                effect.after_others = Some(gain(&so_far, &ranks)?);
-                so_far = ranks;
+            match next {
+                Ok(ranks) => {
+                    effect.after_others = Some(gain(&so_far, &ranks)?);
+                    effect.together = std::mem::take(&mut waiting);
+                    so_far = ranks;
+                }
+                Err(_) => waiting.push(hunk.line),
             }
         }
         effects.push(effect);
     }
     if from.params != to.params {
-        let mut effect = Effect {
-            line: None,
-            change: "numbers\n".to_owned(),
-            alone: None,
-            after_others: None,
-            failure: None,
-        };
+        let mut effect = Effect { change: "numbers\n".to_owned(), ..Effect::default() };
         match changed_ranks(ground, &from.program, &to.params, ctx)? {
             Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
             Err(failure) => effect.failure = Some(failure),
         }
         let whole = changed_ranks(ground, &to.program, &to.params, ctx)?;
         effect.after_others = whole.ok().map(|ranks| gain(&so_far, &ranks)).transpose()?;
+        effect.together = waiting;
         effects.push(effect);
     }
     Ok(effects)
@@ -339,7 +344,7 @@ fn changed_ranks(
     };
     let mut params = params.clone();
     params.retain(|name, value| known(name, *value));
-    let answers = ground.answers(program, &params, ctx)?;
+    let answers = ground.cached_answers(program, &params, ctx)?;
     if cost(&answers).failed == answers.len() {
         return Ok(Err("fails on every query without the other changes".to_owned()));
     }
@@ -397,8 +402,15 @@ fn tell_effects(effects: &[Effect], text: &mut String) {
             (Some(gain), _) => format!("alone {}", told(gain)),
             (None, failure) => failure.unwrap_or_default(),
         };
-        let after =
-            effect.after_others.as_ref().map(|gain| format!("; after those before {}", told(gain)));
+        let lines: Vec<String> = effect.together.iter().map(usize::to_string).collect();
+        let with = match lines.is_empty() {
+            true => String::new(),
+            false => format!(" and together with line {}", lines.join(", ")),
+        };
+        let after = effect
+            .after_others
+            .as_ref()
+            .map(|gain| format!("; after those before{with} {}", told(gain)));
         let _ = writeln!(text, "{line}: {alone}{}", after.unwrap_or_default());
         for line in effect.change.lines().filter(|_| effect.line.is_some()) {
             let _ = writeln!(text, "  {line}");

@@ -29,6 +29,7 @@ use crate::{
     program::Program,
     retrieve::Ranking,
     sandbox::Workers,
+    tools::ToolCache,
 };
 
 /// The queries that programs are compared on; those of the test split never are.
@@ -56,9 +57,15 @@ impl fmt::Display for On {
     }
 }
 
+/// Memory for answers of tool calls, bytes.
+const CACHE_BYTES: usize = 512 << 20;
+
 /// A base with queries.
 pub(super) struct Ground {
+    /// Without a cache, so that costs are those of a program alone.
     runtime: Arc<Runtime>,
+    /// With a cache that all programs share.
+    cached: Arc<Runtime>,
     /// The queries, in the order of the split.
     pub(super) queries: Vec<LabelledQuery>,
 }
@@ -99,8 +106,11 @@ impl Ground {
         let queries = (0..take).filter_map(|at| all.get(at * n / take).cloned()).collect();
         let base = dataset::open(&found, ctx)?;
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
-        let runtime = Arc::new(Runtime::new(base, Arc::new(workers), None));
-        Ok(Ground { runtime, queries })
+        let workers = Arc::new(workers);
+        let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
+        let cached = Arc::new(Runtime::new(base.clone(), workers.clone(), cache));
+        let runtime = Arc::new(Runtime::new(base, workers, None));
+        Ok(Ground { runtime, cached, queries })
     }
 
     /// Keeps the queries that a bundle's router sends to one of its categories first; all, with a
@@ -136,7 +146,8 @@ impl Ground {
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
     }
 
-    /// Runs a program on all queries, in parallel; answers are in their order.
+    /// Runs a program on all queries, in parallel; answers are in their order, and their cost is
+    /// that of the program alone.
     ///
     /// # Errors
     /// That it does not compile, that a query cannot be searched, or that it was stopped.
@@ -146,7 +157,30 @@ impl Ground {
         params: &ParamValues,
         ctx: &Context,
     ) -> Result<Vec<Answer>> {
-        let runtime = &self.runtime;
+        self.answers_on(&self.runtime, program, params, ctx)
+    }
+
+    /// The same, faster for many programs that differ little: equal tool calls are made once, so
+    /// times say nothing.
+    ///
+    /// # Errors
+    /// As [`Ground::answers`].
+    pub(super) fn cached_answers(
+        &self,
+        program: &Program,
+        params: &ParamValues,
+        ctx: &Context,
+    ) -> Result<Vec<Answer>> {
+        self.answers_on(&self.cached, program, params, ctx)
+    }
+
+    fn answers_on(
+        &self,
+        runtime: &Runtime,
+        program: &Program,
+        params: &ParamValues,
+        ctx: &Context,
+    ) -> Result<Vec<Answer>> {
         let id = program.short_id();
         let compiled =
             runtime.compile(program).with_context(|| format!("program {id} does not run"))?;

@@ -25,13 +25,16 @@ use crate::{
 const MAX_VALUES: u64 = 21;
 /// Most queries; of a larger split so many are taken, spread evenly.
 const MAX_QUERIES: usize = 300;
+/// Queries below which it is said that they tell little.
+const FEW_QUERIES: usize = 20;
 
 /// Show what each number of a program does to its answers
 ///
 /// Moves one declared number at a time over values spread evenly within its bounds, all others as
 /// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
-/// to the program as it is. Of a program in a bundle, the queries are those that the router sends
-/// to it.
+/// to the program as it is, and how many queries are answered better and worse. Numbers that change
+/// no rank are named once. Of a program in a bundle, the queries are those that the router sends to
+/// it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -55,7 +58,7 @@ pub(in crate::cli) struct Args {
     /// Run on this dataset [default: the one of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
-    /// Print JSON lines with name, value, mrr, difference, ci95 and p
+    /// Print JSON lines with name, value, mrr, difference, ci95, p, wins and losses
     #[arg(long)]
     json: bool,
 }
@@ -73,6 +76,10 @@ struct At<'a> {
     difference: f64,
     ci95: Interval,
     p: f64,
+    /// Queries answered better than by the program as it is.
+    wins: usize,
+    /// Queries answered worse.
+    losses: usize,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -91,14 +98,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let asked = |of: &&Param| args.numbers.is_empty() || args.numbers.contains(&of.name);
     let moved: Vec<&Param> = declared.iter().filter(|of| of.min < of.max).filter(asked).collect();
-    let before = ranks(&ground.answers(&entry.program, &entry.params, ctx)?);
+    let before = ranks(&ground.cached_answers(&entry.program, &entry.params, ctx)?);
     let mut rows = Vec::new();
     for param in moved {
         let now = entry.params.get(&param.name).copied().unwrap_or(param.value);
         for value in values(param, args.values) {
             let mut params: ParamValues = entry.params.clone();
             params.insert(param.name.clone(), value);
-            let after = ranks(&ground.answers(&entry.program, &params, ctx)?);
+            let after = ranks(&ground.cached_answers(&entry.program, &params, ctx)?);
             let compared = compare(&before, &after)?;
             rows.push(At {
                 name: &param.name,
@@ -109,6 +116,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 difference: compared.difference,
                 ci95: compared.ci95,
                 p: compared.p,
+                wins: compared.wins,
+                losses: compared.losses,
             });
         }
     }
@@ -120,26 +129,52 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));
     ctx.printer.notice(&format!("{n} {} queries; mrr {mrr:.1} as the program is", args.on));
+    if n < FEW_QUERIES {
+        let all = if args.all { "" } else { "; --all asks all of the split" };
+        ctx.printer.warning(&format!("so few queries tell little{all}"));
+    }
     if rows.is_empty() {
         ctx.printer.notice("the program has no number that can be moved");
         return Ok(Exit::Done);
     }
-    let mut shown = table(["number", "now", "value", "mrr", "difference", "p"], &[1, 2, 3, 4, 5]);
-    let mut last = "";
-    for row in &rows {
-        // A name stands once, above its values.
-        let first = std::mem::replace(&mut last, row.name) != row.name;
-        shown.add_row([
-            if first { plain(row.name, MAX_SHOWN) } else { String::new() },
-            if first { row.now.to_string() } else { String::new() },
-            format!("{:.4}", row.value).trim_end_matches('0').trim_end_matches('.').to_owned(),
-            format!("{:.1}", 100.0 * row.mrr),
-            percent(row.difference, row.ci95),
-            format!("{:.4}", row.p),
-        ]);
-    }
-    ctx.printer.table(&shown)?;
+    print_rows(&rows, ctx)?;
     Ok(Exit::Done)
+}
+
+/// The table of numbers that change a rank; those that change none are named.
+fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
+    let headings = ["number", "now", "value", "mrr", "difference", "p", "better", "worse"];
+    let mut shown = table(headings, &[1, 2, 3, 4, 5, 6, 7]);
+    let (mut any, mut still) = (false, Vec::new());
+    for same in rows.chunk_by(|a, b| a.name == b.name) {
+        let name = same.first().map_or_else(String::new, |row| plain(row.name, MAX_SHOWN));
+        if same.iter().all(|row| row.wins + row.losses == 0) {
+            still.push(name);
+            continue;
+        }
+        any = true;
+        for (at, row) in same.iter().enumerate() {
+            // A name stands once, above its values.
+            let first = at == 0;
+            shown.add_row([
+                if first { name.clone() } else { String::new() },
+                if first { row.now.to_string() } else { String::new() },
+                format!("{:.4}", row.value).trim_end_matches('0').trim_end_matches('.').to_owned(),
+                format!("{:.1}", 100.0 * row.mrr),
+                percent(row.difference, row.ci95),
+                format!("{:.4}", row.p),
+                row.wins.to_string(),
+                row.losses.to_string(),
+            ]);
+        }
+    }
+    if any {
+        ctx.printer.table(&shown)?;
+    }
+    if !still.is_empty() {
+        ctx.printer.notice(&format!("no rank changes with {}", still.join(", ")));
+    }
+    Ok(())
 }
 
 /// Values spread evenly within the bounds, both included; of an integer each once.
