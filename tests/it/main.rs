@@ -23,6 +23,7 @@ mod gpu;
 mod help;
 mod llm;
 mod model;
+mod null;
 mod optimize;
 mod planted;
 mod programs;
