@@ -1,6 +1,8 @@
 //! `agent optimize`: runs the loop on a dataset, shows how it goes, and what came of it.
 //! The test split is opened once, after the bundle is frozen, to measure it.
 
+pub(super) mod timing;
+
 use std::{
     fs,
     num::NonZeroUsize,
@@ -20,20 +22,22 @@ use crate::{
         eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
+        optimize::timing::{Stopwatch, Timing},
         printer::{Level, Printer, count, table},
+        routing,
         systems::SandboxArgs,
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
         sample::SampleKind,
     },
-    eval::{Metric, compare},
+    eval::{Calibration, Metric, compare},
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
     kb::Kb,
     llm::{Role, ledger::Spent},
     optimize::{
-        self, Ablation, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop,
+        self, Ablation, Actors, BUNDLE_FILE, Better, Estimate, Event, Options, Outcome, Stop, What,
         journal::Journal,
     },
     retrieve::{Baseline, Retriever, System},
@@ -184,24 +188,39 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         dir.display()
     ));
     let began = Instant::now();
+    let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-    let done =
-        watched(&base, assistant, train, validation, &options, &dir, &mut journal, threads, ctx)
-            .map_err(CommandError::from)
-            .and_then(|outcome| {
-                let seconds = began.elapsed().as_secs_f64();
-                let (hits, misses) = outcome.cache;
-                printer
-                    .detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-                if let Some(opened) = &opened {
-                    opened.finish(ctx)?;
-                }
-                let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
-                let spent = spent.unwrap_or_default();
-                let report = Report { args, dir: &dir, outcome: &outcome, seconds, spent };
-                report.print(&base, &dataset.base, threads, ctx)?;
-                Ok(outcome.stopped)
-            });
+    let asked = validation.clone();
+    let outcome = watched(
+        &base,
+        assistant,
+        train,
+        validation,
+        &options,
+        &dir,
+        &mut journal,
+        threads,
+        &mut stopwatch,
+        ctx,
+    );
+    let timing = stopwatch.stop();
+    print_times(&timing, printer);
+    let done = outcome.map_err(CommandError::from).and_then(|outcome| {
+        let seconds = began.elapsed().as_secs_f64();
+        let (hits, misses) = outcome.cache;
+        printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+        if let Some(opened) = &opened {
+            opened.finish(ctx)?;
+        }
+        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
+        let spent = spent.unwrap_or_default();
+        let trials = routing::trials(&journal)?;
+        let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
+        let report =
+            Report { args, dir: &dir, outcome: &outcome, seconds, timing: &timing, router, spent };
+        report.print(&base, &dataset.base, threads, ctx)?;
+        Ok(outcome.stopped)
+    });
     let resume = format!(
         "continue with `agent optimize --dataset {} --run {} --resume`",
         args.dataset,
@@ -444,12 +463,16 @@ fn watched(
     dir: &Path,
     journal: &mut Journal,
     threads: usize,
+    stopwatch: &mut Stopwatch,
     ctx: &Context,
 ) -> anyhow::Result<Outcome> {
     let printer: &Printer = &ctx.printer;
     let progress = printer.progress();
     let mut watch = |event: Event<'_>| match event {
-        Event::Progress { phase, done, total } => progress.at(phase, done as u64, total as u64),
+        Event::Progress { phase, done, total } => {
+            stopwatch.at(phase, done);
+            progress.at(phase, done as u64, total as u64);
+        }
         Event::Category { name, n, mrr } => {
             printer
                 .notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
@@ -463,6 +486,11 @@ fn watched(
                 "{verdict}: {change} in {name}: {points:+.1} on training, p {p:.3}"
             ));
         }
+        Event::Better(better) => {
+            if let Some(better) = stopwatch.better(better) {
+                printer.notice(&first_better(&better));
+            }
+        }
         Event::Raced(proof) => printer.notice(&raced(proof)),
     };
     let base = base.clone();
@@ -472,8 +500,37 @@ fn watched(
     Ok(outcome)
 }
 
+/// When programs were first better than every baseline, in words.
+pub(super) fn first_better(better: &Better) -> String {
+    let what = match better.what {
+        What::Program => "first program",
+        What::Together => "all programs together",
+    };
+    format!(
+        "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {} on {} of {} \
+         training queries",
+        better.seconds,
+        100.0 * better.mrr,
+        100.0 * better.baseline_mrr,
+        better.baseline,
+        better.n,
+        better.n_train
+    )
+}
+
+/// How long the parts of a run took, for the curious.
+fn print_times(timing: &Timing, printer: &Printer) {
+    for part in timing.summaries() {
+        let steps = match part.steps {
+            0 | 1 => String::new(),
+            n => format!(", {n} steps, median {:.3} s, longest {:.3} s", part.median, part.longest),
+        };
+        printer.detail(&format!("{}: {:.2} s{steps}", part.name, part.seconds));
+    }
+}
+
 /// How a race ended, in words.
-fn raced(proof: &Proof) -> String {
+pub(super) fn raced(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {
@@ -500,6 +557,9 @@ struct Report<'a> {
     dir: &'a Path,
     outcome: &'a Outcome,
     seconds: f64,
+    timing: &'a Timing,
+    /// How well the router knows which program answers best.
+    router: Option<Calibration>,
     spent: Spent,
 }
 
@@ -548,8 +608,10 @@ impl Report<'_> {
         let best = bundle.validation.best_program.map_or(String::new(), |best| {
             format!("; the best program of each query would reach {:.1}", 100.0 * best)
         });
+        let router =
+            self.router.as_ref().map_or(String::new(), |of| format!("\n{}", routing::told(of)));
         ctx.printer.data(&format!(
-            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}\nbundle: {}\n",
+            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}{router}\nbundle: {}\n",
             100.0 * bundle.validation.mrr,
             100.0 * baseline,
             bundle.validation.n,
@@ -601,6 +663,10 @@ impl Report<'_> {
             "steps": bundle.provenance.steps,
             "categories": categories,
             "validation": bundle.validation,
+            "router": self.router,
+            "seconds_to_first_better": self.timing.seconds_to(What::Program),
+            "first_better": self.timing.first_better,
+            "phases": self.timing.summaries(),
             "cost": {
                 "calls": self.spent.calls,
                 "tokens_in": self.spent.tokens_in,
