@@ -502,19 +502,19 @@ fn watched(
 
 /// When programs were first better than every baseline, in words.
 pub(super) fn first_better(better: &Better) -> String {
-    let what = match better.what {
-        What::Program => "first program",
-        What::Together => "all programs together",
+    let (what, queries) = match better.what {
+        What::Program => ("first program", " it was tried on"),
+        What::Together => ("all programs together", ""),
     };
     format!(
-        "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {} on {} of {} \
-         training queries",
+        "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {}, on {} of \
+         the {} training queries{queries}",
         better.seconds,
         100.0 * better.mrr,
         100.0 * better.baseline_mrr,
         better.baseline,
         better.n,
-        better.n_train
+        better.of
     )
 }
 

@@ -56,6 +56,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// A text as a sentence of the page begins.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// A page never takes the place of a file of the run.
 fn refuse_run_files(out: &Path) -> Result<()> {
     let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();

@@ -53,8 +53,8 @@ pub struct Better {
     pub seconds: f64,
     /// Training queries compared.
     pub n: usize,
-    /// Training queries in all.
-    pub n_train: usize,
+    /// Training queries of which these are a part: those on which a program was tried, or all.
+    pub of: usize,
     /// Its mean reciprocal rank on the `n` queries.
     pub mrr: f64,
     /// The baseline that is best on them.
@@ -118,7 +118,7 @@ impl Run<'_> {
         let compared: Vec<usize> = places.iter().map(|&place| queries[place]).collect();
         let own: Vec<f32> = places.iter().map(|&place| ranks[place]).collect();
         let baselines = self.baselines_on(&compared)?;
-        if let Some(better) = self.better(what, since, &own, &baselines)? {
+        if let Some(better) = self.better(what, since, queries.len(), &own, &baselines)? {
             self.yardstick.told.push(what);
             (self.watch)(Event::Better(&better));
         }
@@ -171,6 +171,7 @@ impl Run<'_> {
         &self,
         what: What,
         since: Duration,
+        of: usize,
         own: &[f32],
         baselines: &[OfBaselines],
     ) -> Result<Option<Better>, OptimizeError> {
@@ -193,7 +194,7 @@ impl Run<'_> {
             what,
             seconds: since.as_secs_f64(),
             n: own.len(),
-            n_train: self.train.queries.len(),
+            of,
             mrr,
             baseline: system.name().to_owned(),
             baseline_mrr,

@@ -105,5 +105,13 @@ fn the_relation_that_answers_all_queries_is_found() {
         let measured = world.run(eval).json_lines().pop().unwrap();
         assert_eq!(measured["metrics"]["hit@1"], 1.0, "seed {seed}: {measured}");
         assert!(line["validation"]["held_out"]["mrr"].as_f64().unwrap() > 0.95, "{line}");
+        // That of the relation does better than any words, on its queries and on all.
+        let first = line["first_better"].as_array().unwrap();
+        let moments =
+            first.iter().map(|of| (of["what"].as_str().unwrap(), of["n"].as_u64().unwrap()));
+        assert_eq!(moments.collect::<Vec<_>>(), [("program", 40), ("together", 40)], "{line}");
+        assert!(line["seconds_to_first_better"].as_f64().unwrap() > 0.0, "{line}");
+        let router = &line["router"];
+        assert!(router["n"] == 16 && router["observed"].as_f64().unwrap() > 0.9, "{router}");
     }
 }

@@ -221,7 +221,7 @@ mod tests {
             what: What::Program,
             seconds,
             n: 20,
-            n_train: 40,
+            of: 40,
             mrr: 0.5,
             baseline: "bm25".to_owned(),
             baseline_mrr: 0.2,

@@ -25,6 +25,7 @@ use crate::{
         },
         report::{
             chart::{Bar, Chart, Sample, bar, chart},
+            sentence,
             spent::Taken,
         },
         routing,
@@ -312,7 +313,7 @@ pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Resul
         held_out: validation
             .and_then(|validation| validation.held_out.as_ref())
             .map_or(String::new(), |of| percent(of.mrr, of.ci95)),
-        router: router.map_or(String::new(), routing::told),
+        router: router.map_or(String::new(), |of| sentence(&routing::told(of))),
         bins: router.map_or(Vec::new(), bins),
         chart: chart(samples, &levels),
         not_shown,
@@ -330,7 +331,7 @@ pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Resul
         earlier_decisions,
         race: validation
             .and_then(|validation| validation.proof.as_ref())
-            .map_or(String::new(), raced),
+            .map_or(String::new(), |proof| sentence(&raced(proof))),
         taken: &record.taken,
         work: work(record),
         commands: commands(record),

@@ -10,6 +10,7 @@ use crate::{
         failure::Result,
         optimize::{first_better, timing::Timing},
         printer::count,
+        report::sentence,
         run::{cost::dollars, record::Record},
     },
     llm::Role,
@@ -66,7 +67,11 @@ impl Taken {
                 false => format!("{:.1}", timing.seconds),
             },
             phases: phases(&timing),
-            first_better: timing.first_better.iter().map(first_better).collect(),
+            first_better: timing
+                .first_better
+                .iter()
+                .map(|better| sentence(&first_better(better)))
+                .collect(),
             roles: roles
                 .map(|(role, cost)| RoleRow {
                     role,
