@@ -10,6 +10,7 @@
 //! | `llm` | given options, environment and settings: which language model, and how it is opened |
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
+//! | `routing` | given a bundle and its run: does the router know which program answers best |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -35,6 +36,7 @@ mod program;
 mod pull;
 mod query;
 mod report;
+mod routing;
 mod run;
 mod search;
 mod systems;

@@ -2,6 +2,7 @@
 //! The test split is opened once, after the bundle is frozen, to measure it.
 
 mod programs;
+pub(super) mod timing;
 
 use std::{
     fs,
@@ -23,20 +24,22 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         optimize::programs::{PROGRAMS, go_on_with, read_programs},
+        optimize::timing::{Stopwatch, Timing},
         printer::{Level, Printer, count, table},
+        routing,
         systems::SandboxArgs,
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
         sample::SampleKind,
     },
-    eval::{Metric, compare},
+    eval::{Calibration, Metric, compare},
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
     kb::Kb,
     llm::{Role, ledger::Spent},
     optimize::{
-        self, Ablation, Actors, BUNDLE_FILE, Estimate, Event, Options, Outcome, Stop,
+        self, Ablation, Actors, BUNDLE_FILE, Better, Estimate, Event, Options, Outcome, Stop, What,
         journal::Journal,
         user::{self, UserProgram},
     },
@@ -193,28 +196,41 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         dir.display()
     ));
     let began = Instant::now();
+    let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-    let done =
-        watched(&base, assistant, train, validation, &options, &dir, &mut journal, threads, ctx)
-            .map_err(CommandError::from)
-            .and_then(|outcome| {
-                let seconds = began.elapsed().as_secs_f64();
-                let (hits, misses) = outcome.cache;
-                printer
-                    .detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
-                let (hits, misses) = outcome.tuning_cache;
-                let calls = hits + misses;
-                printer.detail(&format!("while numbers were tuned: {hits} of {calls}"));
-                if let Some(opened) = &opened {
-                    opened.finish(ctx)?;
-                }
-                let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
-                let spent = spent.unwrap_or_default();
-                let sandbox = &options.sandbox;
-                let report = Report { args, dir: &dir, outcome: &outcome, sandbox, seconds, spent };
-                report.print(&base, &dataset.base, threads, ctx)?;
-                Ok(outcome.stopped)
-            });
+    let asked = validation.clone();
+    let outcome = watched(
+        &base,
+        assistant,
+        train,
+        validation,
+        &options,
+        &dir,
+        &mut journal,
+        threads,
+        &mut stopwatch,
+        ctx,
+    );
+    let timing = stopwatch.stop();
+    print_times(&timing, printer);
+    let done = outcome.map_err(CommandError::from).and_then(|outcome| {
+        let seconds = began.elapsed().as_secs_f64();
+        let (hits, misses) = outcome.cache;
+        printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+        let (hits, misses) = outcome.tuning_cache;
+        printer.detail(&format!("while numbers were tuned: {hits} of {}", hits + misses));
+        if let Some(opened) = &opened {
+            opened.finish(ctx)?;
+        }
+        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
+        let spent = spent.unwrap_or_default();
+        let trials = routing::trials(&journal)?;
+        let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
+        let (outcome, timing, sandbox) = (&outcome, &timing, &options.sandbox);
+        let report = Report { args, dir: &dir, outcome, sandbox, seconds, timing, router, spent };
+        report.print(&base, &dataset.base, threads, ctx)?;
+        Ok(outcome.stopped.clone())
+    });
     let resume = format!(
         "continue with `agent optimize --dataset {} --run {} --resume`",
         args.dataset,
@@ -471,12 +487,16 @@ fn watched(
     dir: &Path,
     journal: &mut Journal,
     threads: usize,
+    stopwatch: &mut Stopwatch,
     ctx: &Context,
 ) -> anyhow::Result<Outcome> {
     let printer: &Printer = &ctx.printer;
     let progress = printer.progress();
     let mut watch = |event: Event<'_>| match event {
-        Event::Progress { phase, done, total } => progress.at(phase, done as u64, total as u64),
+        Event::Progress { phase, done, total } => {
+            stopwatch.at(phase, done);
+            progress.at(phase, done as u64, total as u64);
+        }
         Event::Category { name, n, mrr } => {
             printer
                 .notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
@@ -490,6 +510,11 @@ fn watched(
                 "{verdict}: {change} in {name}: {points:+.1} on training, p {p:.3}"
             ));
         }
+        Event::Better(better) => {
+            if let Some(better) = stopwatch.better(better) {
+                printer.notice(&first_better(&better));
+            }
+        }
         Event::Raced(proof) => printer.notice(&raced(proof)),
     };
     let base = base.clone();
@@ -499,8 +524,37 @@ fn watched(
     Ok(outcome)
 }
 
+/// When programs were first better than every baseline, in words.
+pub(super) fn first_better(better: &Better) -> String {
+    let (what, queries) = match better.what {
+        What::Program => ("first program", " it was tried on"),
+        What::Together => ("all programs together", ""),
+    };
+    format!(
+        "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {}, on {} of \
+         the {} training queries{queries}",
+        better.seconds,
+        100.0 * better.mrr,
+        100.0 * better.baseline_mrr,
+        better.baseline,
+        better.n,
+        better.of
+    )
+}
+
+/// How long the parts of a run took, for the curious.
+fn print_times(timing: &Timing, printer: &Printer) {
+    for part in timing.summaries() {
+        let steps = match part.steps {
+            0 | 1 => String::new(),
+            n => format!(", {n} steps, median {:.3} s, longest {:.3} s", part.median, part.longest),
+        };
+        printer.detail(&format!("{}: {:.2} s{steps}", part.name, part.seconds));
+    }
+}
+
 /// How a race ended, in words.
-fn raced(proof: &Proof) -> String {
+pub(super) fn raced(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {
@@ -529,6 +583,9 @@ struct Report<'a> {
     /// Where the run's programs run.
     sandbox: &'a SandboxOptions,
     seconds: f64,
+    timing: &'a Timing,
+    /// How well the router knows which program answers best.
+    router: Option<Calibration>,
     spent: Spent,
 }
 
@@ -579,8 +636,10 @@ impl Report<'_> {
         let best = bundle.validation.best_program.map_or(String::new(), |best| {
             format!("; the best program of each query would reach {:.1}", 100.0 * best)
         });
+        let router =
+            self.router.as_ref().map_or(String::new(), |of| format!("\n{}", routing::told(of)));
         ctx.printer.data(&format!(
-            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}\nbundle: {}\n",
+            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}{router}\nbundle: {}\n",
             100.0 * bundle.validation.mrr,
             100.0 * baseline,
             bundle.validation.n,
@@ -632,6 +691,10 @@ impl Report<'_> {
             "steps": bundle.provenance.steps,
             "categories": categories,
             "validation": bundle.validation,
+            "router": self.router,
+            "seconds_to_first_better": self.timing.seconds_to(What::Program),
+            "first_better": self.timing.first_better,
+            "phases": self.timing.summaries(),
             "cost": {
                 "calls": self.spent.calls,
                 "tokens_in": self.spent.tokens_in,

@@ -3,12 +3,14 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | `gather` | what does the journal say, and what do the validation queries |
+//! | `spent` | what did it take, in time and in calls of models |
 //! | `chart` | where on the page does a number stand |
 //! | `page` | how is that written as HTML, every text escaped |
 
 mod chart;
 mod gather;
 mod page;
+mod spent;
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +27,8 @@ const DEFAULT_FILE: &str = "report.html";
 
 /// Write what a run found as one page
 ///
-/// The page shows programs by category with their diffs, where answers are lost, baselines, tests
-/// on validation and the work done. It is one file without scripts, for browsers and phones. Uses
+/// The page shows programs by category with their diffs, where answers are lost, baselines, how well
+/// the router knows the best program, changes and their race, and what all of it took. It is one file without scripts, for browsers and phones. Uses
 /// training and validation queries only. A run that is not finished is told as far as it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -52,6 +54,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
     ctx.printer.data(&out.display().to_string())?;
     Ok(Exit::Done)
+}
+
+/// A text as a sentence of the page begins.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// A page never takes the place of a file of the run.
@@ -89,5 +97,5 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    gather::Measured::of(bundle, &base, queries, ctx).map(Some)
+    gather::Measured::of(record, bundle, &base, queries, ctx).map(Some)
 }

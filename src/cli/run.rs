@@ -5,11 +5,11 @@
 //! | `record` | given a directory: the run in it, and how it stands |
 //! | the others | one command each |
 
-mod cost;
+pub(super) mod cost;
 mod list;
 mod log;
 mod prompts;
-mod record;
+pub(super) mod record;
 mod show;
 
 use clap::Subcommand;

@@ -6,12 +6,14 @@
 //! | [`metrics`] | given those: the fourteen reported numbers, by name |
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
+//! | [`calibration`] | given probabilities and what came true: do they mean what they say |
 //! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
 //! | [`trec`] | given rankings and answers: which files do the usual external tools read |
 //!
 //! This module must not know how a ranking came about. It never repairs a failed query: the caller
 //! substitutes the baseline ranking, marks the failure, and the query counts in every mean.
 
+pub mod calibration;
 pub mod comparison;
 pub mod evaluation;
 pub mod metrics;
@@ -19,6 +21,7 @@ pub mod ranks;
 pub mod statistics;
 pub mod trec;
 
+pub use crate::eval::calibration::{Calibration, calibration};
 pub use crate::eval::comparison::{Comparison, compare};
 pub use crate::eval::evaluation::{EvalError, Evaluation, Latency, QueryResult, evaluate_groups};
 pub use crate::eval::metrics::{Metric, MetricTable, Metrics};

@@ -166,19 +166,22 @@ impl Llm {
         if self.stop.load(Ordering::Relaxed) {
             return Err(LlmError::Stopped);
         }
-        let reply = self.ask_model(request)?;
+        let reply = self.ask_model(key, request)?;
         let exchange = Exchange { request: request.clone(), reply: reply.clone(), paid: true };
         self.keep(key, &exchange, None)?;
         Ok(reply)
     }
 
     /// Asks the model. Every reply that is paid for is reserved before and counted after, those
-    /// that cannot be used too.
-    fn ask_model(&self, request: &Request) -> Result<Reply, LlmError> {
+    /// that cannot be used too; these are noted in the stores.
+    fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
             if let Some(reservation) = reservation.take() {
                 reservation.settle(usage);
+            }
+            for store in &self.stores {
+                store.note_unusable(key, request, usage)?;
             }
             if is_asked_again {
                 reservation = Some(self.ledger.reserve(request)?);

@@ -261,6 +261,16 @@ pub trait ReplyStore: Send + Sync {
     /// # Errors
     /// [`LlmError::Store`].
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError>;
+
+    /// Notes what a reply took that was paid for and cannot be used, where paid replies are
+    /// counted again when a run goes on. Other stores do nothing.
+    ///
+    /// # Errors
+    /// [`LlmError::Store`].
+    fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
+        let _ = (key, request, usage);
+        Ok(())
+    }
 }
 
 /// Why there is no reply.

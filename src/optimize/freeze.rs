@@ -65,7 +65,7 @@ impl PoolFeatures {
 pub(super) struct Routing {
     router: Router,
     /// Probabilities on each training query, from a router that did not see it.
-    train: Vec<Vec<f32>>,
+    pub(super) train: Vec<Vec<f32>>,
     /// Validation queries by their most probable category.
     pub(super) validation: Vec<Vec<usize>>,
 }
@@ -303,7 +303,7 @@ pub(super) fn freeze(
     features: &PoolFeatures,
     actor: Option<&Actor>,
 ) -> Result<Bundle, OptimizeError> {
-    (run.watch)(super::Event::Progress { phase: "training the router", done: 0, total: 1 });
+    (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
     let lean = |members: &[Member]| match actor.is_some() {
         true => needed(members.to_vec(), n_train),

@@ -32,6 +32,7 @@ mod search;
 pub mod trial;
 pub mod tune;
 pub mod user;
+mod yardstick;
 
 use std::{
     path::Path,
@@ -47,6 +48,7 @@ pub use crate::optimize::{
     ablation::Ablation,
     accept::Decision,
     actor::{Attempt, Categories, CategoryFound, Estimate, Range, estimate},
+    yardstick::{Better, What},
 };
 use crate::{
     bundle::{Bundle, BundleError, Proof},
@@ -67,6 +69,7 @@ use crate::{
         search::SEARCH,
         trial::{Origin, Pool, Trials},
         user::UserProgram,
+        yardstick::Yardstick,
     },
     program::Program,
     prompts::PromptError,
@@ -246,6 +249,8 @@ pub enum Event<'a> {
         /// Whether it was kept.
         accepted: bool,
     },
+    /// Something was better than every baseline for the first time, on training queries.
+    Better(&'a Better),
     /// All changes together were raced on validation.
     Raced(&'a Proof),
 }
@@ -304,6 +309,7 @@ struct Run<'a> {
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
+    yardstick: Yardstick,
 }
 
 /// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
@@ -348,6 +354,7 @@ pub fn run(
         tuning_cache: (0, 0),
         watch,
         started: Instant::now(),
+        yardstick: Yardstick::default(),
     };
     let mut actor = match (options.actors.llm, assistant) {
         (false, _) => None,
@@ -355,11 +362,16 @@ pub fn run(
         (true, Some(assistant)) => Some(Actor::new(assistant, &run)),
     };
     run.check_same_run(dir, actor.as_ref())?;
+    run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run);
     let (begun, walks) = run.begin(actor.as_mut())?;
+    run.begins("training the router");
     let routing = Routing::new(&features, &begun);
+    run.compare_together(&routing.train, &begun)?;
     let mut members = begun.clone();
     let stopped = run.improve(&mut members, &walks, actor.as_mut())?;
+    run.compare_together(&routing.train, &members)?;
+    run.begins("racing on validation");
     let routed: Vec<Vec<usize>> =
         begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
     let challenge = run.challenge(&begun, members, &routed)?;
@@ -401,6 +413,11 @@ fn secrets(kb: &Kb, train: &[LabelledQuery], validation: &[LabelledQuery]) -> Se
 }
 
 impl Run<'_> {
+    /// Tells that a part of the run begins whose extent is not known.
+    fn begins(&mut self, phase: &'static str) {
+        (self.watch)(Event::Progress { phase, done: 0, total: 1 });
+    }
+
     /// A journal belongs to one base, one set of queries and one set of options.
     fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
         let mut identity = serde_json::json!({
@@ -453,7 +470,11 @@ impl Run<'_> {
         origin: &Origin,
     ) -> Result<Vec<f32>, OptimizeError> {
         let pool = if on_validation { &self.validation } else { &self.train };
-        Ok(self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks)
+        let ranks = self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks;
+        if !on_validation {
+            self.compare(What::Program, queries, &ranks)?;
+        }
+        Ok(ranks)
     }
 
     /// A program on all training queries.
@@ -500,7 +521,11 @@ impl Run<'_> {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
                 return Ok(Stop::Minutes);
             }
-            (self.watch)(Event::Progress { phase: "improving programs", done: step, total });
+            let (phase, done, total) = match step.checked_sub(self.options.steps) {
+                Some(done) => ("tuning numbers", done, members.len()),
+                None => ("improving programs", step, self.options.steps),
+            };
+            (self.watch)(Event::Progress { phase, done, total });
             let assigned = assign(members, self.train.queries.len());
             if step >= self.options.steps {
                 let at = step - self.options.steps;

@@ -24,6 +24,7 @@ mod help;
 mod hostile;
 mod llm;
 mod model;
+mod null;
 mod optimize;
 mod planted;
 mod programs;

@@ -62,7 +62,10 @@ fn a_page_tells_the_run_and_escapes_every_text() {
         "bm25+names",
         "Where answers are lost",
         "Categories and their programs",
-        "Tests on validation",
+        "Changes and their race",
+        "What it took",
+        "measuring and freezing",
+        "No language model was asked.",
         "agent optimize --dataset tiny --seed 1 --steps 2",
         "prefers-color-scheme: dark",
     ] {

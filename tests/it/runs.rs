@@ -176,6 +176,17 @@ fn steps_costs_and_prompts_of_a_run_are_told() {
     let text = world.run(["run", "cost", &run]).done();
     assert!(text.contains("comparator") && text.contains("0.0060 USD"), "{text}");
 
+    // The same by role where a run is shown, and on its page.
+    let shown = one(world.run(["run", "show", &run, "--json"]).json_lines());
+    assert_eq!((&shown["roles"], &shown["spent"]), (&cost["roles"], &cost["total"]));
+    world.run(["report", "--run", &run]).done();
+    let page = fs::read_to_string(dir.join("report.html")).unwrap();
+    for text in [world.run(["run", "show", &run]).done(), page] {
+        for part in ["comparator", "0.0030 USD", "0.0060 USD"] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+    }
+
     let all = world.run(["run", "prompts", &run]).done();
     for part in [
         "=== ",
@@ -218,6 +229,12 @@ fn a_run_of_the_search_actor_is_told_from_begin_to_end() {
     let shown = one(world.run(["run", "show", &dir, "--json"]).json_lines());
     assert_eq!((&shown["state"], &shown["dataset"]), (&json!("finished"), &json!("tiny")));
     assert!(shown["bundle"].is_string() && shown["categories"][0]["program"].is_string());
+    let phases: Vec<&str> =
+        shown["phases"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    for phase in ["mining walks", "improving programs", "tuning numbers", "measuring and freezing"]
+    {
+        assert!(phases.contains(&phase), "{phase} is not in {phases:?}");
+    }
     let log = world.run(["run", "log", &dir, "--json"]).json_lines();
     assert_eq!(log.len() as u64, shown["steps"].as_u64().unwrap());
     let cost = one(world.run(["run", "cost", &dir, "--json"]).json_lines());

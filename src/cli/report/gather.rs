@@ -18,15 +18,21 @@ use crate::{
         eval::{self, Measured as System, SEED, percent},
         explain::{explain_all, points},
         failure::Result,
+        optimize::raced,
         program::{
             harmless,
             sources::{Entry, Sources, declared},
         },
-        report::chart::{Bar, Chart, Sample, bar, chart},
+        report::{
+            chart::{Bar, Chart, Sample, bar, chart},
+            sentence,
+            spent::Taken,
+        },
+        routing,
         systems::{Means, STAND_IN, all_threads, open_bundle, open_runtime},
     },
     dataset::LabelledQuery,
-    eval::{Metric, compare, statistics::bootstrap_interval},
+    eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
     explain::{Cause, Explained, Explainer, Kind, causes},
     index::IndexedBase,
     optimize::{
@@ -52,6 +58,7 @@ pub(super) struct Record {
     config: serde_json::Value,
     sources: Sources,
     trials: Vec<Trial>,
+    taken: Taken,
     /// The frozen bundle, if the run is finished.
     pub(super) bundle: Option<Bundle>,
 }
@@ -70,7 +77,8 @@ impl Record {
             .collect::<anyhow::Result<Vec<Trial>>>()?;
         let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
         let config = journal.config().clone();
-        Ok(Record { dir: dir.to_owned(), config, sources, trials, bundle })
+        let taken = Taken::read(dir)?;
+        Ok(Record { dir: dir.to_owned(), config, sources, trials, taken, bundle })
     }
 
     fn configured(&self, key: &str) -> String {
@@ -86,6 +94,8 @@ impl Record {
 pub(super) struct Measured {
     systems: Vec<System>,
     explained: Vec<Explained>,
+    /// Whether the router knows which program answers best.
+    router: Option<Calibration>,
 }
 
 impl Measured {
@@ -94,6 +104,7 @@ impl Measured {
     /// # Errors
     /// That a program does not compile, a query cannot be searched, or that it was stopped.
     pub(super) fn of(
+        record: &Record,
         bundle: &Bundle,
         base: &Arc<IndexedBase>,
         queries: Vec<LabelledQuery>,
@@ -112,13 +123,14 @@ impl Measured {
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;
-        Ok(Measured { systems, explained })
+        let router = routing::calibrated(bundle, base, &queries, &record.trials);
+        Ok(Measured { systems, explained, router })
     }
 }
 
 /// Everything the page tells; all texts are as they came.
 #[derive(Serialize)]
-pub(super) struct Page {
+pub(super) struct Page<'a> {
     dataset: String,
     title: String,
     run: String,
@@ -130,6 +142,13 @@ pub(super) struct Page {
     /// Mean reciprocal rank of the bundle in percent, with its interval where it was measured.
     headline: String,
     against: String,
+    /// What the best program of each query would reach, in percent.
+    oracle: String,
+    /// The bundle on queries that did not choose it.
+    held_out: String,
+    /// Whether the router knows which program answers best, in words and by how sure it was.
+    router: String,
+    bins: Vec<BinRow>,
     chart: Chart,
     not_shown: usize,
     systems: Vec<SystemRow>,
@@ -140,6 +159,9 @@ pub(super) struct Page {
     causes: Vec<CauseRow>,
     decisions: Vec<DecisionRow>,
     earlier_decisions: usize,
+    /// How the race of all changes ended.
+    race: String,
+    taken: &'a Taken,
     work: Vec<WorkRow>,
     commands: Vec<String>,
 }
@@ -155,6 +177,13 @@ struct SystemRow {
     /// Bundle less this system.
     difference: String,
     p: String,
+}
+
+#[derive(Serialize)]
+struct BinRow {
+    n: usize,
+    expected: String,
+    observed: String,
 }
 
 #[derive(Serialize)]
@@ -236,7 +265,7 @@ struct WorkRow {
 ///
 /// # Errors
 /// That a statistic cannot be computed.
-pub(super) fn page(record: &Record, measured: Option<&Measured>) -> Result<Page> {
+pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Result<Page<'a>> {
     let bundle = record.bundle.as_ref();
     let categories = bundle.map_or(&[][..], |bundle| &bundle.categories);
     let explained = measured.map_or(&[][..], |measured| &measured.explained);
@@ -264,6 +293,8 @@ pub(super) fn page(record: &Record, measured: Option<&Measured>) -> Result<Page>
         (None, Some(bundle)) => format!("{:.1}", 100.0 * bundle.validation.mrr),
         (None, None) => String::new(),
     };
+    let validation = bundle.map(|bundle| &bundle.validation);
+    let router = measured.and_then(|measured| measured.router.as_ref());
     Ok(Page {
         dataset: record.configured("dataset"),
         title: bundle.map(|bundle| bundle.dataset.title.clone()).unwrap_or_default(),
@@ -276,6 +307,14 @@ pub(super) fn page(record: &Record, measured: Option<&Measured>) -> Result<Page>
         headline,
         against: baseline
             .map_or(String::new(), |(name, mrr)| format!("{:.1} ({name})", 100.0 * mrr)),
+        oracle: validation
+            .and_then(|validation| validation.best_program)
+            .map_or(String::new(), |mrr| format!("{:.1}", 100.0 * mrr)),
+        held_out: validation
+            .and_then(|validation| validation.held_out.as_ref())
+            .map_or(String::new(), |of| percent(of.mrr, of.ci95)),
+        router: router.map_or(String::new(), |of| sentence(&routing::told(of))),
+        bins: router.map_or(Vec::new(), bins),
         chart: chart(samples, &levels),
         not_shown,
         systems: measured.map(systems).transpose()?.unwrap_or_default(),
@@ -290,9 +329,24 @@ pub(super) fn page(record: &Record, measured: Option<&Measured>) -> Result<Page>
         causes: cause_rows(categories, explained),
         decisions,
         earlier_decisions,
+        race: validation
+            .and_then(|validation| validation.proof.as_ref())
+            .map_or(String::new(), |proof| sentence(&raced(proof))),
+        taken: &record.taken,
         work: work(record),
         commands: commands(record),
     })
+}
+
+/// How sure the router was, and how often it was right.
+fn bins(router: &Calibration) -> Vec<BinRow> {
+    let shown = |share: f64| format!("{:.1}", 100.0 * share);
+    let row = |bin: &crate::eval::calibration::Bin| BinRow {
+        n: bin.n,
+        expected: shown(bin.expected),
+        observed: shown(bin.observed),
+    };
+    router.bins.iter().map(row).collect()
 }
 
 /// Every program on all validation queries, in the order in which they were tried.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
@@ -31,11 +32,34 @@ pub(in crate::cli) struct Args {
     json: bool,
 }
 
+/// What one role cost.
 #[derive(Serialize)]
-struct OfRole {
+pub(super) struct OfRole {
     role: Role,
     #[serde(flatten)]
     cost: RoleCost,
+}
+
+/// What every role that asked cost.
+pub(super) fn of_roles(record: &Record) -> Vec<OfRole> {
+    record.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect()
+}
+
+/// A line for each role and one for all.
+pub(super) fn role_table(roles: &[OfRole], total: &RoleCost) -> Table {
+    let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
+    let mut rows = table(headings, &[1, 2, 3, 4, 5]);
+    for (role, cost) in roles.iter().map(|of| (of.role.name(), &of.cost)).chain([("all", total)]) {
+        rows.add_row([
+            role.to_owned(),
+            count(cost.spent.calls),
+            count(cost.from_cache),
+            count(cost.spent.tokens_in),
+            count(cost.spent.tokens_out),
+            dollars(&cost.spent),
+        ]);
+    }
+    rows
 }
 
 #[derive(Serialize)]
@@ -48,26 +72,13 @@ struct Cost<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&args.dir)?;
-    let roles = record.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect();
+    let roles = of_roles(&record);
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {
         ctx.printer.json(&cost)?;
         return Ok(Exit::Done);
     }
-    let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
-    let mut rows = table(headings, &[1, 2, 3, 4, 5]);
-    let total = ("all", &cost.total);
-    for (role, cost) in cost.roles.iter().map(|of| (of.role.name(), &of.cost)).chain([total]) {
-        rows.add_row([
-            role.to_owned(),
-            count(cost.spent.calls),
-            count(cost.from_cache),
-            count(cost.spent.tokens_in),
-            count(cost.spent.tokens_out),
-            dollars(&cost.spent),
-        ]);
-    }
-    ctx.printer.table(&rows)?;
+    ctx.printer.table(&role_table(&cost.roles, &cost.total))?;
     ctx.printer.notice(&format!("time: {}", time(&cost.times)));
     if cost.total.estimated > 0 {
         ctx.printer.notice(&format!(
@@ -79,7 +90,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// Dollars, as far as they are known.
-pub(super) fn dollars(spent: &Spent) -> String {
+pub(in crate::cli) fn dollars(spent: &Spent) -> String {
     match (spent.unpriced, spent.calls) {
         (0, _) => format!("{:.4} USD", spent.usd),
         (unpriced, calls) if unpriced == calls => "price unknown".to_owned(),

@@ -25,8 +25,8 @@ const TUNER: &str = "tuner";
 /// Print what a run did, one line per step
 ///
 /// In the order of the journal: the number and kind of the step, the category, who proposed what,
-/// on how many queries of which pool; of a trial its mean reciprocal rank; of a test on validation
-/// the difference of the mean reciprocal ranks, its p, and whether the change was accepted.
+/// on how many queries of which pool; of a trial its mean reciprocal rank; of a test of a change
+/// the difference of the mean reciprocal ranks, its p, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Directory of the run
@@ -183,7 +183,7 @@ fn of_decision(step: &StepRecord, decision: Decision, proposed_by: Option<String
         from: Some(decision.from),
         proposed_by,
         change: Some(decision.change),
-        pool: Some("validation".to_owned()),
+        pool: Some("train".to_owned()),
         queries: Some(decision.n),
         difference: Some(decision.difference),
         p: Some(decision.p),

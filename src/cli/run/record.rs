@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// The kind of steps that hold tests on validation.
+/// The kind of steps that hold tests of changes.
 pub(super) const DECISION: &str = "decision";
 /// The kind of the step that says that the bundle is frozen.
 const BUNDLE: &str = "bundle";
-/// The pool on which changes are tested.
+/// The pool on which programs are measured.
 const VALIDATION: &str = "validation";
 /// Who proposes programs, where a run does not say.
 const SEARCH: &str = "search";
@@ -82,18 +82,18 @@ pub(super) struct Times {
 
 /// What was spent on one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct RoleCost {
+pub(in crate::cli) struct RoleCost {
     /// What the run paid for.
     #[serde(flatten)]
-    pub(super) spent: Spent,
+    pub(in crate::cli) spent: Spent,
     /// Replies that cost the run nothing: they came from the shared cache.
-    pub(super) from_cache: u64,
+    pub(in crate::cli) from_cache: u64,
     /// Calls whose tokens the service did not count.
-    pub(super) estimated: u64,
+    pub(in crate::cli) estimated: u64,
 }
 
 /// A run, read at one moment.
-pub(super) struct Record {
+pub(in crate::cli) struct Record {
     pub(super) dir: PathBuf,
     pub(super) dataset: String,
     pub(super) actor: String,
@@ -117,7 +117,7 @@ impl Record {
     ///
     /// # Errors
     /// That there is none, or that it cannot be read.
-    pub(super) fn read(dir: &Path) -> Result<Record> {
+    pub(in crate::cli) fn read(dir: &Path) -> Result<Record> {
         let journal = Journal::open_read_only(dir)?;
         let config = journal.config();
         let number = |name: &str| config.get(name).and_then(Value::as_u64);
@@ -149,7 +149,7 @@ impl Record {
         })
     }
 
-    /// Tests on validation, in their order.
+    /// Tests of changes on training queries, in their order.
     pub(super) fn decisions(&self) -> impl Iterator<Item = Decision> {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
@@ -164,7 +164,7 @@ impl Record {
     }
 
     /// What was spent, by role.
-    pub(super) fn costs(&self) -> BTreeMap<Role, RoleCost> {
+    pub(in crate::cli) fn costs(&self) -> BTreeMap<Role, RoleCost> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
         for (_, exchange) in &self.exchanges {
@@ -184,7 +184,7 @@ impl Record {
     }
 
     /// What was spent by all roles.
-    pub(super) fn cost(&self) -> RoleCost {
+    pub(in crate::cli) fn cost(&self) -> RoleCost {
         self.costs().into_values().fold(RoleCost::default(), |sum, cost| RoleCost {
             spent: sum.spent.and(cost.spent),
             from_cache: sum.from_cache + cost.from_cache,

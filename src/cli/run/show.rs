@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
@@ -9,19 +10,24 @@ use crate::{
         Context, Exit,
         failure::Result,
         hits::MAX_SHOWN,
+        optimize::{
+            first_better,
+            timing::{Summary, Timing},
+        },
         printer::{count, plain, table},
         run::{
-            cost::dollars,
+            cost::{OfRole, dollars, of_roles, role_table},
             record::{Record, RoleCost, Standing, State, Times},
         },
     },
-    optimize::BUNDLE_FILE,
+    optimize::{BUNDLE_FILE, Better},
 };
 
 /// Show how a run stands
 ///
 /// Prints what it was begun with, whether it is finished, interrupted or running, what is in its
-/// journal, the best program of every category so far, and what was spent.
+/// journal, the best program of every category so far, what was spent by role, and where the time
+/// went.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Directory of the run
@@ -49,12 +55,16 @@ struct Shown<'a> {
     categories: Vec<Standing>,
     bundle: Option<PathBuf>,
     spent: RoleCost,
+    roles: Vec<OfRole>,
     times: Times,
+    phases: Vec<Summary>,
+    first_better: Vec<Better>,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&args.dir)?;
     let bundle = args.dir.join(BUNDLE_FILE);
+    let timing = Timing::read(&args.dir);
     let shown = Shown {
         run: &record.dir,
         dataset: &record.dataset,
@@ -71,7 +81,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         categories: record.standings(),
         bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
         spent: record.cost(),
+        roles: of_roles(&record),
         times: record.times(),
+        phases: timing.summaries(),
+        first_better: timing.first_better,
     };
     if args.json {
         ctx.printer.json(&shown)?;
@@ -112,10 +125,21 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
     ] {
         rows.add_row([what, &value]);
     }
+    for better in &shown.first_better {
+        rows.add_row(["first better", &first_better(better)]);
+    }
     if let Some(bundle) = &shown.bundle {
         rows.add_row(["bundle", &bundle.display().to_string()]);
     }
     ctx.printer.table(&rows)?;
+    if !shown.roles.is_empty() {
+        ctx.printer.data("\n")?;
+        ctx.printer.table(&role_table(&shown.roles, &shown.spent))?;
+    }
+    if !shown.phases.is_empty() {
+        ctx.printer.data("\n")?;
+        ctx.printer.table(&phase_table(&shown.phases))?;
+    }
     if shown.categories.is_empty() {
         return Ok(());
     }
@@ -130,6 +154,22 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
     }
     ctx.printer.data("\n")?;
     ctx.printer.table(&rows)
+}
+
+/// Where the time went.
+fn phase_table(phases: &[Summary]) -> Table {
+    let headings = ["part", "seconds", "steps", "median of a step", "longest"];
+    let mut rows = table(headings, &[1, 2, 3, 4]);
+    for part in phases {
+        rows.add_row([
+            plain(&part.name, MAX_SHOWN),
+            format!("{:.2}", part.seconds),
+            count(part.steps as u64),
+            format!("{:.3}", part.median),
+            format!("{:.3}", part.longest),
+        ]);
+    }
+    rows
 }
 
 /// How long a run took.

@@ -47,6 +47,7 @@ impl Model for Echo {
 struct Kept {
     exchanges: Mutex<BTreeMap<String, Exchange>>,
     n_gets: AtomicU32,
+    n_unusable: AtomicU32,
     fails: bool,
 }
 
@@ -62,6 +63,11 @@ impl ReplyStore for Kept {
         }
         let mut exchanges = self.exchanges.lock().unwrap();
         exchanges.entry(key.to_owned()).or_insert_with(|| exchange.clone());
+        Ok(())
+    }
+
+    fn note_unusable(&self, _: &str, _: &Request, _: Usage) -> Result<(), LlmError> {
+        self.n_unusable.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -149,8 +155,10 @@ fn a_paid_reply_is_kept_where_there_is_room() {
 #[test]
 fn replies_that_cannot_be_used_are_counted_and_bounded() {
     let twice = || Echo { unusable: 2, ..Echo::default() };
-    let free = llm(twice(), &[], Ceilings::default());
+    let store = Arc::new(Kept::default());
+    let free = llm(twice(), &[&store], Ceilings::default());
     free.ask(&request(&free, "x")).unwrap();
+    assert_eq!(store.n_unusable.load(Ordering::Relaxed), 2);
     let total = free.ledger().total();
     assert_eq!((total.calls, total.tokens_in, total.tokens_out), (3, 3, 19));
     // One request takes at most 9 + 10 tokens; the second one no longer fits.

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    llm::{Exchange, LlmError, ReplyStore},
+    llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage},
     optimize::journal::{
         BODY_BYTES, JournalError, KEY_BYTES,
         encode::{decode, encode},
@@ -19,6 +19,9 @@ use crate::{
 
 /// What stands for the kind of a step in messages.
 const KIND: &str = "reply";
+
+/// Replies to one request that could not be used, of which what they took is kept.
+const MAX_UNUSABLE: usize = 1_000;
 
 /// The replies of a run. The run stays locked until they are dropped, too.
 #[derive(Debug)]
@@ -97,6 +100,20 @@ impl ReplyStore for JournalReplies {
 
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         self.keep(key, exchange).map_err(store_error)
+    }
+
+    /// As an exchange without text, under a key that no request has.
+    fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
+        for n in 0..MAX_UNUSABLE {
+            let key = format!("{key}-unusable-{n}");
+            if self.find(&key).map_err(store_error)?.is_some() {
+                continue;
+            }
+            let reply = Reply { text: String::new(), finish: Finish::Other, usage };
+            let exchange = Exchange { request: request.clone(), reply, paid: true };
+            return self.keep(&key, &exchange).map_err(store_error);
+        }
+        Err(LlmError::Store(format!("{MAX_UNUSABLE} replies to one request could not be used")))
     }
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{exchange, filled, keep, program, seen};
 use crate::{
-    llm::{LlmError, ReplyStore, Role},
+    llm::{LlmError, ReplyStore, Role, Usage},
     optimize::journal::{Journal, JournalError},
 };
 
@@ -42,6 +42,26 @@ fn replies_are_kept_once_listed_by_role_and_key_and_survive() {
         let replies = journal.expect("open").replies().expect("replies");
         assert_eq!(replies.exchanges().expect("listed"), listed);
     }
+}
+
+#[test]
+fn replies_that_cannot_be_used_are_listed_as_paid_and_are_no_answer() {
+    let dir = TempDir::new().expect("directory");
+    let journal = filled(dir.path(), 0);
+    let replies = journal.replies().expect("replies");
+    let (key, exchange) = (exchange(1).request.key(), exchange(1));
+    for tokens_out in [7, 8] {
+        let usage = Usage { tokens_in: 5, tokens_out, estimated: false };
+        replies.note_unusable(&key, &exchange.request, usage).expect("noted");
+    }
+    assert_eq!(replies.get(&key).expect("get"), None);
+    replies.put(&key, &exchange).expect("put");
+    drop((journal, replies));
+    let journal = Journal::resume(dir.path()).expect("resume");
+    let listed = journal.replies().expect("replies").exchanges().expect("listed");
+    let unusable = listed.iter().filter(|(_, one)| one.paid && one.reply.text.is_empty());
+    let taken: Vec<u64> = unusable.map(|(_, one)| one.reply.usage.tokens_out).collect();
+    assert_eq!((listed.len(), taken), (3, vec![7, 8]));
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Whether probabilities mean what they say: the expected calibration error (Naeini, Cooper &
+//! Hauskrecht, *Obtaining well calibrated probabilities using Bayesian binning*, AAAI 2015).
+//!
+//! Must not know what was predicted.
+
+use serde::{Deserialize, Serialize};
+
+/// Equal parts of `[0, 1]` into which probabilities are sorted.
+pub const BINS: usize = 5;
+
+/// How probabilities and outcomes agree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Predictions.
+    pub n: usize,
+    /// Mean probability.
+    pub expected: f64,
+    /// Share that came true.
+    pub observed: f64,
+    /// Expected calibration error: the mean over predictions of how far the mean probability of
+    /// their bin lies from the share of it that came true, in `[0, 1]`.
+    pub error: f64,
+    /// Bins that hold predictions, ascending.
+    pub bins: Vec<Bin>,
+}
+
+/// Predictions of about the same probability.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Predictions.
+    pub n: usize,
+    /// Mean probability.
+    pub expected: f64,
+    /// Share that came true.
+    pub observed: f64,
+}
+
+/// The bin of predictions; none without any.
+fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
+    let n = predictions.len();
+    let true_ones = predictions.iter().filter(|pair| pair.1).count();
+    (n > 0).then(|| Bin {
+        n,
+        expected: predictions.iter().map(|pair| pair.0).sum::<f64>() / n as f64,
+        observed: true_ones as f64 / n as f64,
+    })
+}
+
+/// The calibration of predictions, each a probability, taken for the nearest in `[0, 1]`, and
+/// whether it came true; none without any. With few predictions in a bin chance alone makes the
+/// error larger than 0.
+pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
+    let predictions: Vec<(f64, bool)> = predictions
+        .iter()
+        .map(|&(probability, came)| (probability.clamp(0.0, 1.0), came))
+        .collect();
+    let place = |probability: f64| ((probability * BINS as f64) as usize).min(BINS - 1);
+    let of = |at: usize| -> Vec<(f64, bool)> {
+        predictions.iter().copied().filter(|pair| place(pair.0) == at).collect()
+    };
+    let bins: Vec<Bin> = (0..BINS).filter_map(|at| bin(&of(at))).collect();
+    let Bin { n, expected, observed } = bin(&predictions)?;
+    let apart = |bin: &Bin| bin.n as f64 * (bin.expected - bin.observed).abs();
+    let error = bins.iter().map(apart).sum::<f64>() / n as f64;
+    Some(Calibration { n, expected, observed, error, bins })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_is_the_distance_in_each_bin_weighted_by_its_predictions() {
+        // Bins of four, two and one: 0.75 for 0.5, 0.3 for 0.5, 1 for 1.
+        let predictions = [
+            (0.7, true),
+            (0.7, true),
+            (0.75, false),
+            (0.75, false),
+            (0.3, true),
+            (0.3, false),
+            (1.0, true),
+        ];
+        let found = calibration(&predictions).unwrap();
+        assert_eq!(found.bins.iter().map(|bin| bin.n).collect::<Vec<_>>(), [2, 4, 1]);
+        let expected = (2.0 * 0.2 + 4.0 * (0.725 - 0.5)) / 7.0;
+        assert!((found.error - expected).abs() < 1e-12, "{found:?}");
+        assert_eq!((found.n, found.observed), (7, 4.0 / 7.0));
+    }
+
+    #[test]
+    fn what_always_comes_true_when_it_is_sure_is_without_error() {
+        let sure = calibration(&[(1.0, true), (0.0, false), (2.0, true)]).unwrap();
+        assert_eq!((sure.error, sure.bins.len()), (0.0, 2));
+        assert_eq!(calibration(&[]), None);
+    }
+}
