@@ -144,7 +144,7 @@ impl Run<'_> {
         for at in drawn(&lacking(members, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
             let front = workshop.archive.front(queries);
-            let weights: Vec<f64> = front.iter().map(|parent| parent.weight).collect();
+            let weights = workshop.weights(&front);
             let mut place = Place { at, member: &mut members[at], queries };
             for chosen in drawn(&weights, &mut rng) {
                 for &arm in &arms {
@@ -247,7 +247,6 @@ impl Run<'_> {
             return Ok(measured);
         }
         let member = self.member(plan, program, params, &origin)?;
-        measured.cost.calls += member.train.len();
         let change = origin.change.clone();
         archive.add(Archived { member: member.clone(), change, whole: true });
         if sum > before {
@@ -304,6 +303,14 @@ impl Run<'_> {
 }
 
 impl Workshop {
+    /// Chances of the programs of a front to be changed. Those that were run on a part of the
+    /// queries, which their walks lead to, are there to be merged with: they are changed only
+    /// where no other can be.
+    fn weights(&self, front: &[Parent]) -> Vec<f64> {
+        let whole = |parent: &Parent| self.archive.get(parent.at).is_some_and(|one| one.whole);
+        front.iter().map(|parent| if whole(parent) { parent.weight } else { 0.0 }).collect()
+    }
+
     /// Whether it is known how a plan answers a category's queries.
     fn knows(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
