@@ -29,7 +29,7 @@ use crate::{
 
 /// Sum of reciprocal ranks that a change must gain on the training queries of its category: as much
 /// as getting one query right.
-const MIN_GAIN: f64 = 1.0;
+pub(super) const MIN_GAIN: f64 = 1.0;
 /// Queries of the first batch of a race; each further batch doubles what was raced.
 const FIRST_BATCH: usize = 4;
 /// Stream of random numbers for the order of a race.
@@ -137,6 +137,7 @@ impl Run<'_> {
         self.trials.journal.commit("decision", &key, &decision, &[])?;
         if accepted {
             changed.queries = member.queries.take();
+            changed.name = member.name.take();
             *member = changed;
         }
         Ok(accepted)

@@ -2,9 +2,6 @@
 //!
 //! Must not know: who proposes programs, how they run.
 
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-
 use crate::{
     infer::ParamValues,
     optimize::{discover, plan::Plan},
@@ -59,6 +56,11 @@ impl Member {
         }
     }
 
+    /// The sum of its reciprocal ranks on some training queries.
+    pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
+        queries.iter().map(|&at| f64::from(self.train[at])).sum()
+    }
+
     /// Its reciprocal ranks on some training queries.
     pub(super) fn train_on(&self, queries: &[usize]) -> Vec<f32> {
         queries.iter().map(|&at| self.train[at]).collect()
@@ -106,27 +108,12 @@ pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
     assigned
 }
 
-/// A category drawn by what its queries still lack, of those whose program may be changed.
-pub(super) fn most_to_gain(
-    members: &[Member],
-    assigned: &[Vec<usize>],
-    may_change: impl Fn(&Member) -> bool,
-    rng: &mut ChaCha8Rng,
-) -> usize {
-    let lacking: Vec<f64> = members
-        .iter()
-        .zip(assigned)
-        .map(|(member, queries)| {
-            let lack: f64 = queries.iter().map(|&at| 1.0 - f64::from(member.train[at])).sum();
-            if may_change(member) { lack + 0.5 } else { 0.0 }
-        })
-        .collect();
-    let mut left = rng.random::<f64>() * lacking.iter().sum::<f64>();
-    for (at, lack) in lacking.iter().enumerate() {
-        left -= lack;
-        if left <= 0.0 {
-            return at;
-        }
-    }
-    members.len() - 1
+/// What the training queries of every category still lack, as reciprocal rank, and a half, so that
+/// none is forgotten; 0 for a category without queries.
+pub(super) fn lacking(members: &[Member], assigned: &[Vec<usize>]) -> Vec<f64> {
+    let lack = |(member, queries): (&Member, &Vec<usize>)| match queries.is_empty() {
+        true => 0.0,
+        false => queries.len() as f64 - member.sum_on(queries) + 0.5,
+    };
+    members.iter().zip(assigned).map(lack).collect()
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
 //! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: mutate | contrast, advise, rewrite; keep what training queries speak for
+//!    -> steps: change a program of a front by an operator or by a model's rewrite; archive what
+//!       answers some query best; keep what training queries speak for
 //!    -> tune numbers -> race of all changes on validation -> router -> bundle
 //! ```
 //!
@@ -17,8 +18,11 @@ pub mod ablation;
 mod accept;
 mod actor;
 mod adam;
+mod archive;
+mod bandit;
 pub mod discover;
 mod freeze;
+mod improve;
 pub mod journal;
 pub mod leak;
 mod members;
@@ -40,8 +44,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 pub use crate::optimize::{
@@ -60,11 +62,12 @@ use crate::{
     llm::LlmError,
     optimize::{
         actor::{Actor, LLM},
-        discover::Walk,
+        archive::Archived,
         freeze::{Finished, Routing},
+        improve::Begun,
         journal::{Journal, JournalError},
         leak::Secrets,
-        members::{Member, assign, most_to_gain},
+        members::Member,
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
@@ -364,12 +367,12 @@ pub fn run(
     run.check_same_run(dir, actor.as_ref())?;
     run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run);
-    let (begun, walks) = run.begin(actor.as_mut())?;
+    let beginning = run.begin(actor.as_mut())?;
+    let begun = beginning.members.clone();
     run.begins("training the router");
     let routing = Routing::new(&features, &begun);
     run.compare_together(&routing.train, &begun)?;
-    let mut members = begun.clone();
-    let stopped = run.improve(&mut members, &walks, actor.as_mut())?;
+    let (members, stopped) = run.improve(beginning, actor.as_mut())?;
     run.compare_together(&routing.train, &members)?;
     run.begins("racing on validation");
     let routed: Vec<Vec<usize>> =
@@ -491,75 +494,21 @@ impl Run<'_> {
         Ok(Member { plan, program, params, proposed_by, name: None, queries: None, train })
     }
 
-    /// The categories to begin with, and the walks that mutation draws from.
-    fn begin(
-        &mut self,
-        actor: Option<&mut Actor>,
-    ) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
-        let (mut members, walks) = match self.options.actors.search {
-            true => self.discover()?,
-            false => (self.user_members()?, Vec::new()),
-        };
+    /// The categories to begin with, what was measured on the way, and the walks that operators
+    /// draw from.
+    fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
+        let (mut archive, mut walks, mut members) = Default::default();
+        match self.options.actors.search {
+            true => Begun { members, archive, walks } = self.discover()?,
+            false => members = self.user_members()?,
+        }
         if let Some(actor) = actor {
             self.write_programs(actor, &mut members)?;
         }
-        Ok((members, walks))
-    }
-
-    /// Improves programs of categories, then tunes their numbers; a change stays when training
-    /// queries speak for it.
-    fn improve(
-        &mut self,
-        members: &mut [Member],
-        walks: &[Walk],
-        mut actor: Option<&mut Actor>,
-    ) -> Result<Stop, OptimizeError> {
-        let without = |part| self.options.without.contains(&part);
-        let (mutates, tunes) = (!without(Ablation::Mutation), !without(Ablation::Tuning));
-        let total = self.options.steps + if tunes { members.len() } else { 0 };
-        for step in 0..total {
-            if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
-                return Ok(Stop::Minutes);
-            }
-            let (phase, done, total) = match step.checked_sub(self.options.steps) {
-                Some(done) => ("tuning numbers", done, members.len()),
-                None => ("improving programs", step, self.options.steps),
-            };
-            (self.watch)(Event::Progress { phase, done, total });
-            let assigned = assign(members, self.train.queries.len());
-            if step >= self.options.steps {
-                let at = step - self.options.steps;
-                self.tune(&mut members[at], &assigned[at])?;
-                continue;
-            }
-            match actor.as_deref().and_then(Actor::stop) {
-                Some(paused @ Stop::Paused(_)) => return Ok(paused.clone()),
-                Some(_) => continue,
-                None => {}
-            }
-            let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-            rng.set_stream(step as u64 + 1);
-            let asks = actor.is_some();
-            let may_change = |member: &Member| match asks {
-                true => !member.program.is_module(),
-                false => member.plan.is_some(),
-            };
-            let at = most_to_gain(members, &assigned, may_change, &mut rng);
-            let plans: Vec<Plan> =
-                members.iter().filter_map(|member| member.plan.clone()).collect();
-            let (member, queries) = (&mut members[at], &assigned[at]);
-            if !may_change(member) {
-                continue;
-            }
-            match actor.as_deref_mut().filter(|actor| actor.turn(step, self.options.actors)) {
-                Some(actor) => {
-                    let done = self.rewrite(actor, step, member, queries, &mut rng);
-                    actor.unless_stopped(done)?;
-                }
-                None if mutates => self.mutate(member, walks, &plans, queries, &mut rng)?,
-                None => {}
-            }
+        for member in &members {
+            let change = "the category's first program".to_owned();
+            archive.add(Archived { member: member.clone(), change, whole: true });
         }
-        Ok(actor.and_then(|actor| actor.stop().cloned()).unwrap_or(Stop::Done))
+        Ok(Begun { members, archive, walks })
     }
 }

@@ -1,7 +1,9 @@
-//! Mutation of plans: the small changes by which the search actor improves a program.
-
-use rand::{RngExt, seq::IndexedRandom};
-use rand_chacha::ChaCha8Rng;
+//! Operators: the changes of plans by which the search actor improves a program.
+//!
+//! An operator lists every change it can make, so that none is tried twice and one that cannot
+//! apply is known to before anything is run.
+//!
+//! Must not know: how programs do, who chooses between operators.
 
 use crate::optimize::{
     discover::Walk,
@@ -13,82 +15,260 @@ const MAX_BRANCHES: usize = 3;
 /// Walks that may be added, those most informative about the category's queries.
 const ADDED_WALKS: usize = 8;
 
-/// A change of a plan in words, with the changed plan; none when the drawn change does not apply.
-/// One in six crosses the plan with one of `others`, the plans of all categories.
-pub fn mutate(
-    plan: &Plan,
-    walks: &[Walk],
-    others: &[Plan],
-    queries: &[usize],
-    rng: &mut ChaCha8Rng,
-) -> Option<(Plan, String)> {
-    let mut changed = plan.clone();
-    let what = match rng.random_range(0..6) {
-        0 | 1 => {
-            let branch =
-                changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
-            let others = [Anchors::Named, Anchors::Described, Anchors::Either];
-            let others: Vec<Anchors> =
-                others.into_iter().filter(|&anchors| anchors != branch.anchors).collect();
-            branch.anchors = *others.choose(rng)?;
-            format!("find anchors of a walk otherwise: {:?}", branch.anchors).to_lowercase()
-        }
-        2 => {
-            let branch =
-                changed.branches.get_mut(rng.random_range(0..plan.branches.len().max(1)))?;
-            branch.sums = !branch.sums;
-            let how = if branch.sums { "sum" } else { "largest" };
-            format!("carry the {how} of scores along a walk")
-        }
-        5 => {
-            changed.branches.push(others_branch(plan, others, rng)?);
-            if changed.branches.len() > MAX_BRANCHES {
-                changed.branches.remove(rng.random_range(0..MAX_BRANCHES));
-            }
-            "take a walk of another category".to_owned()
-        }
-        3 if plan.branches.len() > 1 => {
-            changed.branches.remove(rng.random_range(0..plan.branches.len()));
-            "drop a walk".to_owned()
-        }
-        _ => {
-            let same_way = |walk: &Walk| {
-                let taken =
-                    |branch: &Branch| branch.anchor == walk.anchor && branch.steps == walk.steps;
-                plan.target == Some(walk.target) && !plan.branches.iter().any(taken)
-            };
-            let mut ranked: Vec<(f64, &Walk)> = walks
-                .iter()
-                .filter(|walk| same_way(walk))
-                .map(|walk| {
-                    let share = |query| walk.shares.get(query).copied().unwrap_or(0.0);
-                    (
-                        queries.iter().map(|query| f64::from(share(query))).sum::<f64>()
-                            * walk.bits,
-                        walk,
-                    )
-                })
-                .collect();
-            ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-            ranked.truncate(ADDED_WALKS);
-            let (_, walk) = ranked.choose(rng)?;
-            if changed.branches.len() == MAX_BRANCHES {
-                changed.branches.remove(rng.random_range(0..MAX_BRANCHES));
-            }
-            changed.branches.push(walk.branch());
-            "add a walk".to_owned()
-        }
-    };
-    (changed != *plan).then_some((changed, what))
+/// A way to change a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// Adds a mined walk.
+    Add,
+    /// Takes a walk from the plan of another category.
+    Cross,
+    /// Unites the walks of two plans that answer different queries of a category.
+    Merge,
+    /// Finds the anchors of a walk otherwise.
+    Anchors,
+    /// Carries the sum of scores along a walk instead of the largest, or the other way round.
+    Sums,
+    /// Drops a walk.
+    Drop,
 }
 
-/// A branch of another plan that leads to the same type and that this one lacks.
-fn others_branch(plan: &Plan, others: &[Plan], rng: &mut ChaCha8Rng) -> Option<Branch> {
-    let branches: Vec<&Branch> = others
+impl Operator {
+    /// All of them, in the order in which they are first tried.
+    pub const ALL: [Self; 6] =
+        [Self::Add, Self::Cross, Self::Merge, Self::Anchors, Self::Sums, Self::Drop];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Cross => "cross",
+            Self::Merge => "merge",
+            Self::Anchors => "anchors",
+            Self::Sums => "sums",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// What operators take walks from.
+#[derive(Clone, Copy)]
+pub struct Material<'a> {
+    /// Mined walks.
+    pub walks: &'a [Walk],
+    /// Plans of all categories.
+    pub others: &'a [Plan],
+    /// The plan that another is merged with.
+    pub mate: Option<&'a Plan>,
+    /// Training queries of the category, by position.
+    pub queries: &'a [usize],
+}
+
+/// Every plan that an operator makes of a plan, each with the change in words; all differ from the
+/// plan, and none has more than three walks. In an order that depends on the arguments alone.
+pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
+    match operator {
+        Operator::Anchors => other_anchors(plan),
+        Operator::Sums => other_sums(plan),
+        Operator::Drop => dropped(plan),
+        Operator::Add => {
+            let branches = added_branches(plan, material);
+            taken(plan, &branches, "add a walk")
+        }
+        Operator::Cross => {
+            let branches = others_branches(plan, material.others);
+            taken(plan, &branches, "take a walk of another category")
+        }
+        Operator::Merge => material.mate.map_or_else(Vec::new, |mate| merged(plan, mate)),
+    }
+}
+
+/// A plan whose branches stand in one order, so that plans that answer alike are equal.
+pub fn in_order(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    plan.branches.sort_unstable();
+    plan
+}
+
+/// The plan with one of its branches changed.
+fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan {
+    let mut changed = plan.clone();
+    if let Some(branch) = changed.branches.get_mut(at) {
+        change(branch);
+    }
+    changed
+}
+
+fn other_anchors(plan: &Plan) -> Vec<(Plan, String)> {
+    let mut children = Vec::new();
+    for (at, branch) in plan.branches.iter().enumerate() {
+        for anchors in [Anchors::Named, Anchors::Described, Anchors::Either] {
+            if anchors != branch.anchors {
+                let change =
+                    format!("find anchors of a walk otherwise: {anchors:?}").to_lowercase();
+                children.push((with_branch(plan, at, |branch| branch.anchors = anchors), change));
+            }
+        }
+    }
+    children
+}
+
+fn other_sums(plan: &Plan) -> Vec<(Plan, String)> {
+    let change = |branch: &Branch| {
+        let how = if branch.sums { "largest" } else { "sum" };
+        format!("carry the {how} of scores along a walk")
+    };
+    let children = plan.branches.iter().enumerate().map(|(at, branch)| {
+        (with_branch(plan, at, |branch| branch.sums = !branch.sums), change(branch))
+    });
+    children.collect()
+}
+
+fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
+    if plan.branches.len() < 2 {
+        return Vec::new();
+    }
+    let without = |at| {
+        let mut changed = plan.clone();
+        changed.branches.remove(at);
+        (changed, "drop a walk".to_owned())
+    };
+    (0..plan.branches.len()).map(without).collect()
+}
+
+/// The plan with each of some branches; where it has no room, in the place of each of its own.
+fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
+    let mut children = Vec::new();
+    for branch in branches {
+        let mut with = plan.clone();
+        with.branches.push(branch.clone());
+        if with.branches.len() <= MAX_BRANCHES {
+            children.push((with, change.to_owned()));
+            continue;
+        }
+        for at in 0..plan.branches.len() {
+            let mut without = with.clone();
+            without.branches.remove(at);
+            children.push((without, change.to_owned()));
+        }
+    }
+    children
+}
+
+/// The mined walks to the plan's target that it lacks, those that tell most about the queries.
+fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
+    let lacks = |walk: &Walk| {
+        let goes = |branch: &Branch| branch.anchor == walk.anchor && branch.steps == walk.steps;
+        plan.target == Some(walk.target) && !plan.branches.iter().any(goes)
+    };
+    let told = |walk: &Walk| {
+        let share = |query| f64::from(walk.shares.get(query).copied().unwrap_or(0.0));
+        material.queries.iter().map(share).sum::<f64>() * walk.bits
+    };
+    let mut ranked: Vec<(f64, &Walk)> =
+        material.walks.iter().filter(|walk| lacks(walk)).map(|walk| (told(walk), walk)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.truncate(ADDED_WALKS);
+    ranked.into_iter().map(|(_, walk)| walk.branch()).collect()
+}
+
+/// The branches of other plans that lead to the same type and that this one lacks, each once.
+fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
+    let mut branches: Vec<Branch> = Vec::new();
+    let theirs = others
         .iter()
         .filter(|other| other.target == plan.target && *other != plan)
-        .flat_map(|other| &other.branches)
-        .filter(|branch| !plan.branches.contains(branch))
-        .collect();
-    branches.choose(rng).copied().cloned()
+        .flat_map(|other| &other.branches);
+    for branch in theirs {
+        if !plan.branches.contains(branch) && !branches.contains(branch) {
+            branches.push(branch.clone());
+        }
+    }
+    branches
+}
+
+/// Plans of walks of both, each with one at least that the other lacks; as many walks as there is
+/// room for. A walk that both have keeps the anchors of the first.
+fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
+    let same_way = |a: &Branch, b: &Branch| a.anchor == b.anchor && a.steps == b.steps;
+    let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));
+    let new: Vec<&Branch> = mate.branches.iter().filter(|branch| !has(plan, branch)).collect();
+    let own = plan.branches.iter().filter(|branch| !has(mate, branch)).count();
+    if plan.target != mate.target || new.is_empty() || own == 0 {
+        return Vec::new();
+    }
+    let all: Vec<&Branch> = plan.branches.iter().chain(new).collect();
+    let room = all.len().min(MAX_BRANCHES);
+    let mut children = Vec::new();
+    for chosen in 0..1_u32 << all.len() {
+        if chosen.count_ones() as usize != room {
+            continue;
+        }
+        let branches: Vec<Branch> = all
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| chosen & (1 << at) != 0)
+            .map(|(_, branch)| (*branch).clone())
+            .collect();
+        let child = Plan { target: plan.target, branches };
+        let of = |parent: &Plan, other: &Plan| {
+            child.branches.iter().any(|branch| has(parent, branch) && !has(other, branch))
+        };
+        if of(plan, mate) && of(mate, plan) {
+            children.push((child, "unite the walks of two programs".to_owned()));
+        }
+    }
+    children
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kb::TypeId;
+
+    fn branch(anchor: u16) -> Branch {
+        let anchor = TypeId(anchor);
+        Branch { anchors: Anchors::Named, anchor, steps: Vec::new(), sums: false }
+    }
+
+    fn plan(anchors: &[u16]) -> Plan {
+        let branches = anchors.iter().map(|&anchor| branch(anchor)).collect();
+        Plan { target: Some(TypeId(9)), branches }
+    }
+
+    fn made(operator: Operator, parent: &Plan, others: &[Plan], mate: Option<&Plan>) -> Vec<Plan> {
+        let material = Material { walks: &[], others, mate, queries: &[] };
+        children(operator, parent, &material).into_iter().map(|child| child.0).collect()
+    }
+
+    #[test]
+    fn every_change_of_a_branch_is_listed_once() {
+        let parent = plan(&[1, 2]);
+        for (operator, n) in [(Operator::Anchors, 4), (Operator::Sums, 2), (Operator::Drop, 2)] {
+            let children = made(operator, &parent, &[], None);
+            assert_eq!(children.len(), n, "{operator:?}");
+            assert!(!children.contains(&parent), "{operator:?}");
+        }
+        assert_eq!(made(Operator::Drop, &plan(&[1]), &[], None), []);
+        assert_eq!(made(Operator::Anchors, &plan(&[]), &[], None), []);
+    }
+
+    #[test]
+    fn a_walk_of_another_category_is_added_or_replaces_one_where_three_are_there() {
+        let others = [plan(&[4]), Plan { target: None, branches: vec![branch(5)] }];
+        assert_eq!(made(Operator::Cross, &plan(&[1]), &others, None), [plan(&[1, 4])]);
+        let replaced = made(Operator::Cross, &plan(&[1, 2, 3]), &others, None);
+        assert_eq!(replaced, [plan(&[2, 3, 4]), plan(&[1, 3, 4]), plan(&[1, 2, 4])]);
+    }
+
+    #[test]
+    fn merged_plans_have_walks_of_both_parents() {
+        let two = |mate: &Plan| made(Operator::Merge, &plan(&[1, 2]), &[], Some(mate));
+        assert_eq!(two(&plan(&[2, 3])), [plan(&[1, 2, 3])]);
+        let three = two(&plan(&[3, 4]));
+        assert_eq!(three.len(), 4, "{three:?}");
+        assert!(three.contains(&plan(&[1, 2, 3])) && three.contains(&plan(&[2, 3, 4])));
+        assert_eq!(two(&plan(&[1, 2, 3])), [], "it has all that the first has");
+        assert_eq!(two(&plan(&[1])), []);
+        assert_eq!(two(&Plan { target: None, branches: vec![branch(3)] }), []);
+    }
 }

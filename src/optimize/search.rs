@@ -1,15 +1,15 @@
-//! The search actor: composes programs from mined walks, mutates them, tunes their numbers. Needs
-//! no language model.
-
-use rand_chacha::ChaCha8Rng;
+//! The search actor: composes programs from mined walks and tunes their numbers; operators change
+//! them. Needs no language model.
 
 use crate::{
     infer::ParamValues,
     optimize::{
         Ablation, Event, OptimizeError, Run,
-        discover::{self, Walk},
+        archive::{Archive, Archived},
+        discover,
+        improve::Begun,
         members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, assign, needed},
-        mine, mutate,
+        mine,
         plan::{self, Plan},
         trial::{self, Origin},
         tune,
@@ -25,8 +25,8 @@ const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
     /// Mines walks, runs the plans they suggest and the user's programs, and keeps those that
-    /// together answer best.
-    pub(super) fn discover(&mut self) -> Result<(Vec<Member>, Vec<Walk>), OptimizeError> {
+    /// together answer best as categories; all plans are archived.
+    pub(super) fn discover(&mut self) -> Result<Begun, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
@@ -43,12 +43,21 @@ impl Run<'_> {
             change: "composed from mined walks".to_owned(),
             parent: None,
         };
+        let mut archive = Archive::default();
         let mut worths: Vec<discover::Worth> = Vec::new();
         for (at, (plan, supported)) in plans.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying plans", done: at, total: plans.len() });
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
+            let mut train = vec![0.0; n];
+            queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
+            let (plan, params) = (Some(plan.clone()), ParamValues::new());
+            let proposed_by = SEARCH.to_owned();
+            let member =
+                Member { plan, program, params, proposed_by, name: None, queries: None, train };
+            let (change, whole) = (origin.change.clone(), queries.len() == n);
+            archive.add(Archived { member, change, whole });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
         let tried = self.try_user_programs()?;
@@ -73,7 +82,10 @@ impl Run<'_> {
             }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
-            members.push(self.member(Some(plan), program, ParamValues::new(), &origin)?);
+            let member = self.member(Some(plan), program, ParamValues::new(), &origin)?;
+            let change = origin.change.clone();
+            archive.add(Archived { member: member.clone(), change, whole: true });
+            members.push(member);
         }
         let mut members = needed(members, n);
         make_names_differ(&mut members);
@@ -81,41 +93,15 @@ impl Run<'_> {
             let (name, mrr) = (member.name(), trial::mean(&member.train_on(queries)));
             (self.watch)(Event::Category { name, n: queries.len(), mrr });
         }
-        Ok((members, walks))
+        Ok(Begun { members, archive, walks })
     }
 
     /// The program of a plan.
-    fn rendered(&self, plan: &Plan) -> Program {
+    pub(super) fn rendered(&self, plan: &Plan) -> Program {
         match self.options.without.contains(&Ablation::Relaxation) {
             true => plan::render_strict(&self.base, plan),
             false => plan::render(&self.base, plan),
         }
-    }
-
-    /// Tries a random change of a program that was composed from a plan; `others` are the plans of
-    /// all categories.
-    pub(super) fn mutate(
-        &mut self,
-        member: &mut Member,
-        walks: &[Walk],
-        others: &[Plan],
-        queries: &[usize],
-        rng: &mut ChaCha8Rng,
-    ) -> Result<(), OptimizeError> {
-        let Some((plan, change)) =
-            member.plan.as_ref().and_then(|plan| mutate::mutate(plan, walks, others, queries, rng))
-        else {
-            return Ok(());
-        };
-        let program = self.rendered(&plan);
-        let parent = Some(member.program.id().to_owned());
-        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent };
-        let ranks = self.trial(&program, &member.params, false, queries, &origin)?;
-        if trial::mean(&ranks) <= trial::mean(&member.train_on(queries)) {
-            return Ok(());
-        }
-        let changed = self.member(Some(plan), program, member.params.clone(), &origin)?;
-        self.accept(member, changed, queries, &origin).map(|_| ())
     }
 
     /// Tries other numbers for a program.

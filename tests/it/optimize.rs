@@ -5,7 +5,7 @@
 //! home and one run that nothing interrupted serve all tests that look at such runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -134,6 +134,22 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
+}
+
+#[test]
+fn no_step_is_wasted_on_what_was_tried_before() {
+    let sampled = Sampled::shared();
+    let mut made: BTreeMap<String, String> = BTreeMap::new();
+    for step in sampled.steps.iter().filter(|step| step.kind == "trial") {
+        let text = |of: &Value| of.as_str().unwrap().to_owned();
+        let by = text(&step.body["origin"]["proposed_by"]);
+        if by.starts_with("search:") {
+            made.entry(text(&step.body["program"])).or_insert(by);
+        }
+    }
+    assert_eq!(made.len().to_string(), STEPS, "{made:?}");
+    let arms: BTreeSet<&String> = made.values().collect();
+    assert!(arms.len() > 2, "one arm after another is tried: {arms:?}");
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::{
             Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
             evidence,
         },
+        archive::Archive,
+        bandit::Cost,
+        improve::{Child, Measured, Place},
         members::{Member, Queries},
         plan::{self, Plan},
         search::SEARCH,
@@ -170,45 +173,73 @@ impl Run<'_> {
         Ok(member)
     }
 
-    /// One step: contrast, advice, a better program, and its tests.
+    /// One step: contrast, advice, a better program than the parent, and its tests; none when the
+    /// parent answers all queries well.
     pub(in crate::optimize) fn rewrite(
         &mut self,
         actor: &mut Actor,
         step: usize,
-        member: &mut Member,
-        queries: &[usize],
+        parent: &Member,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
         rng: &mut ChaCha8Rng,
-    ) -> Result<(), OptimizeError> {
-        let name = member.name().to_owned();
-        let before = mean(&member.train_on(queries));
+    ) -> Result<Option<Measured>, OptimizeError> {
+        let name = place.member.name().to_owned();
+        let began = actor.tokens;
         let sample = step as u32 + 1;
-        let restart = {
-            let notes = actor.notes.entry(name.clone()).or_default();
-            let restart = notes.gap > PATIENCE;
-            if restart {
-                notes.gap = 0;
-                notes.restarts += 1;
-                notes.memory.clear();
-            }
-            restart
-        };
-        if restart {
-            let own = Queries { train: queries.to_vec(), validation: Vec::new() };
+        let notes = actor.notes.entry(name.clone()).or_default();
+        let measured = if notes.gap > PATIENCE {
+            notes.gap = 0;
+            notes.restarts += 1;
+            notes.memory.clear();
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
-            if let Some(changed) = self.begin_category(actor, &name, &own, before, sample)?
-                && mean(&changed.train_on(queries)) > before
-            {
-                let change = "begun anew".to_owned();
-                let parent = Some(member.program.id().to_owned());
-                let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                self.accept(member, changed, queries, &origin)?;
-            }
-            return Ok(());
-        }
-        let Some(Contrast { good, bad }) = self.contrast(member, queries, rng)? else {
-            return Ok(());
+            self.restart(actor, &name, place, archive, sample)?
+        } else {
+            let Some(contrast) = self.contrast(parent, place.queries, rng)? else {
+                return Ok(None);
+            };
+            self.follow(actor, step, parent, &contrast, place, archive)?
         };
-        let advice = self.advice(actor, member, &good, &bad, sample)?;
+        let tokens = actor.tokens - began;
+        let cost = Cost { tokens, ..measured.cost };
+        Ok(Some(Measured { cost, ..measured }))
+    }
+
+    /// A program for a category that is written without memory, and its tests.
+    fn restart(
+        &mut self,
+        actor: &mut Actor,
+        name: &str,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
+        sample: u32,
+    ) -> Result<Measured, OptimizeError> {
+        let own = Queries { train: place.queries.to_vec(), validation: Vec::new() };
+        let before = mean(&place.member.train_on(place.queries));
+        let Some(changed) = self.begin_category(actor, name, &own, before, sample)? else {
+            return Ok(Measured::default());
+        };
+        let change = "begun anew".to_owned();
+        let parent = Some(place.member.program.id().to_owned());
+        let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+        let Member { program, params, .. } = changed;
+        self.measure(Child { plan: None, program, params, origin }, place, archive)
+    }
+
+    /// Advice from a contrast, a program that follows it, and its tests.
+    fn follow(
+        &mut self,
+        actor: &mut Actor,
+        step: usize,
+        parent: &Member,
+        Contrast { good, bad }: &Contrast,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
+    ) -> Result<Measured, OptimizeError> {
+        let name = place.member.name().to_owned();
+        let before = mean(&parent.train_on(place.queries));
+        let sample = step as u32 + 1;
+        let advice = self.advice(actor, &name, parent, good, bad, sample)?;
         let mut attempt = Attempt {
             category: name.clone(),
             what: "improve".to_owned(),
@@ -219,14 +250,23 @@ impl Run<'_> {
             after: None,
             accepted: false,
         };
+        let mut measured = Measured::default();
         if let Ok(advice) = &advice {
-            let program = self.improved(actor, member, before, queries, advice, &bad, sample)?;
+            let program =
+                self.improved(actor, &name, parent, place.queries, advice, bad, sample)?;
             match program {
                 Ok(program) => {
                     attempt.program = Some(program.id().to_owned());
-                    let after =
-                        self.try_improved(actor, member, program, queries, before, advice)?;
-                    (attempt.after, attempt.accepted) = (Some(after.0), after.1);
+                    let change = "rewritten after advice".to_owned();
+                    let of = Some(parent.program.id().to_owned());
+                    let origin = Origin { proposed_by: LLM.to_owned(), change, parent: of };
+                    let (source, params) = (program.clone(), ParamValues::new());
+                    let child = Child { plan: None, program, params, origin };
+                    measured = self.measure(child, place, archive)?;
+                    let n = place.queries.len();
+                    actor.remember(&name, &source, measured.mrr, n, advice);
+                    attempt.after = Some(measured.mrr);
+                    attempt.accepted = measured.accepted;
                 }
                 Err(why) => {
                     self.tell(format!("no better program for {name}: {why}"));
@@ -236,32 +276,8 @@ impl Run<'_> {
         }
         let notes = actor.notes.entry(name).or_default();
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &format!("step {step}"), attempt)
-    }
-
-    /// Measures an improved program; its score on training queries, and whether it was accepted.
-    fn try_improved(
-        &mut self,
-        actor: &mut Actor,
-        member: &mut Member,
-        program: Program,
-        queries: &[usize],
-        before: f64,
-        advice: &str,
-    ) -> Result<(f64, bool), OptimizeError> {
-        let name = member.name().to_owned();
-        let change = "rewritten after advice".to_owned();
-        let parent = Some(member.program.id().to_owned());
-        let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-        let ranks = self.trial(&program, &ParamValues::new(), false, queries, &origin)?;
-        let after = mean(&ranks);
-        if after <= before {
-            actor.remember(&name, &program, after, queries.len(), advice);
-            return Ok((after, false));
-        }
-        let changed = self.member(None, program, ParamValues::new(), &origin)?;
-        actor.remember(&name, &changed.program, after, queries.len(), advice);
-        Ok((after, self.accept(member, changed, queries, &origin)?))
+        self.commit_attempt(actor, &format!("step {step}"), attempt)?;
+        Ok(measured)
     }
 
     /// Evidence of queries that a program answers well and badly; none when it answers all well.
@@ -294,13 +310,14 @@ impl Run<'_> {
     fn advice(
         &mut self,
         actor: &mut Actor,
+        name: &str,
         member: &Member,
         good: &[Value],
         bad: &[Value],
         sample: u32,
     ) -> Result<Result<String, String>, OptimizeError> {
         let inputs = json!({
-            "category": actor.category(member.name()),
+            "category": actor.category(name),
             "program": member.program.source(),
             "good": good,
             "bad": bad,
@@ -315,15 +332,15 @@ impl Run<'_> {
     fn improved(
         &mut self,
         actor: &mut Actor,
+        name: &str,
         member: &Member,
-        before: f64,
         queries: &[usize],
         advice: &str,
         bad: &[Value],
         sample: u32,
     ) -> Result<Written, OptimizeError> {
-        let name = member.name().to_owned();
-        let mut inputs = self.briefed(actor, &name);
+        let before = mean(&member.train_on(queries));
+        let mut inputs = self.briefed(actor, name);
         let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
         inputs["queries"] = self.texts(&examples);
         inputs["current"] = json!({ "source": member.program.source(), "score": before });
@@ -332,7 +349,7 @@ impl Run<'_> {
         inputs["traces"] = bad.iter().map(trace).collect();
         inputs["previous"] = actor
             .notes
-            .get(&name)
+            .get(name)
             .into_iter()
             .flat_map(|notes| &notes.memory)
             .filter(|memory| memory.source != member.program.source())
@@ -347,8 +364,8 @@ impl Run<'_> {
             .collect();
         let mut tried = queries.to_vec();
         tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
-        let written = self.written(actor, &name, "actor/improve", inputs, &tried, sample)?;
-        let tried = actor.notes.get(&name).is_some_and(|notes| match &written {
+        let written = self.written(actor, name, "actor/improve", inputs, &tried, sample)?;
+        let tried = actor.notes.get(name).is_some_and(|notes| match &written {
             Ok(program) => notes.tried.contains(program.id()),
             Err(_) => false,
         });
@@ -499,7 +516,7 @@ impl Actor {
     }
 
     /// The first lines of a program of a category: its name, and which queries belong to it.
-    fn category_header(&self, name: &str) -> String {
+    pub(in crate::optimize) fn category_header(&self, name: &str) -> String {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         match description {
             "" => format!("//! category: {name}"),
@@ -533,7 +550,7 @@ fn trace(evidence: &Value) -> Value {
 }
 
 /// A source that begins with the header of its category, whatever the author wrote there.
-fn headed(source: &str, header: &str) -> String {
+pub(in crate::optimize) fn headed(source: &str, header: &str) -> String {
     let is_header = |line: &&str| {
         line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
     };

@@ -89,7 +89,6 @@ pub fn estimate(
     let batches = |n: usize| n.div_ceil(BATCH) as u64;
     let assigned = batches(train.len()) + batches(validation.len());
     let (steps, most) = (options.steps as u64, MAX_CATEGORIES as u64);
-    let steps = if options.actors.search { steps.div_ceil(2) } else { steps };
     let all = format!("{}{}", queries(train), queries(validation));
     let per_batch = all.len() as u64 / assigned.max(1);
     let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());

@@ -29,11 +29,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(in crate::optimize) use crate::optimize::actor::author::headed;
 pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
 use crate::{
     bundle::LlmProvenance,
-    llm::{LlmError, Reply, Request, Role},
-    optimize::{Actors, Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
+    llm::{
+        LlmError, Reply, Request, Role,
+        ledger::{estimated_tokens, tokens},
+    },
+    optimize::{Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
     prompts::PromptError,
     tools::Assistant,
 };
@@ -119,6 +123,8 @@ pub(super) struct Actor {
     stop: Option<Stop>,
     /// Keys of the replies of the step at hand.
     replies: Vec<String>,
+    /// Tokens of requests and replies so far, counted from their texts.
+    tokens: u64,
 }
 
 impl Actor {
@@ -126,7 +132,7 @@ impl Actor {
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
         let briefing = Briefing::new(&run.base.kb, run.options.llm_tools);
         let (notes, replies) = (BTreeMap::new(), Vec::new());
-        Self { assistant, briefing, notes, unusable: 0, stop: None, replies }
+        Self { assistant, briefing, notes, unusable: 0, stop: None, replies, tokens: 0 }
     }
 
     /// What its replies depend on, beside base and queries.
@@ -161,11 +167,6 @@ impl Actor {
         }
     }
 
-    /// Whether the step is the actor's; with the search actor, every second one is.
-    pub(super) fn turn(&self, step: usize, actors: Actors) -> bool {
-        self.stop.is_none() && (step.is_multiple_of(2) || !actors.search)
-    }
-
     /// Why no model is asked any more.
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
@@ -183,6 +184,9 @@ impl Actor {
         let request = self.assistant.request(role, prompt, inputs, sample)?;
         let reply = self.assistant.llm().ask(&request);
         self.note_used(&request, &reply);
+        if let Ok(reply) = &reply {
+            self.tokens += estimated_tokens(&request) + tokens(&reply.text);
+        }
         self.heard(reply)
     }
 

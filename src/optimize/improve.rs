@@ -1,0 +1,360 @@
+//! Improvement: in every step a category, a program of its front and a proposer are chosen, and
+//! what the proposer makes of the program is measured.
+//!
+//! ```text
+//! category  drawn by what its training queries lack
+//! parent    drawn from the category's front in the archive
+//! proposer  the arm of the bandit that promises most for its cost and can change the parent
+//! child     measured on the category's queries; archived where it answers some query, or all
+//!           together, better than every other; the category's program where it gains enough
+//! ```
+//!
+//! All state follows from trials, replies and the seed, so that a run that goes on comes to the
+//! same.
+//!
+//! Must not know: how programs are written, how models are asked.
+
+use std::collections::BTreeSet;
+
+use rand::{SeedableRng, seq::IndexedRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    infer::ParamValues,
+    optimize::{
+        Ablation, Event, OptimizeError, Run, Stop,
+        accept::MIN_GAIN,
+        actor::{Actor, headed},
+        archive::{Archive, Archived, Parent, drawn},
+        bandit::{Arm, Bandit, Cost},
+        discover::Walk,
+        members::{Member, assign, lacking},
+        mutate::{Material, Operator, children, in_order},
+        plan::Plan,
+        search::SEARCH,
+        trial::{Origin, mean},
+    },
+    program::Program,
+};
+
+/// What a run began with.
+pub(super) struct Begun {
+    /// The categories.
+    pub(super) members: Vec<Member>,
+    /// Programs that were measured on the way.
+    pub(super) archive: Archive,
+    /// Walks that operators draw from.
+    pub(super) walks: Vec<Walk>,
+}
+
+/// A category in one step.
+pub(super) struct Place<'a> {
+    /// Its position.
+    pub(super) at: usize,
+    /// Its present program.
+    pub(super) member: &'a mut Member,
+    /// Its training queries.
+    pub(super) queries: &'a [usize],
+}
+
+/// A program to be measured.
+pub(super) struct Child {
+    pub(super) plan: Option<Plan>,
+    pub(super) program: Program,
+    pub(super) params: ParamValues,
+    pub(super) origin: Origin,
+}
+
+/// What came of a child.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Measured {
+    /// Mean reciprocal rank on the category's training queries.
+    pub(super) mrr: f64,
+    /// What its sum there exceeds that of every other program by.
+    pub(super) gain: f64,
+    /// Whether it became the category's program.
+    pub(super) accepted: bool,
+    /// What it cost.
+    pub(super) cost: Cost,
+}
+
+/// What steps go by and add to.
+struct Workshop {
+    archive: Archive,
+    bandit: Bandit,
+    walks: Vec<Walk>,
+    /// Plans that were measured for a category, with their branches in order.
+    tried: BTreeSet<(usize, Plan)>,
+}
+
+impl Run<'_> {
+    /// Improves programs of categories, then tunes their numbers; a change stays when training
+    /// queries speak for it.
+    pub(super) fn improve(
+        &mut self,
+        begun: Begun,
+        mut actor: Option<&mut Actor>,
+    ) -> Result<(Vec<Member>, Stop), OptimizeError> {
+        let Begun { mut members, archive, walks } = begun;
+        let without = |part| self.options.without.contains(&part);
+        let mutates = self.options.actors.search && !without(Ablation::Mutation);
+        let tunes = !without(Ablation::Tuning);
+        let bandit = Bandit::new(mutates, actor.is_some());
+        let mut workshop = Workshop { archive, bandit, walks, tried: BTreeSet::new() };
+        let total = self.options.steps + if tunes { members.len() } else { 0 };
+        for step in 0..total {
+            if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
+                return Ok((members, Stop::Minutes));
+            }
+            let (phase, done, of) = match step.checked_sub(self.options.steps) {
+                Some(done) => ("tuning numbers", done, members.len()),
+                None => ("improving programs", step, self.options.steps),
+            };
+            (self.watch)(Event::Progress { phase, done, total: of });
+            if step == self.options.steps {
+                self.take_archived(&mut members, &workshop.archive)?;
+            }
+            if step >= self.options.steps {
+                let assigned = assign(&members, self.train.queries.len());
+                let at = step - self.options.steps;
+                self.tune(&mut members[at], &assigned[at])?;
+                continue;
+            }
+            match actor.as_deref().and_then(Actor::stop) {
+                Some(paused @ Stop::Paused(_)) => return Ok((members, paused.clone())),
+                Some(_) => {}
+                None => self.step(step, &mut members, &mut workshop, actor.as_deref_mut())?,
+            }
+        }
+        let stopped = actor.and_then(|actor| actor.stop().cloned());
+        Ok((members, stopped.unwrap_or(Stop::Done)))
+    }
+
+    /// One step: the first arm that can change the first parent of the first category, each in
+    /// the order drawn. Nothing where no arm can change any.
+    fn step(
+        &mut self,
+        step: usize,
+        members: &mut [Member],
+        workshop: &mut Workshop,
+        mut actor: Option<&mut Actor>,
+    ) -> Result<(), OptimizeError> {
+        self.trials.check_stop()?;
+        let assigned = assign(members, self.train.queries.len());
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(step as u64 + 1);
+        let plans: Vec<Plan> = members.iter().filter_map(|member| member.plan.clone()).collect();
+        let arms = workshop.bandit.order();
+        for at in drawn(&lacking(members, &assigned), &mut rng) {
+            let queries = assigned[at].as_slice();
+            let front = workshop.archive.front(queries);
+            let weights = workshop.weights(&front);
+            let mut place = Place { at, member: &mut members[at], queries };
+            for chosen in drawn(&weights, &mut rng) {
+                for &arm in &arms {
+                    let measured = match (arm, actor.as_deref_mut()) {
+                        (Arm::Operator(operator), actor) => {
+                            let header = actor.map(|one| one.category_header(place.member.name()));
+                            let header = header.filter(|_| place.member.queries.is_some());
+                            let parents = (&front[chosen], front.as_slice());
+                            let header = header.as_deref();
+                            let by = (operator, header);
+                            self.operate(by, parents, &plans, &mut place, workshop, &mut rng)?
+                        }
+                        (Arm::Rewrite, Some(actor)) if workshop.is_text(front[chosen].at) => {
+                            let parent = self.whole(&workshop.archive, front[chosen].at)?.member;
+                            let archive = &mut workshop.archive;
+                            let done =
+                                self.rewrite(actor, step, &parent, &mut place, archive, &mut rng);
+                            match actor.unless_stopped(done)? {
+                                Some(measured) => measured,
+                                None => return Ok(()),
+                            }
+                        }
+                        (Arm::Rewrite, _) => None,
+                    };
+                    if let Some(measured) = measured {
+                        workshop.bandit.note(arm, measured.gain, measured.cost);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures one of the plans that an operator makes of a parent, drawn from those that were
+    /// not measured for the category; none if there is no such plan. Under `header`, if the
+    /// category has its own.
+    fn operate(
+        &mut self,
+        (operator, header): (Operator, Option<&str>),
+        (parent, front): (&Parent, &[Parent]),
+        plans: &[Plan],
+        place: &mut Place<'_>,
+        workshop: &mut Workshop,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Option<Measured>, OptimizeError> {
+        let Some(own) = workshop.archive.get(parent.at).map(|one| one.member.clone()) else {
+            return Ok(None);
+        };
+        let Some(plan) = &own.plan else { return Ok(None) };
+        let mates: Vec<Option<&Plan>> = match operator {
+            Operator::Merge => mates(parent, front)
+                .into_iter()
+                .filter_map(|at| workshop.archive.get(at))
+                .map(|mate| mate.member.plan.as_ref())
+                .collect(),
+            _ => vec![None],
+        };
+        let untried = mates.into_iter().find_map(|mate| {
+            let (walks, queries) = (workshop.walks.as_slice(), place.queries);
+            let material = Material { walks, others: plans, mate, queries };
+            let mut made = children(operator, plan, &material);
+            made.retain(|(plan, _)| !workshop.knows(place.at, plan));
+            (!made.is_empty()).then_some(made)
+        });
+        let Some((plan, change)) = untried.and_then(|made| made.choose(rng).cloned()) else {
+            return Ok(None);
+        };
+        workshop.tried.insert((place.at, in_order(&plan)));
+        let mut program = self.rendered(&plan);
+        if let Some(header) = header {
+            program = Program::new(&headed(program.source(), header));
+        }
+        let proposed_by = format!("{SEARCH}:{}", operator.word());
+        let parent = Some(own.program.id().to_owned());
+        let origin = Origin { proposed_by, change, parent };
+        let child = Child { plan: Some(plan), program, params: own.params, origin };
+        self.measure(child, place, &mut workshop.archive).map(Some)
+    }
+
+    /// Measures a child on the category's queries, archives it if it is better than all others
+    /// somewhere, and makes it the category's program if it gains enough.
+    pub(super) fn measure(
+        &mut self,
+        child: Child,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
+    ) -> Result<Measured, OptimizeError> {
+        let Child { plan, program, params, origin } = child;
+        let ranks = self.trial(&program, &params, false, place.queries, &origin)?;
+        let before = place.member.sum_on(place.queries);
+        let sum: f64 = ranks.iter().map(|&rank| f64::from(rank)).sum();
+        let mut measured = Measured {
+            mrr: mean(&ranks),
+            gain: sum - archive.most(place.queries).max(before),
+            accepted: false,
+            cost: Cost { calls: place.queries.len(), tokens: 0 },
+        };
+        if sum <= before && !archive.lacks(place.queries, &ranks) {
+            return Ok(measured);
+        }
+        let member = self.member(plan, program, params, &origin)?;
+        let change = origin.change.clone();
+        archive.add(Archived { member: member.clone(), change, whole: true });
+        if sum > before {
+            measured.accepted = self.accept(place.member, member, place.queries, &origin)?;
+        }
+        Ok(measured)
+    }
+
+    /// Gives every category the archived program with the best sum on its training queries, where
+    /// that gains enough and is no other category's.
+    fn take_archived(
+        &mut self,
+        members: &mut [Member],
+        archive: &Archive,
+    ) -> Result<(), OptimizeError> {
+        let assigned = assign(members, self.train.queries.len());
+        for (at, queries) in assigned.iter().enumerate() {
+            let sum = |of: &Member| of.sum_on(queries);
+            let fits = |of: &Member| {
+                let named = members[at].queries.is_none() || of.name() == members[at].name();
+                named && !members.iter().any(|member| member.answers_as(of))
+            };
+            let least = sum(&members[at]) + MIN_GAIN;
+            let best = (0..archive.programs().len())
+                .filter(|&one| fits(&archive.programs()[one].member))
+                .map(|one| (sum(&archive.programs()[one].member), one))
+                .filter(|&(sum, _)| sum >= least)
+                .reduce(|best, next| if next.0 > best.0 { next } else { best });
+            if let Some((_, best)) = best {
+                let taken = self.whole(archive, best)?;
+                let origin = Origin {
+                    proposed_by: taken.member.proposed_by.clone(),
+                    change: taken.change,
+                    parent: None,
+                };
+                self.accept(&mut members[at], taken.member, queries, &origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A program of the archive, run on every training query.
+    fn whole(&mut self, archive: &Archive, at: usize) -> Result<Archived, OptimizeError> {
+        let mut program = archive.programs()[at].clone();
+        if !program.whole {
+            let Member { plan, program: source, params, proposed_by, .. } = program.member;
+            let change = program.change.clone();
+            let origin = Origin { proposed_by, change, parent: None };
+            program.member = self.member(plan, source, params, &origin)?;
+            program.whole = true;
+        }
+        Ok(program)
+    }
+}
+
+impl Workshop {
+    /// Chances of the programs of a front to be changed. Those that were run on a part of the
+    /// queries, which their walks lead to, are there to be merged with: they are changed only
+    /// where no other can be.
+    fn weights(&self, front: &[Parent]) -> Vec<f64> {
+        let whole = |parent: &Parent| self.archive.get(parent.at).is_some_and(|one| one.whole);
+        front.iter().map(|parent| if whole(parent) { parent.weight } else { 0.0 }).collect()
+    }
+
+    /// Whether a program can be read and written: a module is not.
+    fn is_text(&self, at: usize) -> bool {
+        self.archive.get(at).is_some_and(|one| !one.member.program.is_module())
+    }
+
+    /// Whether it is known how a plan answers a category's queries.
+    fn knows(&self, category: usize, plan: &Plan) -> bool {
+        let plan = in_order(plan);
+        let answers_alike = |one: &Archived| {
+            one.whole && one.member.plan.as_ref().is_some_and(|own| in_order(own) == plan)
+        };
+        self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(category, plan))
+    }
+}
+
+/// The other programs of a front by position in the archive, first those whose best queries differ
+/// most from the parent's; ties in the order of the front.
+fn mates(parent: &Parent, front: &[Parent]) -> Vec<usize> {
+    let mut others: Vec<(usize, usize)> = front
+        .iter()
+        .filter(|other| other.at != parent.at)
+        .map(|other| (other.best.symmetric_difference(&parent.best).count(), other.at))
+        .collect();
+    others.sort_by(|a, b| b.0.cmp(&a.0));
+    others.into_iter().map(|pair| pair.1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mates_come_by_how_much_their_best_queries_differ() {
+        let parent = |at, best: &[usize]| Parent {
+            at,
+            best: best.iter().copied().collect(),
+            weight: best.len() as f64,
+        };
+        let front =
+            [parent(0, &[1, 2]), parent(3, &[2]), parent(5, &[4, 6]), parent(7, &[2, 4, 6])];
+        assert_eq!(mates(&front[0], &front), [5, 7, 3]);
+    }
+}
