@@ -21,6 +21,7 @@ mod faults;
 mod generated;
 mod gpu;
 mod help;
+mod linking;
 mod llm;
 mod model;
 mod optimize;
