@@ -22,6 +22,7 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod linking;
 mod llm;
 mod model;
 mod null;

@@ -1,0 +1,51 @@
+//! A set of numbers below a bound.
+//!
+//! Must not know: what the numbers stand for.
+
+/// A set of numbers below a bound, one bit each.
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// The empty set of numbers below `bound`. O(bound / 64).
+    pub(super) fn new(bound: usize) -> Self {
+        Self(vec![0; bound.div_ceil(64)])
+    }
+
+    /// Adds a number; whether it is new. What is out of bounds is not added.
+    pub(super) fn insert(&mut self, number: u32) -> bool {
+        let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
+        let bit = 1 << (number % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Whether a number is in the set.
+    pub(super) fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
+    /// The numbers, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().zip((0u32..).step_by(64)).flat_map(|(&word, first)| {
+            let next = |rest: &u64| Some(rest & rest.wrapping_sub(1)).filter(|&rest| rest != 0);
+            std::iter::successors(Some(word).filter(|&word| word != 0), next)
+                .map(move |rest| first + rest.trailing_zeros())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_hold_each_number_once_and_ascend() {
+        let mut bits = Bits::new(130);
+        let numbers = [129, 0, 64, 63, 128, 64, 0];
+        let n_new = numbers.iter().filter(|&&number| bits.insert(number)).count();
+        assert_eq!((n_new, bits.insert(192)), (5, false), "192 is out of bounds");
+        assert_eq!(bits.iter().collect::<Vec<u32>>(), [0, 63, 64, 128, 129]);
+        assert!(bits.contains(63) && !bits.contains(1) && !bits.contains(192));
+    }
+}

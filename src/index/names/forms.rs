@@ -1,0 +1,210 @@
+//! The forms in which words of names are compared: hashes of words in a row, stems without regard
+//! to British and American spelling, numerals, and words with a letter left out.
+//!
+//! Must not know: nodes, entries, queries.
+
+use std::borrow::Cow;
+
+use crate::words::{Stems, fold};
+
+/// Letters a stem must have for its spelling to be looked at.
+const MIN_SPELLED_LETTERS: usize = 5;
+/// British spellings inside stems, and the American ones.
+const SPELLINGS: [(&str, &str); 18] = [
+    ("haem", "hem"),
+    ("aemi", "emi"),
+    ("anaem", "anem"),
+    ("oesoph", "esoph"),
+    ("oedem", "edem"),
+    ("oestr", "estr"),
+    ("foet", "fet"),
+    ("paed", "ped"),
+    ("aesth", "esth"),
+    ("caec", "cec"),
+    ("faec", "fec"),
+    ("rrhoea", "rrhea"),
+    ("coeli", "celi"),
+    ("gynaec", "gynec"),
+    ("archaeo", "archeo"),
+    ("palaeo", "paleo"),
+    ("sulph", "sulf"),
+    ("aluminium", "aluminum"),
+];
+/// British endings of stems, and the American ones.
+const ENDINGS: [(&str, &str); 6] =
+    [("our", "or"), ("iz", "is"), ("yz", "ys"), ("tr", "ter"), ("br", "ber"), ("ogu", "og")];
+/// Roman numerals of two letters and more, with their digits.
+const ROMAN: [(&str, &str); 15] = [
+    ("ii", "2"),
+    ("iii", "3"),
+    ("iv", "4"),
+    ("vi", "6"),
+    ("vii", "7"),
+    ("viii", "8"),
+    ("ix", "9"),
+    ("xi", "11"),
+    ("xii", "12"),
+    ("xiii", "13"),
+    ("xiv", "14"),
+    ("xv", "15"),
+    ("xvi", "16"),
+    ("xvii", "17"),
+    ("xviii", "18"),
+];
+/// Roman numerals of one letter; such letters also begin names, so that only what follows another
+/// word is taken for a numeral.
+const SHORT_ROMAN: [(&str, &str); 3] = [("i", "1"), ("v", "5"), ("x", "10")];
+
+/// A hash of words in a row, without regard to where one ends and the next begins, so that
+/// "beta-carotene" and "betacarotene" are the same (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
+#[derive(Clone, Copy)]
+pub(super) struct Key(u64);
+
+impl Key {
+    /// The hash of no word, for words as they are.
+    pub(super) fn of_words() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// The hash of no word, for stems; it shares no value with [`Self::of_words`] but by chance.
+    pub(super) fn of_stems() -> Self {
+        Self::of_words().then("\u{1}")
+    }
+
+    /// The hash with one more word.
+    pub(super) fn then(self, word: &str) -> Self {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        Self(word.bytes().fold(self.0, step))
+    }
+
+    /// Its number.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// The hash of one word.
+pub(super) fn key(word: &str) -> u64 {
+    Key::of_words().then(word).number()
+}
+
+/// Every form of a word with one letter left out.
+pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
+    word.char_indices().map(|(at, letter)| {
+        let mut shorter = String::with_capacity(word.len());
+        shorter.push_str(&word[..at]);
+        shorter.push_str(&word[at + letter.len_utf8()..]);
+        shorter
+    })
+}
+
+/// The stem of a folded word, in American spelling.
+pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
+    let stem = stems.stem(word);
+    if stem.len() < MIN_SPELLED_LETTERS || !stem.is_ascii() {
+        return stem;
+    }
+    let mut changed: Option<String> = None;
+    // Every spelling to be changed holds one of these.
+    if ["ae", "oe", "ulph", "umini"].iter().any(|part| stem.contains(part)) {
+        for (british, american) in SPELLINGS {
+            let now = changed.as_deref().unwrap_or(&stem);
+            if now.contains(british) {
+                changed = Some(now.replacen(british, american, 1));
+            }
+        }
+    }
+    let now = changed.as_deref().unwrap_or(&stem);
+    for (british, american) in ENDINGS {
+        if let Some(begin) = now.strip_suffix(british) {
+            return Cow::Owned(format!("{begin}{american}"));
+        }
+    }
+    changed.map_or(stem, Cow::Owned)
+}
+
+/// The parts of a word as written: it is parted between letters and digits, and where a capital
+/// follows a small letter. Folded; the whole word where it is not of ASCII.
+pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let bytes = if written.is_ascii() { written.as_bytes() } else { &[] };
+    let parts = |pair: &[u8]| {
+        let [a, b] = *pair else { return false };
+        a.is_ascii_digit() != b.is_ascii_digit() || a.is_ascii_lowercase() && b.is_ascii_uppercase()
+    };
+    let mut cuts: Vec<usize> =
+        bytes.windows(2).enumerate().filter(|(_, pair)| parts(pair)).map(|(at, _)| at + 1).collect();
+    cuts.push(written.len());
+    let mut begin = 0;
+    cuts.into_iter().map(move |end| {
+        let part = written.get(begin..end).unwrap_or("");
+        begin = end;
+        fold(part)
+    })
+}
+
+/// A numeral as digits, or the word itself; `follows` says that another word stands before it.
+fn digits(word: &str, follows: bool) -> &str {
+    if word.len() > 5 {
+        return word;
+    }
+    let short = SHORT_ROMAN.iter().filter(|_| follows);
+    let found = ROMAN.iter().chain(short).find(|(roman, _)| *roman == word);
+    found.map_or(word, |pair| pair.1)
+}
+
+/// The stems by which a word as written joins the hash of stems of the words before it.
+pub(super) fn stem_pieces(stems: &Stems, written: &str) -> Vec<String> {
+    pieces(written).map(|piece| stem_of(stems, &piece).into_owned()).collect()
+}
+
+/// The hash of stems with those of one more word; `follows` says that words came before.
+pub(super) fn then_stems(key: Key, pieces: &[String], mut follows: bool) -> Key {
+    pieces.iter().fold(key, |key, piece| {
+        let key = key.then(digits(piece, follows));
+        follows = true;
+        key
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stem_key(name: &str) -> u64 {
+        let stems = Stems::default();
+        let words = crate::words::name_words(name).enumerate();
+        let then = |key, (at, (range, _)): (usize, (std::ops::Range<usize>, _))| {
+            then_stems(key, &stem_pieces(&stems, &name[range]), at > 0)
+        };
+        words.fold(Key::of_stems(), then).number()
+    }
+
+    #[test]
+    fn the_hash_of_stems_is_the_same_for_other_spellings() {
+        for (one, other) in [
+            ("beta-carotenes", "Beta carotene"),
+            ("Type II", "type 2"),
+            ("TypeII", "type 2"),
+            ("factor V", "Factor 5"),
+            ("Tumours of the oesophagus", "tumor of the esophagus"),
+            ("haemophilia", "hemophilia"),
+            ("organisation", "organization"),
+            ("fibres", "fiber"),
+            ("IL-2", "IL2"),
+        ] {
+            assert_eq!(stem_key(one), stem_key(other), "{one}, {other}");
+        }
+        for (one, other) in [("Michael", "Michel"), ("V", "5"), ("type II", "type I")] {
+            assert_ne!(stem_key(one), stem_key(other), "{one}, {other}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_parted_at_digits_and_capitals() {
+        let parts = |word| pieces(word).map(Cow::into_owned).collect::<Vec<_>>();
+        assert_eq!(parts("TypeII"), ["type", "ii"]);
+        assert_eq!(parts("NR3C1"), ["nr", "3", "c", "1"]);
+        assert_eq!(parts("Köln2"), ["koln2"]);
+        assert_eq!(parts("plain"), ["plain"]);
+    }
+}
