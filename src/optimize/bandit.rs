@@ -31,8 +31,7 @@ pub(super) enum Arm {
 /// What a turn cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
-    /// Queries on which the proposal was measured. Those on which it is run because it is good do
-    /// not count, as they would speak against arms that propose good programs.
+    /// Queries on which a program was run.
     pub(super) calls: usize,
     /// Tokens asked and answered.
     pub(super) tokens: u64,

@@ -38,6 +38,7 @@ use crate::{
 };
 
 /// What a run began with.
+#[derive(Default)]
 pub(super) struct Begun {
     /// The categories.
     pub(super) members: Vec<Member>,
@@ -148,7 +149,7 @@ impl Run<'_> {
         for at in drawn(&lacking(members, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
             let front = workshop.archive.front(queries);
-            let weights = workshop.weights(&front);
+            let weights: Vec<f64> = front.iter().map(|parent| parent.weight).collect();
             let mut place = Place { at, member: &mut members[at], queries };
             for chosen in drawn(&weights, &mut rng) {
                 for &arm in &arms {
@@ -251,6 +252,7 @@ impl Run<'_> {
             return Ok(measured);
         }
         let member = self.member(plan, program, params, &origin)?;
+        measured.cost.calls += member.train.len();
         let change = origin.change.clone();
         archive.add(Archived { member: member.clone(), change, whole: true });
         if sum > before {
@@ -307,14 +309,6 @@ impl Run<'_> {
 }
 
 impl Workshop {
-    /// Chances of the programs of a front to be changed. Those that were run on a part of the
-    /// queries, which their walks lead to, are there to be merged with: they are changed only
-    /// where no other can be.
-    fn weights(&self, front: &[Parent]) -> Vec<f64> {
-        let whole = |parent: &Parent| self.archive.get(parent.at).is_some_and(|one| one.whole);
-        front.iter().map(|parent| if whole(parent) { parent.weight } else { 0.0 }).collect()
-    }
-
     /// Whether a program can be read and written: a module is not.
     fn is_text(&self, at: usize) -> bool {
         self.archive.get(at).is_some_and(|one| !one.member.program.is_module())

@@ -497,11 +497,10 @@ impl Run<'_> {
     /// The categories to begin with, what was measured on the way, and the walks that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let (mut archive, mut walks, mut members) = Default::default();
-        match self.options.actors.search {
-            true => Begun { members, archive, walks } = self.discover()?,
-            false => members = self.user_members()?,
-        }
+        let Begun { mut members, mut archive, walks } = match self.options.actors.search {
+            true => self.discover()?,
+            false => Begun { members: self.user_members()?, ..Begun::default() },
+        };
         if let Some(actor) = actor {
             self.write_programs(actor, &mut members)?;
         }

@@ -151,6 +151,7 @@ fn race(
         actors: Actors { search: true, llm: false },
         llm_tools: false,
         sandbox: SandboxOptions::default(),
+        programs: Vec::new(),
         without: Vec::new(),
         budget: None,
     };
