@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 2;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Bytes of a bundle that is read.

@@ -3,8 +3,7 @@
 //! Programs rank by scores that cannot be compared, and each knows its own walks alone. Here every
 //! node that a program or the search by words put forward is described by the same evidence,
 //! whichever program found it: how the programs score it, what its document and the names of its
-//! neighbours say of the query's words together, which nodes that the query names stand beside it,
-//! and which of the query's words these names account for.
+//! neighbours say of the query's words together, which nodes that the query names stand beside it.
 //! A linear model over this evidence orders the nodes (listwise learning to rank: Cao et al. 2007);
 //! its weights hold for all categories and name nothing of the base.
 //!
@@ -30,15 +29,13 @@ const COMPARED: usize = 400;
 const LINKED: usize = 5;
 /// Neighbours of a named node by one relation that are looked at.
 const MAX_NEIGHBORS: usize = 20_000;
-/// Link strength from which the name of a linked node accounts for words of the query.
-const NAMED: f32 = 0.3;
 /// Raw score of a program from which a higher one says no more.
 const STRONG_SCORE: f32 = 6.0;
 /// Logarithm below which a node's share of the score is not told apart from zero.
 const LEAST_LOG: f32 = -60.0;
 
 /// The evidence on one node, in this order.
-pub const EVIDENCE: [&str; 21] = [
+pub const EVIDENCE: [&str; 18] = [
     "scores of programs",
     "scores of programs, logarithm",
     "best score",
@@ -57,9 +54,6 @@ pub const EVIDENCE: [&str; 21] = [
     "second named neighbour",
     "number of neighbours",
     "length",
-    "first of programs",
-    "share in its name",
-    "share in the document or named neighbours",
 ];
 
 /// Weights of [`EVIDENCE`] by name; what has none counts 0.
@@ -152,8 +146,8 @@ pub fn evidence(
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
     let linked = base.names.link(&base.kb, query, &[], LINKED);
+    let beside = beside_named(base, &nodes, &linked);
     let words = Words::new(base, query);
-    let beside = beside_named(base, &nodes, &linked, &words);
     let documents = base.terms.query(&base.stems, query);
     let names = base.neighbor_names.query(&base.stems, query);
     let similarities = base.vectors.score(&base.embed_query(query)?, &nodes)?;
@@ -161,11 +155,9 @@ pub fn evidence(
     let best_found = found.largest().max(f32::MIN_POSITIVE);
     let matches: Vec<f32> = nodes.iter().map(|&node| base.terms.bm25(&documents, node)).collect();
     let best_match = matches.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
-    let alone = Beside::default();
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
-        let Said { joined, best, raw, ranks, first } = programs.of(at);
-        let kind = programs.kind(base, node);
-        let beside = beside.get(at).unwrap_or(&alone);
+        let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
+        let [first, second] = beside[at];
         [
             joined,
             (joined + 0.01).ln(),
@@ -177,50 +169,31 @@ pub fn evidence(
             matches[at] / best_match,
             base.terms.coverage(&documents, node),
             base.neighbor_names.coverage(&names, node),
-            words.share(|stem| stem.in_document(base, node) || stem.in_neighbors(base, node)),
+            words.covered(base, node),
             similarities[at].max(0.0),
             found.get(node).unwrap_or(0.0) / best_found,
             linked.get(node).unwrap_or(0.0),
-            beside.strongest,
-            beside.second,
+            first,
+            second,
             (degree(base, node) as f32).ln_1p() / 5.0,
             (base.terms.length(node) as f32).ln_1p() / 5.0,
-            first,
-            words.share_in_name(base, node),
-            words.share(|stem| {
-                beside.stems.contains(stem.text.as_str()) || stem.in_document(base, node)
-            }),
         ]
     });
     let rows = rows.collect();
     Ok(Evidence { nodes, rows })
 }
 
-/// What programs say of one node.
-#[derive(Clone, Copy, Default)]
-struct Said {
-    /// Scores over the best of their program, times probability.
-    joined: f32,
-    /// The best of them, without probability.
-    best: f32,
-    /// Raw scores times probability.
-    raw: f32,
-    /// Inverse ranks times probability.
-    ranks: f32,
-    /// Probability of the programs that rank it first.
-    first: f32,
-}
-
-/// What programs say of each node.
+/// What programs say of each node: scores over the best of their program, times probability; the
+/// best of them; raw scores and inverse ranks times probability.
 struct Programs {
-    said: Vec<Said>,
+    said: Vec<[f32; 4]>,
     /// Probability by type of the node that a program ranks first.
     kinds: Vec<f32>,
 }
 
 impl Programs {
     fn new(base: &IndexedBase, nodes: &[NodeId], rankings: &[(f32, &Vec<(NodeId, f32)>)]) -> Self {
-        let mut said = vec![Said::default(); nodes.len()];
+        let mut said = vec![[0.0; 4]; nodes.len()];
         let mut kinds = vec![0.0; base.kb.types().len()];
         for &(probability, ranking) in rankings {
             let Some(&(first, largest)) = ranking.first() else { continue };
@@ -230,50 +203,28 @@ impl Programs {
             let largest = largest.max(f32::MIN_POSITIVE);
             for (rank, &(node, score)) in (1u16..).zip(ranking) {
                 let Ok(at) = nodes.binary_search(&node) else { continue };
-                let Some(said) = said.get_mut(at) else { continue };
+                let Some([joined, best, raw, ranks]) = said.get_mut(at) else { continue };
                 let score = score.max(0.0);
-                said.joined += probability * score / largest;
-                said.best = said.best.max(score / largest);
-                said.raw += probability * score.min(STRONG_SCORE) * 2.0 / STRONG_SCORE;
-                said.ranks += probability / f32::from(rank);
-                said.first += if rank == 1 { probability } else { 0.0 };
+                *joined += probability * score / largest;
+                *best = best.max(score / largest);
+                *raw += probability * score.min(STRONG_SCORE) * 2.0 / STRONG_SCORE;
+                *ranks += probability / f32::from(rank);
             }
         }
         Self { said, kinds }
     }
 
-    /// What programs say of the node at a place.
-    fn of(&self, at: usize) -> Said {
-        self.said.get(at).copied().unwrap_or_default()
-    }
-
-    /// Probability of the type of a node.
-    fn kind(&self, base: &IndexedBase, node: NodeId) -> f32 {
-        self.kinds.get(usize::from(base.kb.node_type(node).0)).copied().unwrap_or(0.0)
+    fn of(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
+        let [joined, best, raw, ranks] = self.said.get(at).copied().unwrap_or_default();
+        let kind = self.kinds.get(usize::from(base.kb.node_type(node).0)).copied();
+        [joined, best, raw, ranks, kind.unwrap_or(0.0)]
     }
 }
 
-/// The named nodes beside one node, by any relation.
-#[derive(Clone, Default)]
-struct Beside<'a> {
-    /// Link strength of the strongest of them.
-    strongest: f32,
-    /// That of the next.
-    second: f32,
-    /// Stems of the query that their names say.
-    stems: BTreeSet<&'a str>,
-}
-
-/// The named nodes beside each node.
-fn beside_named<'a>(
-    base: &IndexedBase,
-    nodes: &[NodeId],
-    linked: &Scores,
-    words: &'a Words,
-) -> Vec<Beside<'a>> {
-    let mut beside = vec![Beside::default(); nodes.len()];
+/// Link strengths of the two strongest named nodes beside each node, by any relation.
+fn beside_named(base: &IndexedBase, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
+    let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
-        let said = if strength < NAMED { Vec::new() } else { words.in_name(base, named) };
         let mut places = BTreeSet::new();
         for relation in 0..base.kb.relations().len() {
             let neighbors = base.kb.neighbors(named, RelationId(relation as u16), Direction::Any);
@@ -281,12 +232,12 @@ fn beside_named<'a>(
             places.extend(known.filter_map(|node| nodes.binary_search(node).ok()));
         }
         for at in places {
-            let Some(beside) = beside.get_mut(at) else { continue };
-            beside.stems.extend(said.iter().map(|stem| stem.text.as_str()));
-            if strength > beside.strongest {
-                (beside.strongest, beside.second) = (strength, beside.strongest);
-            } else {
-                beside.second = beside.second.max(strength);
+            if let Some([first, second]) = beside.get_mut(at) {
+                if strength > *first {
+                    (*first, *second) = (strength, *first);
+                } else {
+                    *second = second.max(strength);
+                }
             }
         }
     }
@@ -299,30 +250,9 @@ fn degree(base: &IndexedBase, node: NodeId) -> usize {
     relations.map(|relation| base.kb.degree(node, relation, Direction::Any)).sum()
 }
 
-/// A stem of the query that some document or name of a neighbour has.
-struct Stem {
-    text: String,
-    /// Its id in documents.
-    document: Option<u32>,
-    /// Its id in names of neighbours.
-    name: Option<u32>,
-    /// The smaller of its inverse document frequencies there.
-    idf: f32,
-}
-
-impl Stem {
-    fn in_document(&self, base: &IndexedBase, node: NodeId) -> bool {
-        self.document.is_some_and(|stem| base.terms.has(node, stem))
-    }
-
-    fn in_neighbors(&self, base: &IndexedBase, node: NodeId) -> bool {
-        self.name.is_some_and(|stem| base.neighbor_names.has(node, stem))
-    }
-}
-
-/// The query's known stems, each once.
+/// The query's stems with their ids in documents and in names, and the smaller of their idfs.
 struct Words {
-    stems: Vec<Stem>,
+    stems: Vec<(Option<u32>, Option<u32>, f32)>,
     total: f32,
 }
 
@@ -332,34 +262,26 @@ impl Words {
             .filter(|(_, word)| !is_question_word(word))
             .map(|(_, word)| base.stems.stem(&word).into_owned())
             .collect();
-        let known = |text: String| {
-            let (document, name) = (base.terms.stem_id(&text), base.neighbor_names.stem_id(&text));
+        let known = |stem: &String| {
+            let (document, name) = (base.terms.stem_id(stem), base.neighbor_names.stem_id(stem));
             let idfs =
                 [document.map(|id| base.terms.idf(id)), name.map(|id| base.neighbor_names.idf(id))];
             let idf = idfs.into_iter().flatten().reduce(f32::min)?;
-            Some(Stem { text, document, name, idf })
+            Some((document, name, idf))
         };
-        let stems: Vec<Stem> = stems.into_iter().filter_map(known).collect();
-        let total = stems.iter().map(|stem| stem.idf).sum::<f32>().max(f32::MIN_POSITIVE);
+        let stems: Vec<_> = stems.iter().filter_map(known).collect();
+        let total = stems.iter().map(|stem| stem.2).sum::<f32>().max(f32::MIN_POSITIVE);
         Self { stems, total }
     }
 
-    /// The share of the query's idf mass that stems of some kind have, in `0..=1`.
-    fn share(&self, has: impl Fn(&Stem) -> bool) -> f32 {
-        self.stems.iter().filter(|stem| has(stem)).map(|stem| stem.idf).sum::<f32>() / self.total
-    }
-
-    /// The stems that the name of a node says.
-    fn in_name(&self, base: &IndexedBase, node: NodeId) -> Vec<&Stem> {
-        let name: BTreeSet<String> = name_words(base.kb.name(node))
-            .map(|(_, word)| base.stems.stem(&word).into_owned())
-            .collect();
-        self.stems.iter().filter(|stem| name.contains(stem.text.as_str())).collect()
-    }
-
-    /// The share of the query's idf mass that the name of a node says, in `0..=1`.
-    fn share_in_name(&self, base: &IndexedBase, node: NodeId) -> f32 {
-        self.in_name(base, node).iter().map(|stem| stem.idf).sum::<f32>() / self.total
+    /// The share of the query's idf mass that a node's document or the names of its neighbours
+    /// have, in `0..=1`.
+    fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
+        let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
+            document.is_some_and(|stem| base.terms.has(node, stem))
+                || name.is_some_and(|stem| base.neighbor_names.has(node, stem))
+        };
+        self.stems.iter().filter(has).map(|stem| stem.2).sum::<f32>() / self.total
     }
 }
 
@@ -393,8 +315,6 @@ mod tests {
         near("scores of programs", beside, 0.8);
         near("scores of programs", 1, 0.8 * 0.5 + 0.2 * 0.25);
         near("ranks", 1, 0.5);
-        near("first of programs", beside, 0.8);
-        near("first of programs", 1, 0.0);
         let strength = base.names.link(&base.kb, &query, &[], LINKED).get(brand).unwrap();
         assert!(strength > 0.0);
         assert_eq!(value("strongest named neighbour", beside), Some(strength));
@@ -407,11 +327,6 @@ mod tests {
             assert!(either >= document.max(names) * 0.5 && either <= 1.0, "{node}");
         }
         assert!(shares(beside)[1] > 0.0 && shares(1)[0] > 0.0);
-        let joint = |node| value("share in the document or named neighbours", node).unwrap();
-        assert!(strength >= NAMED, "the brand is named by its whole name");
-        assert!(joint(beside) >= shares(beside)[0] && joint(beside) > 0.0);
-        let own = value("share in its name", 1).unwrap();
-        assert!((0.0..=shares(1)[0]).contains(&own), "a document says its name");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
 /// L2 penalty on every weight.
-const RIDGE: f64 = 3e-3;
+const RIDGE: f64 = 1e-3;
 
 /// One number for each evidence.
 type Row = [f64; EVIDENCE.len()];
