@@ -73,7 +73,35 @@ pub struct Evidence {
     pub rows: Vec<[f32; EVIDENCE.len()]>,
 }
 
+/// What one kind of evidence does for a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reason {
+    /// One of [`EVIDENCE`].
+    pub name: &'static str,
+    /// What the evidence is on this node.
+    pub value: f32,
+    /// Its weight times what it exceeds the mean of all nodes put forward by: by as much it raises
+    /// the logarithm of the node's score over theirs.
+    pub gain: f32,
+}
+
 impl Order {
+    /// What moves a node up or down against the other nodes put forward, largest first, ties in the
+    /// order of [`EVIDENCE`]; empty for a node without evidence.
+    pub fn reasons(&self, evidence: &Evidence, node: NodeId) -> Vec<Reason> {
+        let row = evidence.nodes.binary_search(&node).ok().and_then(|at| evidence.rows.get(at));
+        let Some(row) = row else { return Vec::new() };
+        let n = evidence.rows.len() as f32;
+        let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
+            let all = evidence.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
+            let weight = self.weights.get(name).copied().unwrap_or(0.0);
+            Reason { name, value, gain: weight * (value - all / n) }
+        };
+        let mut reasons: Vec<Reason> = EVIDENCE.iter().zip(row).enumerate().map(reason).collect();
+        reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
+        reasons
+    }
+
     /// The ranking with its nodes in the order of the evidence on them; those without evidence
     /// follow in their old order. Scores are in `0..=1`, best first, ties by smaller id.
     pub fn apply(&self, evidence: &Evidence, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
@@ -299,6 +327,26 @@ mod tests {
             assert!(either >= document.max(names) * 0.5 && either <= 1.0, "{node}");
         }
         assert!(shares(beside)[1] > 0.0 && shares(1)[0] > 0.0);
+    }
+
+    #[test]
+    fn reasons_add_up_to_what_a_node_has_over_the_mean() {
+        let rows: Vec<[f32; EVIDENCE.len()]> = [(1.0, 0.5), (0.0, 2.0)]
+            .map(|(joined, length)| {
+                let mut row = [0.0; EVIDENCE.len()];
+                (row[0], row[17]) = (joined, length);
+                row
+            })
+            .to_vec();
+        let evidence = Evidence { nodes: vec![4, 9], rows };
+        let weights = [("scores of programs", 3.0), ("length", -0.5)];
+        let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
+        let order = Order { weights };
+        let reasons = order.reasons(&evidence, 9);
+        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (EVIDENCE[0], 0.0, -1.5));
+        assert_eq!((reasons[1].name, reasons[1].value), ("length", 2.0));
+        assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
+        assert!(order.reasons(&evidence, 5).is_empty(), "nothing is known of node 5");
     }
 
     #[test]

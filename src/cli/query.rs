@@ -146,7 +146,8 @@ fn print_explained(
     hits::print_explained(hits, ctx)
 }
 
-/// Of an explanation the categories that rank the node, and of their calls the tools that gave it.
+/// Of an explanation the categories that rank the node, of their calls the tools that gave it, and
+/// what moved it in the order of the answer.
 fn told(explanation: &str) -> String {
     let mut lines = Vec::new();
     let mut ranked = false;
@@ -176,9 +177,11 @@ mod tests {
     fn only_what_speaks_of_the_node_is_told() {
         let whole = "category a (60 %): rank 1, score 2.0000\n  search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n  \
             +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n  top(2 scores, 1) = 1 scores; this node 2.0000\n\
-            category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n";
+            category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n\
+            order +1.20: length 0.50\n";
         let kept = "category a (60 %): rank 1, score 2.0000\n  \
-            search(\"x\", 5) = 2 scores: n, m; this node 1.0000";
+            search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n\
+            order +1.20: length 0.50";
         assert_eq!(told(whole), kept);
     }
 }

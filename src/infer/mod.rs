@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::{
     bundle::{
         Bundle, Fusion,
-        order::{Order, evidence},
+        order::{Evidence, Order, evidence},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -265,6 +265,23 @@ pub fn join(
     }
 }
 
+/// Kinds of evidence that an explanation names.
+const MAX_REASONS: usize = 6;
+/// Gain below which a kind of evidence is not named.
+const LEAST_GAIN: f32 = 0.05;
+
+/// One line for each kind of evidence that moves a node most in the order of the answer: by how
+/// much against the mean of all nodes put forward, which evidence, what it is on this node.
+fn explain_order(order: &Order, evidence: &Evidence, node: NodeId) -> String {
+    let mut lines = String::new();
+    for reason in order.reasons(evidence, node).into_iter().take(MAX_REASONS) {
+        if reason.gain.abs() >= LEAST_GAIN {
+            lines += &format!("order {:+.2}: {} {:.2}\n", reason.gain, reason.name, reason.value);
+        }
+    }
+    lines
+}
+
 /// One category, ready to run.
 struct Member {
     name: String,
@@ -397,6 +414,7 @@ impl Retriever for BundleRetriever {
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
         let mut lines = String::new();
+        let mut rankings = Vec::new();
         for (category, probability) in self.route(query)? {
             let (member, trace) = (&self.members[category], Trace::default());
             let ranking = self.rank(member, query, Some(&trace))?;
@@ -408,6 +426,13 @@ impl Retriever for BundleRetriever {
             for line in explain_calls(self.runtime.base(), &trace, node).lines() {
                 lines += &format!("  {line}\n");
             }
+            rankings.push((probability, ranking));
+        }
+        if let Some(order) = self.order.as_ref().filter(|_| self.fusion.ordered) {
+            let borrowed: Vec<(f32, &Ranking)> =
+                rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
+            let evidence = evidence(self.runtime.base(), checked(query)?, &borrowed)?;
+            lines += &explain_order(order, &evidence, node);
         }
         Ok(lines)
     }
