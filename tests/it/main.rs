@@ -23,6 +23,7 @@ mod gpu;
 mod help;
 mod linking;
 mod llm;
+mod mining;
 mod model;
 mod optimize;
 mod planted;
