@@ -188,9 +188,9 @@ fn spelling(named: &Named<'_>) -> String {
 /// The ways, with floors that the samples hold with some room.
 const WAYS: [Way; 8] = [
     Way { name: "lower case", rewrite: lower_case, floor: 0.95 },
-    Way { name: "slips", rewrite: slips, floor: 0.75 },
-    Way { name: "joined", rewrite: joined, floor: 0.65 },
-    Way { name: "parted", rewrite: parted, floor: 0.65 },
+    Way { name: "slips", rewrite: slips, floor: 0.85 },
+    Way { name: "joined", rewrite: joined, floor: 0.85 },
+    Way { name: "parted", rewrite: parted, floor: 0.8 },
     Way { name: "number", rewrite: number, floor: 0.95 },
     Way { name: "numerals", rewrite: numerals, floor: 0.0 },
     Way { name: "no parentheses", rewrite: without_parentheses, floor: 0.0 },
