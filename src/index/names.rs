@@ -24,11 +24,7 @@ mod build;
 mod forms;
 mod query;
 
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    sync::OnceLock,
-};
+use std::{collections::BTreeSet, path::Path, sync::OnceLock};
 
 pub use crate::index::names::build::build;
 use crate::{
@@ -38,7 +34,7 @@ use crate::{
         names::{
             bits::Bits,
             forms::Key,
-            query::{Linked, Word},
+            query::{Linked, SLIP_STRENGTH, Word},
         },
     },
     kb::{Combine, Kb, NodeId, Scores, TypeId, best},
@@ -149,8 +145,11 @@ impl NameIndex {
             (types.is_empty() || types.contains(&kb.node_type(node))).then_some(node)
         };
         let mut exact: Vec<(NodeId, f32)> = Vec::new();
-        self.for_exact(&linked, |entry, strength| {
+        self.for_exact(&linked.words, |entry, strength| {
             exact.extend(node_of(entry).map(|node| (node, strength)));
+        });
+        self.for_exact(&linked.mended, |entry, strength| {
+            exact.extend(node_of(entry).map(|node| (node, strength * SLIP_STRENGTH)));
         });
         let sharing = self.sharing(&linked);
         let mut explained = Bits::new(self.vocabulary.len());
@@ -244,9 +243,9 @@ impl NameIndex {
         kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
-    /// Every entry whose words stand in the query in order.
-    fn for_exact(&self, linked: &Linked, mut keep: impl FnMut(u32, f32)) {
-        for (start, first) in linked.words.iter().enumerate() {
+    /// Every entry whose words stand in a query in order.
+    fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
+        for (start, first) in query.iter().enumerate() {
             let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
             let mut span = Span {
                 n_words: 0,
@@ -255,7 +254,7 @@ impl NameIndex {
                 asks: false,
                 unknown: first.stem.is_none(),
             };
-            for word in linked.words.iter().skip(start).take(MAX_EXACT_WORDS) {
+            for word in query.iter().skip(start).take(MAX_EXACT_WORDS) {
                 words = words.then(&word.text);
                 stems = word.then_stems(stems, span.n_words > 0);
                 span.with(word);
@@ -335,7 +334,12 @@ impl NameIndex {
 
     /// The share of an entry that the query covers, and how strongly that names it; with one more
     /// stem of some strength, if any.
-    fn strength_of_part(&self, linked: &Linked, entry: u32, more: Option<(u32, f32)>) -> (f32, f32) {
+    fn strength_of_part(
+        &self,
+        linked: &Linked,
+        entry: u32,
+        more: Option<(u32, f32)>,
+    ) -> (f32, f32) {
         let (mut matched, mut total) = (0.0, 0.0);
         for &stem in self.stems_of(entry) {
             let idf = self.idf(stem);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     kb::TypeId,
     optimize::{
-        mine::{AnchorSource, Mined, Step},
+        mine::{AnchorSource, Mined, Reached, Step},
         plan::{Anchors, Branch, Plan},
     },
 };
@@ -29,7 +29,7 @@ const CLEAR_SOURCE: f64 = 2.0;
 pub struct Walk {
     /// Type of the anchors.
     pub anchor: TypeId,
-    /// One or two steps.
+    /// One to three steps.
     pub steps: Vec<Step>,
     /// Type of the answers.
     pub target: TypeId,
@@ -37,6 +37,8 @@ pub struct Walk {
     pub bits: f64,
     /// Share of answers reached by query.
     pub shares: HashMap<usize, f32>,
+    /// Which answers are reached by query, from anchors that are named and from those described.
+    pub reached: HashMap<usize, (Reached, Reached)>,
     named_gain: f64,
     described_gain: f64,
 }
@@ -59,7 +61,7 @@ impl Walk {
 /// Joins patterns that differ in the source of anchors alone; most informative first.
 pub fn walks(mined: &[Mined]) -> Vec<Walk> {
     let mut walks: BTreeMap<(TypeId, TypeId, &[Step]), Walk> = BTreeMap::new();
-    for Mined { pattern, coverage, bits, gain } in mined {
+    for Mined { pattern, coverage, reached, bits, gain } in mined {
         let walk = walks
             .entry((pattern.target, pattern.anchor, pattern.steps.as_slice()))
             .or_insert_with(|| Walk {
@@ -68,6 +70,7 @@ pub fn walks(mined: &[Mined]) -> Vec<Walk> {
                 target: pattern.target,
                 bits: 0.0,
                 shares: HashMap::new(),
+                reached: HashMap::new(),
                 named_gain: 0.0,
                 described_gain: 0.0,
             });
@@ -79,6 +82,13 @@ pub fn walks(mined: &[Mined]) -> Vec<Walk> {
         for &(query, share) in coverage {
             let best = walk.shares.entry(query).or_default();
             *best = best.max(share);
+        }
+        for &(query, answers) in reached {
+            let (named, described) = walk.reached.entry(query).or_default();
+            match pattern.source {
+                AnchorSource::Named => *named |= answers,
+                AnchorSource::Described => *described |= answers,
+            }
         }
     }
     let mut walks: Vec<Walk> = walks.into_values().collect();
@@ -131,6 +141,49 @@ pub fn shortlist(
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
 
+/// What the walks of a plan could bring on some queries, if what they reach were put in the best
+/// order. Words find nodes beside walks, so a program can pass it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// Queries.
+    pub n: usize,
+    /// Share of a query's answers that any walk of the plan reaches, mean over queries.
+    pub recall: f64,
+    /// The best mean reciprocal rank: the share of queries of which an answer is reached.
+    pub mrr: f64,
+}
+
+/// The bound of a plan on queries, each given by its position and the number of its answers that
+/// mining looked at ([`n_looked_at`](crate::optimize::mine::n_looked_at)). A walk that was mined from too few queries reaches
+/// nothing; 0 without queries.
+pub fn bound(plan: &Plan, walks: &[Walk], queries: &[(usize, usize)]) -> Bound {
+    let goes = |branch: &Branch, walk: &Walk| {
+        (walk.anchor, Some(walk.target)) == (branch.anchor, plan.target)
+            && walk.steps == branch.steps
+    };
+    let ways: Vec<(Anchors, &Walk)> = plan
+        .branches
+        .iter()
+        .filter_map(|b| Some((b.anchors, walks.iter().find(|walk| goes(b, walk))?)))
+        .collect();
+    let (mut recall, mut mrr) = (0.0, 0.0);
+    for &(query, n_answers) in queries {
+        let reached = ways.iter().fold(0, |reached: Reached, (anchors, walk)| {
+            let (named, described) = walk.reached.get(&query).copied().unwrap_or_default();
+            reached
+                | match anchors {
+                    Anchors::Named => named,
+                    Anchors::Described => described,
+                    Anchors::Either => named | described,
+                }
+        });
+        recall += f64::from(reached.count_ones()) / n_answers.max(1) as f64;
+        mrr += if reached == 0 { 0.0 } else { 1.0 };
+    }
+    let n = queries.len();
+    Bound { n, recall: recall / n.max(1) as f64, mrr: mrr / n.max(1) as f64 }
+}
+
 /// Greedy facility location: positions of the options that add most to the sum over queries of
 /// the best option's worth; stops at `most` options or when the next adds no more than
 /// `min_gain`. Ties go to the earlier option.
@@ -165,7 +218,37 @@ pub fn cover(
 
 #[cfg(test)]
 mod tests {
-    use super::cover;
+    use super::*;
+    use crate::{
+        kb::{Direction, RelationId},
+        optimize::mine::Pattern,
+    };
+
+    /// Brands lead to products by relation 0; answers of queries as bits.
+    fn mined(source: AnchorSource, reached: &[(usize, Reached)]) -> Mined {
+        let steps = vec![Step { relation: RelationId(0), direction: Direction::In }];
+        let pattern = Pattern { source, anchor: TypeId(1), steps, target: TypeId(0) };
+        let coverage = reached.iter().map(|&(query, _)| (query, 0.5)).collect();
+        Mined { pattern, coverage, reached: reached.to_vec(), bits: 1.0, gain: 1.0 }
+    }
+
+    #[test]
+    fn a_bound_counts_the_answers_that_any_walk_reaches() {
+        let mined = [
+            mined(AnchorSource::Named, &[(0, 0b01), (1, 0b1)]),
+            mined(AnchorSource::Described, &[(0, 0b10)]),
+        ];
+        let walks = walks(&mined);
+        let mut plan = Plan { target: Some(TypeId(0)), branches: vec![walks[0].branch()] };
+        let queries = [(0, 4), (1, 1), (2, 1), (3, 2)];
+        assert_eq!(plan.branches[0].anchors, Anchors::Either);
+        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.375, mrr: 0.5 });
+        plan.branches[0].anchors = Anchors::Described;
+        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.0625, mrr: 0.25 });
+        plan.target = Some(TypeId(1));
+        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.0, mrr: 0.0 });
+        assert_eq!(bound(&plan, &walks, &[]), Bound { n: 0, recall: 0.0, mrr: 0.0 });
+    }
 
     #[test]
     fn options_are_taken_by_what_they_add() {

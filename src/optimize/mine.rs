@@ -2,7 +2,7 @@
 //! query names or describes to its answers.
 //!
 //! For every anchor of a query and every answer, all walks of one and two steps between them are
-//! found by joining the neighbours of both. A pattern is such a walk without its nodes: how the
+//! found by joining the neighbours of both; if asked for, also walks of three steps from nodes that the query surely names, past nodes that are no hubs. A pattern is such a walk without its nodes: how the
 //! anchor is found, its type, relations with directions, the type at the end. It is worth what it
 //! tells about the answers: the share of answers reached, times the information gained over
 //! guessing among all nodes of that type, summed over queries.
@@ -10,7 +10,7 @@
 //! Must not know: answers of validation or test, programs.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -34,6 +34,19 @@ const MAX_ANSWERS: usize = 20;
 const MAX_JOINED: usize = 20_000;
 /// Queries for which the size of a pattern's reach is measured.
 const REACH_SAMPLE: usize = 24;
+/// Steps of the longest walk that is mined: 2, or 3, which brings nothing on the bases measured in
+/// `docs/optimizer.md`.
+pub const MAX_STEPS: usize = 2;
+/// Weakest link from which walks of three steps are mined.
+const MIN_LONG_LINK: f32 = 0.5;
+/// Neighbours by one step of a node that walks of three steps pass; those with more are hubs.
+const MAX_HUB: usize = 500;
+/// Edges followed from one anchor for the first two of three steps.
+const MAX_LONG_EDGES: usize = 20_000;
+/// Patterns of three steps of one query.
+const MAX_LONG_PATTERNS: usize = 4_000;
+/// Patterns of three steps whose reach is measured, those that may be worth most.
+const MAX_LONG_MEASURED: usize = 400;
 
 /// How anchors are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +73,7 @@ pub struct Pattern {
     pub source: AnchorSource,
     /// Type of the anchors.
     pub anchor: TypeId,
-    /// One or two steps.
+    /// One to three steps.
     pub steps: Vec<Step>,
     /// Type of the answers.
     pub target: TypeId,
@@ -74,11 +87,21 @@ pub struct Mined {
     /// Share of answers reached by query (position in the input), ascending, for queries where
     /// it reaches any; weighted by the strength of the anchor.
     pub coverage: Vec<(usize, f32)>,
+    /// Which answers are reached by query, as [`Reached`], ascending.
+    pub reached: Vec<(usize, Reached)>,
     /// Information in being reached at all: log2 of nodes of the target type over nodes reached,
     /// mean over queries.
     pub bits: f64,
     /// Information gained about the answers, bits summed over queries.
     pub gain: f64,
+}
+
+/// The answers of a query that are reached, a bit for each of the first [`MAX_ANSWERS`].
+pub type Reached = u32;
+
+/// Answers of a query that mining looks at: the first [`MAX_ANSWERS`].
+pub fn n_looked_at(query: &LabelledQuery) -> usize {
+    query.answers.len().min(MAX_ANSWERS)
 }
 
 /// A node a query may be about, with how surely.
@@ -114,33 +137,78 @@ pub fn anchors(base: &IndexedBase, query: &str) -> Vec<Anchor> {
     anchors
 }
 
-/// The steps that can be taken: every relation in both directions, and without regard to direction
-/// where it joins nodes of one type.
-fn all_steps(base: &IndexedBase) -> Vec<Step> {
-    (0..base.kb.relations().len() as u16)
-        .map(RelationId)
-        .flat_map(|relation| {
-            let within_type = base
-                .kb
-                .tuples()
-                .iter()
-                .any(|tuple| tuple.relation == relation && tuple.source == tuple.target);
-            [Direction::Out, Direction::In, Direction::Any]
-                .into_iter()
-                .filter(move |&direction| within_type || direction != Direction::Any)
-                .map(move |direction| Step { relation, direction })
-        })
-        .collect()
+/// The steps that can be taken from nodes of each type: every relation in both directions, and
+/// without regard to direction where it joins nodes of one type.
+struct Steps(Vec<Vec<Step>>);
+
+impl Steps {
+    fn new(base: &IndexedBase) -> Self {
+        let tuples = base.kb.tuples();
+        let of_type = |kind: usize| {
+            let kind = TypeId(kind as u16);
+            let mut steps = Vec::new();
+            for relation in (0..base.kb.relations().len() as u16).map(RelationId) {
+                let own = || tuples.iter().filter(move |tuple| tuple.relation == relation);
+                let (goes, comes) =
+                    (own().any(|t| t.source == kind), own().any(|t| t.target == kind));
+                let within_type = own().any(|tuple| tuple.source == tuple.target);
+                let directions = [
+                    (Direction::Out, goes),
+                    (Direction::In, comes),
+                    (Direction::Any, within_type && (goes || comes)),
+                ];
+                let possible = directions.into_iter().filter(|pair| pair.1);
+                steps.extend(possible.map(|(direction, _)| Step { relation, direction }));
+            }
+            steps
+        };
+        Self((0..base.kb.types().len()).map(of_type).collect())
+    }
+
+    /// Those from a node.
+    fn of(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
+        self.0.get(usize::from(base.kb.node_type(node).0)).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Every neighbour of a node with the step that leads to it, at most [`MAX_JOINED`].
-fn steps_from(base: &IndexedBase, steps: &[Step], node: NodeId) -> Vec<(Step, NodeId)> {
+fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, NodeId)> {
     let mut found = Vec::new();
-    for &step in steps {
+    for &step in steps.of(base, node) {
         let neighbors = base.kb.neighbors(node, step.relation, step.direction);
         found.extend(
             neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)),
         );
+    }
+    found
+}
+
+/// The nodes at two steps from an anchor with those steps, past no hub; each ascending, each once.
+/// At most [`MAX_LONG_EDGES`] edges are followed, the first in order.
+fn two_steps_from(
+    base: &IndexedBase,
+    steps: &Steps,
+    anchor: NodeId,
+) -> HashMap<NodeId, BTreeSet<[Step; 2]>> {
+    let mut found: HashMap<NodeId, BTreeSet<[Step; 2]>> = HashMap::new();
+    let mut left = MAX_LONG_EDGES;
+    for &first in steps.of(base, anchor) {
+        let middles = base.kb.neighbors(anchor, first.relation, first.direction);
+        if middles.len() > MAX_HUB {
+            continue;
+        }
+        for &middle in middles.iter() {
+            for &second in steps.of(base, middle) {
+                let ends = base.kb.neighbors(middle, second.relation, second.direction);
+                if ends.len() > MAX_HUB.min(left) {
+                    continue;
+                }
+                left -= ends.len();
+                for &end in ends.iter().filter(|&&end| end != anchor) {
+                    found.entry(end).or_default().insert([first, second]);
+                }
+            }
+        }
     }
     found
 }
@@ -154,31 +222,50 @@ fn reversed(step: Step) -> Step {
     Step { direction, ..step }
 }
 
-/// Patterns that reach answers of one query, with the weighted share of answers reached.
-fn mine_query(base: &IndexedBase, steps: &[Step], query: &LabelledQuery) -> BTreeMap<Pattern, f32> {
+/// What a pattern reaches of one query's answers: the weighted share, and which.
+type Share = (f32, Reached);
+
+/// Patterns that reach answers of one query.
+fn mine_query(
+    base: &IndexedBase,
+    steps: &Steps,
+    query: &LabelledQuery,
+    max_steps: usize,
+) -> BTreeMap<Pattern, Share> {
     let anchors = anchors(base, &query.text);
-    let answers = &query.answers[..query.answers.len().min(MAX_ANSWERS)];
+    let answers = &query.answers[..n_looked_at(query)];
     let outward: Vec<Vec<(Step, NodeId)>> =
         anchors.iter().map(|anchor| steps_from(base, steps, anchor.node)).collect();
-    let mut shares: BTreeMap<Pattern, f32> = BTreeMap::new();
-    for &answer in answers {
-        let mut inward: HashMap<NodeId, Vec<Step>> = HashMap::new();
+    let is_sure = |anchor: &Anchor| {
+        max_steps > 2 && anchor.source == AnchorSource::Named && anchor.strength >= MIN_LONG_LINK
+    };
+    let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = anchors
+        .iter()
+        .map(|anchor| match is_sure(anchor) {
+            true => two_steps_from(base, steps, anchor.node),
+            false => HashMap::new(),
+        })
+        .collect();
+    let mut shares: BTreeMap<Pattern, Share> = BTreeMap::new();
+    let mut n_long = 0;
+    for (at, &answer) in answers.iter().enumerate() {
+        let mut inward: BTreeMap<NodeId, Vec<Step>> = BTreeMap::new();
         for (step, neighbor) in steps_from(base, steps, answer) {
             inward.entry(neighbor).or_default().push(reversed(step));
         }
-        let mut reached: HashMap<Pattern, f32> = HashMap::new();
-        for (anchor, outward) in anchors.iter().zip(&outward) {
+        let mut reached: BTreeMap<Pattern, f32> = BTreeMap::new();
+        for ((anchor, outward), further) in anchors.iter().zip(&outward).zip(&further) {
             if anchor.node == answer {
                 continue;
             }
+            let pattern = |steps: Vec<Step>| Pattern {
+                source: anchor.source,
+                anchor: base.kb.node_type(anchor.node),
+                steps,
+                target: base.kb.node_type(answer),
+            };
             let mut note = |steps: Vec<Step>| {
-                let pattern = Pattern {
-                    source: anchor.source,
-                    anchor: base.kb.node_type(anchor.node),
-                    steps,
-                    target: base.kb.node_type(answer),
-                };
-                let best = reached.entry(pattern).or_default();
+                let best = reached.entry(pattern(steps)).or_default();
                 *best = best.max(anchor.strength);
             };
             for &(first, middle) in outward {
@@ -191,9 +278,26 @@ fn mine_query(base: &IndexedBase, steps: &[Step], query: &LabelledQuery) -> BTre
                     }
                 }
             }
+            if further.is_empty() {
+                continue;
+            }
+            for (end, thirds) in inward.iter().filter(|pair| *pair.0 != answer) {
+                for &[first, second] in further.get(end).into_iter().flatten() {
+                    thirds.iter().for_each(|&third| note(vec![first, second, third]));
+                }
+            }
         }
         for (pattern, strength) in reached {
-            *shares.entry(pattern).or_default() += strength / answers.len() as f32;
+            let is_long = pattern.steps.len() > 2;
+            if is_long && n_long >= MAX_LONG_PATTERNS && !shares.contains_key(&pattern) {
+                continue;
+            }
+            let share = shares.entry(pattern).or_insert_with(|| {
+                n_long += usize::from(is_long);
+                (0.0, 0)
+            });
+            share.0 += strength / answers.len() as f32;
+            share.1 |= 1 << at;
         }
     }
     shares
@@ -217,8 +321,8 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
     nodes.iter().filter(|&&node| base.kb.node_type(node) == pattern.target).count()
 }
 
-/// All patterns that reach answers of at least `min_support` queries, most informative first; ties
-/// by pattern. Independent of the number of threads.
+/// All patterns of at most [`MAX_STEPS`] steps that reach answers of at least `min_support` queries,
+/// most informative first; ties by pattern. Independent of the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -228,37 +332,76 @@ pub fn mine(
     min_support: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<Mined>, IndexError> {
-    let steps = all_steps(base);
+    mine_up_to(base, queries, min_support, MAX_STEPS, stop)
+}
+
+/// As [`mine`], with walks of at most `max_steps` steps: 2 or 3.
+///
+/// # Errors
+/// As [`mine`].
+pub fn mine_up_to(
+    base: &IndexedBase,
+    queries: &[LabelledQuery],
+    min_support: usize,
+    max_steps: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<Mined>, IndexError> {
+    let steps = Steps::new(base);
     let per_query: Result<Vec<_>, _> = queries
         .par_iter()
         .map(|query| match stop.load(Ordering::Relaxed) {
             true => Err(IndexError::Stopped),
-            false => Ok(mine_query(base, &steps, query)),
+            false => Ok(mine_query(base, &steps, query, max_steps)),
         })
         .collect();
-    let mut coverage: BTreeMap<Pattern, Vec<(usize, f32)>> = BTreeMap::new();
+    let mut found: BTreeMap<Pattern, Vec<(usize, Share)>> = BTreeMap::new();
     for (at, shares) in per_query?.into_iter().enumerate() {
         for (pattern, share) in shares {
-            coverage.entry(pattern).or_default().push((at, share));
+            found.entry(pattern).or_default().push((at, share));
         }
     }
-    coverage.retain(|_, queries| queries.len() >= min_support);
+    found.retain(|_, queries| queries.len() >= min_support);
+    keep_best_long(base, &mut found);
     let all_anchors: Vec<_> = queries.par_iter().map(|query| anchors(base, &query.text)).collect();
-    let mut mined: Vec<Mined> = coverage
+    let mut mined: Vec<Mined> = found
         .into_par_iter()
-        .map(|(pattern, coverage)| {
+        .map(|(pattern, shares)| {
             let all = base.kb.nodes_of_type(pattern.target).len() as f64;
-            let sampled = coverage.iter().step_by(coverage.len().div_ceil(REACH_SAMPLE));
+            let sampled = shares.iter().step_by(shares.len().div_ceil(REACH_SAMPLE));
             let bits: Vec<f64> = sampled
                 .map(|&(at, _)| {
                     (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2()
                 })
                 .collect();
             let bits = (bits.iter().sum::<f64>() / bits.len().max(1) as f64).max(0.0);
-            let covered: f64 = coverage.iter().map(|&(_, share)| f64::from(share)).sum();
-            Mined { pattern, coverage, bits, gain: covered * bits }
+            let gain = covered(&shares) * bits;
+            let coverage = shares.iter().map(|&(at, (share, _))| (at, share)).collect();
+            let reached = shares.iter().map(|&(at, (_, reached))| (at, reached)).collect();
+            Mined { pattern, coverage, reached, bits, gain }
         })
         .collect();
     mined.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.pattern.cmp(&b.pattern)));
     Ok(mined)
+}
+
+/// Shares of answers reached, summed over queries.
+fn covered(shares: &[(usize, Share)]) -> f64 {
+    shares.iter().map(|&(_, (share, _))| f64::from(share)).sum()
+}
+
+/// Drops all patterns of three steps but those that could be worth most if they reached answers
+/// alone; ties go to the smaller pattern.
+fn keep_best_long(base: &IndexedBase, found: &mut BTreeMap<Pattern, Vec<(usize, Share)>>) {
+    let most = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
+        covered(shares) * (base.kb.nodes_of_type(pattern.target).len().max(1) as f64).log2()
+    };
+    let mut long: Vec<(f64, Pattern)> = found
+        .iter()
+        .filter(|(pattern, _)| pattern.steps.len() > 2)
+        .map(|pair| (most(pair), pair.0.clone()))
+        .collect();
+    long.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    for (_, pattern) in long.into_iter().skip(MAX_LONG_MEASURED) {
+        found.remove(&pattern);
+    }
 }

@@ -43,7 +43,7 @@ pub struct Branch {
     pub anchors: Anchors,
     /// Type of the anchors.
     pub anchor: TypeId,
-    /// One or two steps.
+    /// One to three steps.
     pub steps: Vec<Step>,
     /// Whether a node reached from several anchors gets the sum of their scores, or the largest.
     pub sums: bool,

@@ -24,6 +24,7 @@ mod help;
 mod hostile;
 mod linking;
 mod llm;
+mod mining;
 mod model;
 mod null;
 mod optimize;

@@ -102,9 +102,8 @@ impl Builder {
             return id;
         }
         let next = self.ids.len() as u32;
-        let id = (!is_stop_word(word)).then(|| {
-            *self.ids.entry(stem_of(&self.stems, word).into_owned()).or_insert(next)
-        });
+        let id = (!is_stop_word(word))
+            .then(|| *self.ids.entry(stem_of(&self.stems, word).into_owned()).or_insert(next));
         self.words.insert(word.to_owned(), id);
         id
     }

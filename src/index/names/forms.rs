@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use crate::words::{Stems, fold};
 
 /// Letters a stem must have for its spelling to be looked at.
-const MIN_SPELLED_LETTERS: usize = 5;
+const MIN_SPELLED_LETTERS: usize = 4;
 /// British spellings inside stems, and the American ones.
 const SPELLINGS: [(&str, &str); 18] = [
     ("haem", "hem"),
@@ -30,9 +30,28 @@ const SPELLINGS: [(&str, &str); 18] = [
     ("sulph", "sulf"),
     ("aluminium", "aluminum"),
 ];
+/// British endings of words, which stemming would not see through, and the American ones.
+const WORD_ENDINGS: [(&str, &str); 6] = [
+    ("isation", "ization"),
+    ("isations", "izations"),
+    ("ise", "ize"),
+    ("ised", "ized"),
+    ("ises", "izes"),
+    ("ising", "izing"),
+];
 /// British endings of stems, and the American ones.
-const ENDINGS: [(&str, &str); 6] =
-    [("our", "or"), ("iz", "is"), ("yz", "ys"), ("tr", "ter"), ("br", "ber"), ("ogu", "og")];
+const ENDINGS: [(&str, &str); 10] = [
+    ("mour", "mor"),
+    ("lour", "lor"),
+    ("viour", "vior"),
+    ("vour", "vor"),
+    ("bour", "bor"),
+    ("iz", "is"),
+    ("yz", "ys"),
+    ("tr", "ter"),
+    ("br", "ber"),
+    ("ogu", "og"),
+];
 /// Roman numerals of two letters and more, with their digits.
 const ROMAN: [(&str, &str); 15] = [
     ("ii", "2"),
@@ -100,7 +119,14 @@ pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
 
 /// The stem of a folded word, in American spelling.
 pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
-    let stem = stems.stem(word);
+    let american = WORD_ENDINGS.iter().filter(|_| word.len() > MIN_SPELLED_LETTERS);
+    let american = american.filter_map(|(from, to)| {
+        Some(format!("{}{to}", word.strip_suffix(from).filter(|_| word.is_ascii())?))
+    });
+    let stem = match american.last() {
+        Some(american) => Cow::Owned(stems.stem(&american).into_owned()),
+        None => stems.stem(word),
+    };
     if stem.len() < MIN_SPELLED_LETTERS || !stem.is_ascii() {
         return stem;
     }
@@ -131,8 +157,12 @@ pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
         let [a, b] = *pair else { return false };
         a.is_ascii_digit() != b.is_ascii_digit() || a.is_ascii_lowercase() && b.is_ascii_uppercase()
     };
-    let mut cuts: Vec<usize> =
-        bytes.windows(2).enumerate().filter(|(_, pair)| parts(pair)).map(|(at, _)| at + 1).collect();
+    let mut cuts: Vec<usize> = bytes
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| parts(pair))
+        .map(|(at, _)| at + 1)
+        .collect();
     cuts.push(written.len());
     let mut begin = 0;
     cuts.into_iter().map(move |end| {
@@ -189,6 +219,8 @@ mod tests {
             ("Tumours of the oesophagus", "tumor of the esophagus"),
             ("haemophilia", "hemophilia"),
             ("organisation", "organization"),
+            ("localisation", "localization"),
+            ("optimised", "optimized"),
             ("fibres", "fiber"),
             ("IL-2", "IL2"),
         ] {

@@ -2,7 +2,12 @@
 //!
 //! Must not know: which nodes are named.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
 
 use crate::{
     index::names::{
@@ -20,11 +25,12 @@ const MIN_PART_LETTERS: usize = 3;
 /// Letters of the longest word that is taken apart.
 const MAX_PARTED_LETTERS: usize = 64;
 /// Strength of a stem matched with one edit, relative to the same stem.
-const SLIP_STRENGTH: f32 = 0.9;
+pub(super) const SLIP_STRENGTH: f32 = 0.9;
 /// Strength of a stem of which the query writes two words in one, or one in two.
 const PARTED_STRENGTH: f32 = 0.9;
 
 /// A word of a query.
+#[derive(Clone)]
 pub(super) struct Word {
     /// Folded.
     pub(super) text: String,
@@ -48,6 +54,9 @@ impl Word {
 /// A query's words, ready to be looked up.
 pub(super) struct Linked {
     pub(super) words: Vec<Word>,
+    /// The words without slips: those that no name has replaced by the nearest that some name has.
+    /// Empty if none is replaced.
+    pub(super) mended: Vec<Word>,
     /// Stems of the index that the query has, ascending, with their strength.
     pub(super) stems: Vec<(u32, f32)>,
     /// The same stems as a set: most stems of an entry are not among them.
@@ -69,7 +78,7 @@ impl NameIndex {
     /// The words of a text and the stems they may stand for.
     pub(super) fn look_up(&self, text: &str) -> Linked {
         let stems = Stems::default();
-        let word = |(range, word): (std::ops::Range<usize>, std::borrow::Cow<'_, str>)| Word {
+        let word = |(range, word): (Range<usize>, Cow<'_, str>)| Word {
             pieces: stem_pieces(&stems, &text[range.clone()]),
             capital: text[range].chars().any(char::is_uppercase),
             asks: is_question_word(&word),
@@ -77,6 +86,7 @@ impl NameIndex {
             text: word.into_owned(),
         };
         let words: Vec<Word> = name_words(text).take(MAX_QUERY_WORDS).map(word).collect();
+        let mended = self.mended(&stems, &words);
         let mut found: HashMap<u32, f32> = HashMap::new();
         let mut add = |stem: u32, strength: f32| {
             let best = found.entry(stem).or_default();
@@ -107,7 +117,32 @@ impl NameIndex {
         for &(stem, _) in &stems {
             has_stem.insert(stem);
         }
-        Linked { words, stems, has_stem }
+        Linked { words, mended, stems, has_stem }
+    }
+
+    /// The words, those that no name has replaced by the word at one edit with whose stem most
+    /// names are, ties by the alphabet; empty if none is replaced.
+    fn mended(&self, stems: &Stems, words: &[Word]) -> Vec<Word> {
+        let nearest = |word: &Word| -> Option<Word> {
+            if word.asks || word.stem.is_some() {
+                return None;
+            }
+            let near = self.near_words(&word.text);
+            let common = |at: &(u32, u32)| (self.entries_of(at.1).len(), Reverse(at.0));
+            let (at, stem) = near.into_iter().max_by_key(common)?;
+            let text = std::str::from_utf8(self.words.get(at as usize)).ok()?;
+            Some(Word {
+                pieces: stem_pieces(stems, text),
+                text: text.to_owned(),
+                stem: Some(stem),
+                ..*word
+            })
+        };
+        let nearest: Vec<Option<Word>> = words.iter().map(nearest).collect();
+        if nearest.iter().all(Option::is_none) {
+            return Vec::new();
+        }
+        nearest.into_iter().zip(words).map(|(near, word)| near.unwrap_or(word.clone())).collect()
     }
 
     /// The stem of a folded word, if a name has it.
@@ -118,9 +153,15 @@ impl NameIndex {
         }
     }
 
-    /// Stems of words at one edit of a word of [`MIN_FUZZY_LETTERS`] or more: a letter more, less,
-    /// other, or two swapped. Ascending.
+    /// Stems of the words of [`Self::near_words`], ascending, each once.
     pub(super) fn near(&self, word: &str) -> Vec<u32> {
+        let stems: BTreeSet<u32> = self.near_words(word).into_iter().map(|pair| pair.1).collect();
+        stems.into_iter().collect()
+    }
+
+    /// Words of names at one edit of a word of [`MIN_FUZZY_LETTERS`] or more, with their stems: a
+    /// letter more, less, other, or two swapped. Ascending.
+    fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
         let mut near = BTreeSet::new();
         if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() {
             return Vec::new();
@@ -134,7 +175,7 @@ impl NameIndex {
             near.extend(words.iter().filter_map(|&at| {
                 let other = std::str::from_utf8(self.words.get(at as usize)).ok()?;
                 let stem = self.word_stems.as_slice().get(at as usize).copied()?;
-                (strsim::osa_distance(word, other) <= 1).then_some(stem)
+                (strsim::osa_distance(word, other) <= 1).then_some((at, stem))
             }));
         }
         near.into_iter().collect()
@@ -165,7 +206,8 @@ impl NameIndex {
     /// Whether two stems stand in one name.
     fn stand_together(&self, first: u32, second: u32) -> bool {
         let (first, second) = (self.entries_of(first), self.entries_of(second));
-        let (few, many) = if first.len() < second.len() { (first, second) } else { (second, first) };
+        let (few, many) =
+            if first.len() < second.len() { (first, second) } else { (second, first) };
         few.iter().any(|entry| many.binary_search(entry).is_ok())
     }
 }

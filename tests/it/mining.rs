@@ -1,0 +1,52 @@
+//! What walks of three steps cost and bring on real bases: printed, for `docs/optimizer.md`.
+
+use std::{sync::atomic::AtomicBool, time::Instant};
+
+use agent::{
+    dataset::{Home, LabelledQuery, Split, load_split},
+    index::IndexedBase,
+    optimize::{discover::walks, mine::mine_up_to},
+};
+
+/// Information that the best walk of a query gives, bits, mean over queries; and of how many the
+/// best walk has three steps.
+fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], max_steps: usize) -> (f64, usize) {
+    let mined = mine_up_to(base, queries, 3, max_steps, &AtomicBool::new(false)).unwrap();
+    let mut best = vec![(0.0, 0); queries.len()];
+    for walk in walks(&mined) {
+        for (&query, &share) in &walk.shares {
+            let worth = f64::from(share) * walk.bits;
+            if worth > best[query].0 {
+                best[query] = (worth, walk.steps.len());
+            }
+        }
+    }
+    let bits: f64 = best.iter().map(|pair| pair.0).sum();
+    (bits / queries.len() as f64, best.iter().filter(|pair| pair.1 == 3).count())
+}
+
+#[test]
+fn walks_of_three_steps_are_measured() {
+    let Some(home) = std::env::var_os("AGENT_TEST_HOME") else {
+        eprintln!("skipped: AGENT_TEST_HOME names no home with products, biomed and papers");
+        return;
+    };
+    let home = Home::new(home);
+    for name in ["products", "biomed", "papers"] {
+        let base = home.get(name).unwrap();
+        let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap();
+        let queries = load_split(&base, &Split::Train).unwrap();
+        let two = best_walks(&indexed, &queries, 2);
+        let begun = Instant::now();
+        let three = best_walks(&indexed, &queries, 3);
+        eprintln!(
+            "{name}, {} queries: {:.2} bits with two steps, {:.2} with three, {} of three, {:.1?}",
+            queries.len(),
+            two.0,
+            three.0,
+            three.1,
+            begun.elapsed(),
+        );
+        assert!(three.0 >= two.0, "more walks cannot tell less");
+    }
+}
