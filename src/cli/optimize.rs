@@ -41,6 +41,7 @@ use crate::{
     optimize::{
         self, Ablation, Actors, BUNDLE_FILE, Better, Estimate, Event, Options, Outcome, Stop, What,
         journal::Journal,
+        mine::{DEFAULT_HOPS, MAX_HOPS},
         user::{self, UserProgram},
     },
     retrieve::{Baseline, Retriever, System},
@@ -60,8 +61,9 @@ const MAX_RUNS: usize = 9_999;
 /// The search actor mines walks from training answers, composes programs from them and improves
 /// them; the llm actor asks a language model for categories, programs and better programs. All
 /// improvements together race against the programs the run began with, on the validation split;
-/// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with one table per pool and the place of the frozen
-/// bundle. The run can be interrupted at any time and continued with --resume.
+/// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with
+/// one table per pool and the place of the frozen bundle. The run can be interrupted at any time and
+/// continued with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
@@ -89,6 +91,9 @@ pub(super) struct Args {
     /// [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
+    /// Mine walks of at most this many relations from what a query names to its answers [default: 2]
+    #[arg(long, value_name = "H", value_parser = clap::value_parser!(u64).range(2..=MAX_HOPS as u64))]
+    hops: Option<u64>,
     /// Begin no further step after this many minutes; the best so far is frozen
     #[arg(long, value_name = "M")]
     budget_minutes: Option<f64>,
@@ -342,6 +347,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 dataset: dataset.base.name.clone(),
                 seed: args.seed.unwrap_or(SEED),
                 steps,
+                hops: DEFAULT_HOPS,
                 actors,
                 llm_tools: args.llm_tools,
                 programs: Vec::new(),
@@ -419,6 +425,7 @@ fn open_run(
         "dataset": base.name,
         "seed": args.seed.unwrap_or(SEED),
         "steps": args.steps.unwrap_or(STEPS),
+        "hops": args.hops.unwrap_or(DEFAULT_HOPS as u64),
         "without": without(args),
     });
     if let Some(configured) = configured {
@@ -459,6 +466,7 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Result
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
+        hops: args.hops.or(begun("hops")).map_or(DEFAULT_HOPS, |hops| hops as usize),
         actors,
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
@@ -497,9 +505,13 @@ fn watched(
             stopwatch.at(phase, done);
             progress.at(phase, done as u64, total as u64);
         }
-        Event::Category { name, n, mrr } => {
-            printer
-                .notice(&format!("category: {name}: {n} training queries, mrr {:.1}", 100.0 * mrr));
+        Event::Category { name, n, mrr, bound } => {
+            let could = bound.map_or(String::new(), |bound| {
+                let (recall, mrr) = (100.0 * bound.recall, 100.0 * bound.mrr);
+                format!("; its walks reach {recall:.0} % of the answers, mrr {mrr:.1} at best")
+            });
+            let mrr = 100.0 * mrr;
+            printer.notice(&format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}"));
         }
         Event::Told(what) => printer.notice(&what),
         Event::Tested { name, change, difference, p, accepted } => {

@@ -2,8 +2,9 @@
 //! query names or describes to its answers.
 //!
 //! For every anchor of a query and every answer, all walks of one and two steps between them are
-//! found by joining the neighbours of both; if asked for, also walks of three steps from nodes that the query surely names, past nodes that are no hubs. A pattern is such a walk without its nodes: how the
-//! anchor is found, its type, relations with directions, the type at the end. It is worth what it
+//! found by joining the neighbours of both; if asked for, also walks of three steps from nodes that
+//! the query surely names, past nodes that are no hubs. A pattern is such a walk without its nodes:
+//! how the anchor is found, its type, relations with directions, the type at the end. It is worth what it
 //! tells about the answers: the share of answers reached, times the information gained over
 //! guessing among all nodes of that type, summed over queries.
 //!
@@ -34,9 +35,11 @@ const MAX_ANSWERS: usize = 20;
 const MAX_JOINED: usize = 20_000;
 /// Queries for which the size of a pattern's reach is measured.
 const REACH_SAMPLE: usize = 24;
-/// Steps of the longest walk that is mined: 2, or 3, which brings nothing on the bases measured in
-/// `docs/optimizer.md`.
-pub const MAX_STEPS: usize = 2;
+/// Steps of the longest walk that is mined if nothing else is asked for: a third step brings
+/// nothing on the bases measured in `docs/optimizer.md`.
+pub const DEFAULT_HOPS: usize = 2;
+/// Steps of the longest walk that can be mined.
+pub const MAX_HOPS: usize = 3;
 /// Weakest link from which walks of three steps are mined.
 const MIN_LONG_LINK: f32 = 0.5;
 /// Neighbours by one step of a node that walks of three steps pass; those with more are hubs.
@@ -230,14 +233,14 @@ fn mine_query(
     base: &IndexedBase,
     steps: &Steps,
     query: &LabelledQuery,
-    max_steps: usize,
+    hops: usize,
 ) -> BTreeMap<Pattern, Share> {
     let anchors = anchors(base, &query.text);
     let answers = &query.answers[..n_looked_at(query)];
     let outward: Vec<Vec<(Step, NodeId)>> =
         anchors.iter().map(|anchor| steps_from(base, steps, anchor.node)).collect();
     let is_sure = |anchor: &Anchor| {
-        max_steps > 2 && anchor.source == AnchorSource::Named && anchor.strength >= MIN_LONG_LINK
+        hops > 2 && anchor.source == AnchorSource::Named && anchor.strength >= MIN_LONG_LINK
     };
     let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = anchors
         .iter()
@@ -321,7 +324,7 @@ fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
     nodes.iter().filter(|&&node| base.kb.node_type(node) == pattern.target).count()
 }
 
-/// All patterns of at most [`MAX_STEPS`] steps that reach answers of at least `min_support` queries,
+/// All patterns of at most `hops` steps, 2 or [`MAX_HOPS`], that reach answers of at least `min_support` queries,
 /// most informative first; ties by pattern. Independent of the number of threads.
 ///
 /// # Errors
@@ -330,20 +333,7 @@ pub fn mine(
     base: &IndexedBase,
     queries: &[LabelledQuery],
     min_support: usize,
-    stop: &AtomicBool,
-) -> Result<Vec<Mined>, IndexError> {
-    mine_up_to(base, queries, min_support, MAX_STEPS, stop)
-}
-
-/// As [`mine`], with walks of at most `max_steps` steps: 2 or 3.
-///
-/// # Errors
-/// As [`mine`].
-pub fn mine_up_to(
-    base: &IndexedBase,
-    queries: &[LabelledQuery],
-    min_support: usize,
-    max_steps: usize,
+    hops: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<Mined>, IndexError> {
     let steps = Steps::new(base);
@@ -351,7 +341,7 @@ pub fn mine_up_to(
         .par_iter()
         .map(|query| match stop.load(Ordering::Relaxed) {
             true => Err(IndexError::Stopped),
-            false => Ok(mine_query(base, &steps, query, max_steps)),
+            false => Ok(mine_query(base, &steps, query, hops)),
         })
         .collect();
     let mut found: BTreeMap<Pattern, Vec<(usize, Share)>> = BTreeMap::new();

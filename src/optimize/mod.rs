@@ -63,6 +63,7 @@ use crate::{
     optimize::{
         actor::{Actor, LLM},
         archive::Archived,
+        discover::Bound,
         freeze::{Finished, Routing},
         improve::Begun,
         journal::{Journal, JournalError},
@@ -95,6 +96,8 @@ pub struct Options {
     pub seed: u64,
     /// Steps of improvement.
     pub steps: usize,
+    /// Steps of the longest walk that is mined, 2 or [`mine::MAX_HOPS`].
+    pub hops: usize,
     /// Who proposes programs.
     pub actors: Actors,
     /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
@@ -236,6 +239,8 @@ pub enum Event<'a> {
         n: usize,
         /// Mean reciprocal rank on them.
         mrr: f64,
+        /// What the walks of a composed program could bring there.
+        bound: Option<Bound>,
     },
     /// The llm actor did something worth a line.
     Told(String),
@@ -433,6 +438,9 @@ impl Run<'_> {
         if !self.options.without.is_empty() {
             identity["without"] = serde_json::json!(self.options.without);
         }
+        if self.options.hops != mine::DEFAULT_HOPS {
+            identity["hops"] = self.options.hops.into();
+        }
         if !self.options.programs.is_empty() {
             identity["programs"] = user::digest(&self.options.programs).into();
         }
@@ -450,6 +458,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
+                    ("hops", "walks of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),

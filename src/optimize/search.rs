@@ -32,7 +32,10 @@ impl Run<'_> {
         (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
         let mined = match self.options.without.contains(&Ablation::Mining) {
             true => Vec::new(),
-            false => mine::mine(&self.base, &self.train.queries, min_support, self.trials.stop)?,
+            false => {
+                let (queries, hops) = (&self.train.queries, self.options.hops);
+                mine::mine(&self.base, queries, min_support, hops, self.trials.stop)?
+            }
         };
         let walks = discover::walks(&mined);
         let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
@@ -91,7 +94,12 @@ impl Run<'_> {
         make_names_differ(&mut members);
         for (queries, member) in assign(&members, n).iter().zip(&members) {
             let (name, mrr) = (member.name(), trial::mean(&member.train_on(queries)));
-            (self.watch)(Event::Category { name, n: queries.len(), mrr });
+            let n = queries.len();
+            let looked_at = |&at: &usize| (at, mine::n_looked_at(&self.train.queries[at]));
+            let looked_at: Vec<(usize, usize)> = queries.iter().map(looked_at).collect();
+            let bound = member.plan.as_ref().filter(|plan| !plan.branches.is_empty());
+            let bound = bound.map(|plan| discover::bound(plan, &walks, &looked_at));
+            (self.watch)(Event::Category { name, n, mrr, bound });
         }
         Ok(Begun { members, archive, walks })
     }

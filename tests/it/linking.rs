@@ -217,7 +217,7 @@ fn leads_to_answer(base: &IndexedBase, walks: &[Mined], node: NodeId, answers: &
 
 /// Anchors by query.
 fn true_anchors(base: &IndexedBase, queries: &[LabelledQuery]) -> Vec<Vec<NodeId>> {
-    let walks = mine(base, queries, 2, &AtomicBool::new(false)).unwrap();
+    let walks = mine(base, queries, 2, DEFAULT_HOPS, &AtomicBool::new(false)).unwrap();
     let walks = &walks[..walks.len().min(WALKS)];
     let of = |query: &LabelledQuery| {
         let named = anchors(base, &query.text).into_iter();

@@ -5,13 +5,13 @@ use std::{sync::atomic::AtomicBool, time::Instant};
 use agent::{
     dataset::{Home, LabelledQuery, Split, load_split},
     index::IndexedBase,
-    optimize::{discover::walks, mine::mine_up_to},
+    optimize::{discover::walks, mine::mine},
 };
 
 /// Information that the best walk of a query gives, bits, mean over queries; and of how many the
 /// best walk has three steps.
-fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], max_steps: usize) -> (f64, usize) {
-    let mined = mine_up_to(base, queries, 3, max_steps, &AtomicBool::new(false)).unwrap();
+fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], hops: usize) -> (f64, usize) {
+    let mined = mine(base, queries, 3, hops, &AtomicBool::new(false)).unwrap();
     let mut best = vec![(0.0, 0); queries.len()];
     for walk in walks(&mined) {
         for (&query, &share) in &walk.shares {

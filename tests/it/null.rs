@@ -12,7 +12,7 @@ use agent::{
     dataset::{Home, LabelledQuery},
     index::IndexedBase,
     kb::NodeId,
-    optimize::{Actors, Options, journal::Journal, proof::ERROR_RATE, run},
+    optimize::{Actors, Options, journal::Journal, mine::DEFAULT_HOPS, proof::ERROR_RATE, run},
     sandbox::SandboxOptions,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -148,6 +148,7 @@ fn race(
         dataset: "null".to_owned(),
         seed,
         steps: STEPS,
+        hops: DEFAULT_HOPS,
         actors: Actors { search: true, llm: false },
         llm_tools: false,
         sandbox: SandboxOptions::default(),

@@ -86,7 +86,8 @@ impl Run<'_> {
                 _ => self.taken_over(best, &actor.category_header(&name))?,
             };
             let mrr = mean(&member.train_on(&queries.train));
-            (self.watch)(Event::Category { name: &name, n: queries.train.len(), mrr });
+            let n = queries.train.len();
+            (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
             member.queries = Some(queries);
             members.push(member);
         }
