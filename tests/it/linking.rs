@@ -22,7 +22,7 @@ use agent::{
     },
     index::{self, IndexedBase, names},
     kb::{Kb, NodeId},
-    optimize::mine::{AnchorSource, Mined, anchors, mine},
+    optimize::mine::{AnchorSource, DEFAULT_HOPS, Mined, anchors, mine},
 };
 
 /// Strongest links of each type among which an anchor must be.
