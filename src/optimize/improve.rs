@@ -332,7 +332,7 @@ fn mates(parent: &Parent, front: &[Parent]) -> Vec<usize> {
         .filter(|other| other.at != parent.at)
         .map(|other| (other.best.symmetric_difference(&parent.best).count(), other.at))
         .collect();
-    others.sort_by(|a, b| b.0.cmp(&a.0));
+    others.sort_by_key(|pair| std::cmp::Reverse(pair.0));
     others.into_iter().map(|pair| pair.1).collect()
 }
 

@@ -119,11 +119,11 @@ pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
 
 /// The stem of a folded word, in American spelling.
 pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
-    let american = WORD_ENDINGS.iter().filter(|_| word.len() > MIN_SPELLED_LETTERS);
-    let american = american.filter_map(|(from, to)| {
-        Some(format!("{}{to}", word.strip_suffix(from).filter(|_| word.is_ascii())?))
-    });
-    let stem = match american.last() {
+    let spelled = word.len() > MIN_SPELLED_LETTERS && word.is_ascii();
+    let mut endings = WORD_ENDINGS.iter().filter(|_| spelled);
+    // No word has two of them.
+    let american = endings.find_map(|(from, to)| Some(format!("{}{to}", word.strip_suffix(from)?)));
+    let stem = match american {
         Some(american) => Cow::Owned(stems.stem(&american).into_owned()),
         None => stems.stem(word),
     };
