@@ -87,8 +87,7 @@ pub(super) struct Args {
     /// Seed of every random choice [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Steps of improvement after the categories are found; with both actors they take turns
-    /// [default: 24]
+    /// Steps of improvement after the categories are found [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
     /// Mine walks of at most this many relations from what a query names to its answers [default: 2]
