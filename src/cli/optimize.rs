@@ -507,7 +507,7 @@ fn watched(
         Event::Category { name, n, mrr, bound } => {
             let could = bound.map_or(String::new(), |bound| {
                 let (recall, mrr) = (100.0 * bound.recall, 100.0 * bound.mrr);
-                format!("; its walks reach {recall:.0} % of the answers, mrr {mrr:.1} at best")
+                format!("; walks alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most")
             });
             let mrr = 100.0 * mrr;
             printer.notice(&format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}"));
