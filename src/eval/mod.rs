@@ -6,7 +6,7 @@
 //! | [`metrics`] | given those: the fourteen reported numbers, by name |
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
-//! | [`calibration`] | given probabilities and what came true: do they mean what they say |
+//! | [`mod@calibration`] | given probabilities and what came true: do they mean what they say |
 //! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
 //! | [`trec`] | given rankings and answers: which files do the usual external tools read |
 //!

@@ -99,10 +99,10 @@ pub struct Mined {
     pub gain: f64,
 }
 
-/// The answers of a query that are reached, a bit for each of the first [`MAX_ANSWERS`].
+/// The answers of a query that are reached, a bit for each of the first 20.
 pub type Reached = u32;
 
-/// Answers of a query that mining looks at: the first [`MAX_ANSWERS`].
+/// Answers of a query that mining looks at: the first 20.
 pub fn n_looked_at(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
