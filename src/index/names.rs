@@ -64,7 +64,7 @@ const IDENTIFIER: u8 = 4;
 const WRONG_CASE_STRENGTH: f32 = 0.5;
 /// Strength of initials, relative to a name.
 const ACRONYM_STRENGTH: f32 = 0.6;
-/// Strength of a name whose words are parted otherwise, relative to the same words.
+/// Strength of a name or stem whose words the query parts otherwise, relative to the same words.
 const PARTED_STRENGTH: f32 = 0.9;
 /// Strength of a name whose words have other forms, relative to the same words.
 const FORMS_STRENGTH: f32 = 0.9;

@@ -276,9 +276,12 @@ impl Run<'_> {
                 named && !members.iter().any(|member| member.answers_as(of))
             };
             let least = sum(&members[at]) + MIN_GAIN;
-            let best = (0..archive.programs().len())
-                .filter(|&one| fits(&archive.programs()[one].member))
-                .map(|one| (sum(&archive.programs()[one].member), one))
+            let best = archive
+                .programs()
+                .iter()
+                .enumerate()
+                .filter(|(_, one)| fits(&one.member))
+                .map(|(at, one)| (sum(&one.member), at))
                 .filter(|&(sum, _)| sum >= least)
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((_, best)) = best {

@@ -25,6 +25,8 @@ use agent::{
     optimize::mine::{AnchorSource, DEFAULT_HOPS, Mined, anchors, mine},
 };
 
+use crate::support::real_bases;
+
 /// Strongest links of each type among which an anchor must be.
 const KEPT: usize = 4;
 /// Walks, most informative first, from which nodes are anchors.
@@ -314,14 +316,8 @@ fn names_of_a_sample_are_linked_however_they_are_written() {
 
 #[test]
 fn names_of_real_bases_are_linked_however_they_are_written() {
-    let Some(home) = std::env::var_os("AGENT_TEST_HOME") else {
-        eprintln!("skipped: AGENT_TEST_HOME names no home with products, biomed and papers");
-        return;
-    };
-    let home = Home::new(home);
-    for name in ["products", "biomed", "papers"] {
-        let base = home.get(name).unwrap();
-        let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap();
+    for (base, indexed) in real_bases() {
+        let name = &base.name;
         let queries: Vec<LabelledQuery> = labelled(&base).into_iter().step_by(EVERY).collect();
         print(name, &recall(&indexed, &queries));
         let dir = tempfile::tempdir().unwrap();

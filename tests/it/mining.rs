@@ -3,10 +3,12 @@
 use std::{sync::atomic::AtomicBool, time::Instant};
 
 use agent::{
-    dataset::{Home, LabelledQuery, Split, load_split},
+    dataset::{LabelledQuery, Split, load_split},
     index::IndexedBase,
     optimize::{discover::walks, mine::mine},
 };
+
+use crate::support::real_bases;
 
 /// Information that the best walk of a query gives, bits, mean over queries; and of how many the
 /// best walk has three steps.
@@ -27,14 +29,8 @@ fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], hops: usize) -> (f6
 
 #[test]
 fn walks_of_three_steps_are_measured() {
-    let Some(home) = std::env::var_os("AGENT_TEST_HOME") else {
-        eprintln!("skipped: AGENT_TEST_HOME names no home with products, biomed and papers");
-        return;
-    };
-    let home = Home::new(home);
-    for name in ["products", "biomed", "papers"] {
-        let base = home.get(name).unwrap();
-        let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap();
+    for (base, indexed) in real_bases() {
+        let name = &base.name;
         let queries = load_split(&base, &Split::Train).unwrap();
         let two = best_walks(&indexed, &queries, 2);
         let begun = Instant::now();

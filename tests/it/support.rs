@@ -6,7 +6,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use agent::dataset::sample::{SampleKind, SampleOptions, generate};
+use agent::{
+    dataset::{
+        Base, Home,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::IndexedBase,
+};
 use tempfile::TempDir;
 
 /// Size of the sample of [`World::shop`]: some 900 nodes.
@@ -158,4 +164,20 @@ fn write_base(dir: &Path) {
     ] {
         fs::write(dir.join(file), text).unwrap();
     }
+}
+
+/// `products`, `biomed` and `papers` of the home that `AGENT_TEST_HOME` names with their indexes;
+/// none, with a message, where it names none.
+pub(crate) fn real_bases() -> impl Iterator<Item = (Base, IndexedBase)> {
+    let home = std::env::var_os("AGENT_TEST_HOME").map(Home::new);
+    if home.is_none() {
+        eprintln!("skipped: AGENT_TEST_HOME names no home with products, biomed and papers");
+    }
+    home.into_iter().flat_map(|home| {
+        ["products", "biomed", "papers"].map(|name| {
+            let base = home.get(name).unwrap();
+            let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap();
+            (base, indexed)
+        })
+    })
 }

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     index::names::{
-        MIN_FUZZY_LETTERS, NameIndex,
+        MIN_FUZZY_LETTERS, NameIndex, PARTED_STRENGTH,
         bits::Bits,
         forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
     },
@@ -26,8 +26,6 @@ const MIN_PART_LETTERS: usize = 3;
 const MAX_PARTED_LETTERS: usize = 64;
 /// Strength of a stem matched with one edit, relative to the same stem.
 pub(super) const SLIP_STRENGTH: f32 = 0.9;
-/// Strength of a stem of which the query writes two words in one, or one in two.
-const PARTED_STRENGTH: f32 = 0.9;
 
 /// A word of a query.
 #[derive(Clone)]
