@@ -5,9 +5,12 @@
 //! a set of synonyms. Documents state the facts in one wording, questions often in another, and
 //! answers follow from the facts alone. It must not know the graph's edges.
 
+use serde::Deserialize;
+
+use crate::dataset::sample::SampleKind;
 use crate::dataset::sample::graph::World;
 use crate::dataset::sample::random::Stream;
-use crate::dataset::sample::{SampleKind, amazon_text, mag_text, prime_text};
+use crate::dataset::sample::wording::{AMAZON, MAG, PRIME};
 
 /// Marks an aspect about which a node has no fact.
 pub(super) const NO_FACT: u8 = u8::MAX;
@@ -19,39 +22,41 @@ const USUAL_WORDING: usize = 45;
 const N_TYPICAL: usize = 3;
 
 /// One kind of property. `{}` in a frame is replaced by one synonym of the value.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Aspect {
     /// What it is about, in a noun; also used to ask for it.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Share of the nodes, in per cent, that have such a fact.
     pub(super) share: usize,
     /// Whole sentences for documents.
-    pub(super) sentences: &'static [&'static str],
+    pub(super) sentences: Vec<String>,
     /// Verb phrases in the third person singular, for "one that ...".
-    pub(super) clauses: &'static [&'static str],
+    pub(super) clauses: Vec<String>,
     /// Short forms for keyword queries.
-    pub(super) keys: &'static [&'static str],
+    pub(super) keys: Vec<String>,
     /// Values, each a set of synonyms.
-    pub(super) values: &'static [&'static [&'static str]],
+    pub(super) values: Vec<Vec<String>>,
 }
 
 impl Aspect {
     /// Returns one frame with one synonym of the value in it; the first synonym is the most usual
     /// wording, so that a question and a document agree in about half of the cases.
-    pub(super) fn say(&self, frames: &[&'static str], value: u8, stream: &mut Stream) -> String {
-        let synonyms = self.values.get(value as usize).copied().unwrap_or_default();
-        let frame = stream.pick(frames);
+    pub(super) fn say(&self, frames: &[impl AsRef<str>], value: u8, stream: &mut Stream) -> String {
+        let synonyms = self.values.get(value as usize).map_or(&[][..], Vec::as_slice);
+        let frame = stream.pick_text(frames);
         let usual = stream.percent(USUAL_WORDING);
-        let other = stream.pick(synonyms);
-        let synonym = if usual { synonyms.first().copied().unwrap_or_default() } else { other };
+        let other = stream.pick_text(synonyms);
+        let synonym = if usual { synonyms.first().map_or("", String::as_str) } else { other };
         frame.replace("{}", synonym)
     }
 
     /// Returns one sentence that states the value, or with the given probability in per cent two
     /// different ones.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
-        let mut sentences = vec![self.say(self.sentences, value, stream)];
+        let mut sentences = vec![self.say(&self.sentences, value, stream)];
         if stream.percent(twice) {
-            let second = self.say(self.sentences, value, stream);
+            let second = self.say(&self.sentences, value, stream);
             if sentences[0] != second {
                 sentences.push(second);
             }
@@ -63,12 +68,12 @@ impl Aspect {
 /// Returns the aspects of a node type; empty for types that have a name only.
 pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
     match (kind, node_type) {
-        (SampleKind::Amazon, "product") => &amazon_text::PRODUCT,
-        (SampleKind::Mag, "paper") => &mag_text::PAPER,
-        (SampleKind::Prime, "disease") => &prime_text::DISEASE,
-        (SampleKind::Prime, "drug") => &prime_text::DRUG,
-        (SampleKind::Prime, "gene/protein") => &prime_text::GENE,
-        (SampleKind::Prime, "pathway") => &prime_text::PATHWAY,
+        (SampleKind::Amazon, "product") => &AMAZON.product,
+        (SampleKind::Mag, "paper") => &MAG.paper,
+        (SampleKind::Prime, "disease") => &PRIME.disease,
+        (SampleKind::Prime, "drug") => &PRIME.drug,
+        (SampleKind::Prime, "gene/protein") => &PRIME.gene,
+        (SampleKind::Prime, "pathway") => &PRIME.pathway,
         _ => &[],
     }
 }

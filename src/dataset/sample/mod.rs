@@ -31,7 +31,7 @@ mod queries;
 mod random;
 mod schema;
 mod templates;
-mod words;
+mod wording;
 mod write;
 
 #[cfg(test)]
@@ -41,6 +41,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use thiserror::Error;
 
 use crate::dataset::sample::facts::Facts;
@@ -48,7 +49,8 @@ use crate::dataset::sample::graph::World;
 use crate::dataset::sample::queries::Source;
 
 /// Which schema a sample has.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SampleKind {
     /// Products, brands, categories, colours; answers are products.
     Amazon,

@@ -9,12 +9,7 @@
 use crate::dataset::sample::facts::NO_FACT;
 use crate::dataset::sample::graph::World;
 use crate::dataset::sample::random::{Spread, Stream};
-use crate::dataset::sample::words::{
-    ACTIVITIES, BRAND_FIRST, BRAND_SECOND, CHEMICAL_LAST, CHEMICALS, CODAS, COLORS, COMPONENTS,
-    CONTEXTS, DISEASE_FIRST, DISEASE_LAST, DRUG_LAST, EFFECT_FIRST, EFFECTS, FIELD_FIRST,
-    FIELD_SECOND, FIELD_THIRD, GIVEN, GROUPS, ONSETS, ORGANS, PATHWAY_FIRST, PROCESS_FIRST,
-    PROCESS_LAST, REGIONS, SEGMENTS, SERIES, SHADES, SUBSTANCES, TISSUES, VOWELS,
-};
+use crate::dataset::sample::wording::{AMAZON, WORDS};
 use crate::dataset::sample::{SampleKind, amazon_text, mag_text};
 
 /// A node's name and the other names it is known by.
@@ -31,10 +26,14 @@ pub(super) struct Name {
 fn word(stream: &mut Stream, n_syllables: usize) -> String {
     let mut text = String::new();
     for syllable in 0..n_syllables {
-        text.push_str(stream.pick(&ONSETS));
-        text.push_str(stream.pick(if syllable == 0 { &VOWELS } else { &VOWELS[..5] }));
+        text.push_str(stream.pick_text(&WORDS.onsets));
+        text.push_str(stream.pick_text(if syllable == 0 {
+            &WORDS.vowels
+        } else {
+            &WORDS.vowels[..5]
+        }));
         if syllable + 1 == n_syllables {
-            text.push_str(stream.pick(&CODAS));
+            text.push_str(stream.pick_text(&WORDS.codas));
         }
     }
     text
@@ -80,12 +79,12 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     match (world.kind, node_type) {
         (SampleKind::Amazon, "product") => product(facts, stream),
         (SampleKind::Amazon, "brand") => brand(&parts, stream),
-        (SampleKind::Amazon, "category") => plain(parts.join(&[&SEGMENTS, &GROUPS])),
-        (SampleKind::Amazon, _) => plain(parts.join(&[&SHADES, &COLORS])),
+        (SampleKind::Amazon, "category") => plain(parts.join(&[&WORDS.segments, &WORDS.groups])),
+        (SampleKind::Amazon, _) => plain(parts.join(&[&WORDS.shades, &WORDS.colors])),
         (SampleKind::Mag, "author") => author(stream),
         (SampleKind::Mag, "institution") => institution(stream),
         (SampleKind::Mag, "field_of_study") => {
-            plain(parts.join(&[&FIELD_FIRST, &FIELD_SECOND, &FIELD_THIRD]))
+            plain(parts.join(&[&WORDS.field_first, &WORDS.field_second, &WORDS.field_third]))
         }
         (SampleKind::Mag, _) => plain(mag_text::title(facts, stream)),
         (SampleKind::Prime, _) => biomedical(node_type, &parts, stream),
@@ -101,19 +100,19 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn choose<const N: usize>(&self, lists: &[&[&'static str]; N]) -> [&'static str; N] {
+    fn choose<const N: usize>(&self, lists: &[&'static [String]; N]) -> [&'static str; N] {
         let total: usize = lists.iter().map(|list| list.len()).product();
         let mut stream = Stream::new(self.seed, &["parts ", self.node_type].concat(), 0);
         let spread = Spread::new(total as u32, &mut stream);
         let mut rest = spread.index(self.index % total as u32) as usize;
         lists.map(|list| {
-            let word = list[rest % list.len()];
+            let word = list[rest % list.len()].as_str();
             rest /= list.len();
             word
         })
     }
 
-    fn join<const N: usize>(&self, lists: &[&[&'static str]; N]) -> String {
+    fn join<const N: usize>(&self, lists: &[&'static [String]; N]) -> String {
         join(&self.choose(lists))
     }
 }
@@ -126,14 +125,18 @@ fn join(words: &[&str]) -> String {
 
 fn product(facts: &[u8], stream: &mut Stream) -> Name {
     let kind = facts.get(amazon_text::KIND).copied().unwrap_or(NO_FACT);
-    let thing = amazon_text::PRODUCT[amazon_text::KIND].say(&["{}"], kind, stream);
+    let thing = AMAZON.product[amazon_text::KIND].say(&["{}"], kind, stream);
     let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
-    let core = format!("{} {}", stream.pick(&SERIES), thing.join(" "));
+    let core = format!("{} {}", stream.pick_text(&WORDS.series), thing.join(" "));
     let edition = capitalised(&word(stream, 2));
     let variant = match stream.below(6) {
         0 => format!("{edition} {} Pack", 2 + stream.below(5)),
         1 => format!("{edition} Mark {}", stream.pick(&["II", "III", "IV", "V"])),
-        2 => format!("Model {}{}", capitalised(stream.pick(&ONSETS)), 1 + stream.below(2_000)),
+        2 => format!(
+            "Model {}{}",
+            capitalised(stream.pick_text(&WORDS.onsets)),
+            1 + stream.below(2_000)
+        ),
         3 => format!("{edition} Edition"),
         4 => format!("{edition} Size {}", stream.pick(&["S", "M", "L", "XL"])),
         _ => format!("{} Series", 1 + stream.below(9_000)),
@@ -149,13 +152,13 @@ fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
     if parts.index < COMMON_WORD_BRANDS && parts.index.is_multiple_of(5) {
         let pair = Parts { index: parts.index / 5, ..*parts };
         return Name {
-            name: pair.join(&[&BRAND_FIRST, &BRAND_SECOND]),
+            name: pair.join(&[&WORDS.brand_first, &WORDS.brand_second]),
             aliases: Vec::new(),
             short: None,
         };
     }
-    let first = stream.pick(&BRAND_FIRST);
-    let second = stream.pick(&BRAND_SECOND);
+    let first = stream.pick_text(&WORDS.brand_first);
+    let second = stream.pick_text(&WORDS.brand_second);
     let invented = capitalised(&word(stream, 2));
     let (name, short) = match 2 + stream.below(8) {
         2..=3 => (format!("{first} {invented}"), None),
@@ -177,7 +180,7 @@ fn surname(stream: &mut Stream) -> String {
 }
 
 fn author(stream: &mut Stream) -> Name {
-    let given = stream.pick(&GIVEN);
+    let given = stream.pick_text(&WORDS.given);
     let initial = char::from(b'A' + stream.below(26) as u8);
     let surname = surname(stream);
     let letter = given.chars().next().unwrap_or('A');
@@ -222,14 +225,18 @@ fn gene_symbol(stream: &mut Stream) -> String {
 
 fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
     let mut aliases = Vec::new();
-    let organ = stream.pick(&ORGANS);
-    let substance = stream.pick(&SUBSTANCES);
+    let organ = stream.pick_text(&WORDS.organs);
+    let substance = stream.pick_text(&WORDS.substances);
     let name = match node_type {
         "disease" => match stream.below(5) {
             0 => format!("{} syndrome", surname(stream)),
             1 => format!("{}-{} disease", surname(stream), surname(stream)),
-            2 => format!("{organ} {}, type {}", stream.pick(&DISEASE_LAST), 1 + stream.below(40)),
-            _ => parts.join(&[&DISEASE_FIRST, &ORGANS, &DISEASE_LAST]),
+            2 => format!(
+                "{organ} {}, type {}",
+                stream.pick_text(&WORDS.disease_last),
+                1 + stream.below(40)
+            ),
+            _ => parts.join(&[&WORDS.disease_first, &WORDS.organs, &WORDS.disease_last]),
         },
         "gene/protein" => {
             let name = gene_symbol(stream);
@@ -245,11 +252,11 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
                 let n_syllables = 2 + usize::from(stream.percent(60));
                 aliases.push(capitalised(&word(stream, n_syllables)));
             }
-            capitalised(&format!("{stem}{linking}{}", stream.pick(&DRUG_LAST)))
+            capitalised(&format!("{stem}{linking}{}", stream.pick_text(&WORDS.drug_last)))
         }
         "molecular_function" => {
             let [substance, activity, donor] =
-                parts.choose(&[&SUBSTANCES, &ACTIVITIES, &SUBSTANCES]);
+                parts.choose(&[&WORDS.substances, &WORDS.activities, &WORDS.substances]);
             if substance == donor {
                 format!("{substance} {activity} activity")
             } else {
@@ -257,26 +264,32 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
             }
         }
         "pathway" => {
-            let first = stream.pick(&PATHWAY_FIRST);
+            let first = stream.pick_text(&WORDS.pathway_first);
             match stream.below(3) {
-                0 => format!("{first} {substance} and {}", stream.pick(&SUBSTANCES)),
+                0 => format!("{first} {substance} and {}", stream.pick_text(&WORDS.substances)),
                 1 => format!("{first} {substance} by {}", gene_symbol(stream)),
                 _ => format!("{first} {}", gene_symbol(stream)),
             }
         }
         "anatomy" => {
-            let [region, tissue, organ] = parts.choose(&[&REGIONS, &TISSUES, &ORGANS]);
+            let [region, tissue, organ] =
+                parts.choose(&[&WORDS.regions, &WORDS.tissues, &WORDS.organs]);
             match tissue {
                 "" => join(&[region, organ]),
                 _ => join(&[region, tissue, "of", organ]),
             }
         }
-        "effect/phenotype" => capitalised(&parts.join(&[&EFFECT_FIRST, &ORGANS, &EFFECTS])),
-        "biological_process" => {
-            parts.join(&[&PROCESS_FIRST, &CONTEXTS, &SUBSTANCES, &PROCESS_LAST])
+        "effect/phenotype" => {
+            capitalised(&parts.join(&[&WORDS.effect_first, &WORDS.organs, &WORDS.effects]))
         }
-        "cellular_component" => parts.join(&[&REGIONS, &SUBSTANCES, &COMPONENTS]),
-        _ => parts.join(&[&CHEMICALS, &CHEMICAL_LAST, &["", "(outdoor)", "(prenatal)"]]),
+        "biological_process" => parts.join(&[
+            &WORDS.process_first,
+            &WORDS.contexts,
+            &WORDS.substances,
+            &WORDS.process_last,
+        ]),
+        "cellular_component" => parts.join(&[&WORDS.regions, &WORDS.substances, &WORDS.components]),
+        _ => parts.join(&[&WORDS.chemicals, &WORDS.chemical_last, &WORDS.chemical_setting]),
     };
     Name { name, aliases, short: None }
 }

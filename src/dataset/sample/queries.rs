@@ -13,7 +13,8 @@ use crate::dataset::sample::graph::{Graph, Step, World};
 use crate::dataset::sample::names::{self, Name};
 use crate::dataset::sample::random::{Stream, hash64};
 use crate::dataset::sample::schema;
-use crate::dataset::sample::templates::{TEMPLATES, Template};
+use crate::dataset::sample::templates::Template;
+use crate::dataset::sample::wording::TEMPLATES;
 
 /// Answers at most per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;
@@ -77,12 +78,12 @@ impl Source<'_> {
     }
 
     /// Returns the steps of one branch and the type it starts at.
-    fn steps(&self, template: &Template, branch: usize) -> Vec<Step> {
+    fn steps(&self, template: &'static Template, branch: usize) -> Vec<Step> {
         let branch = &template.branches[branch];
-        let start = if branch.negated { template.target } else { template.slots[branch.slot] };
+        let start = if branch.negated { &template.target } else { &template.slots[branch.slot] };
         let mut from = self.world.type_of(start);
         let mut steps = Vec::with_capacity(branch.hops.len());
-        for &(relation, to) in branch.hops {
+        for (relation, to) in &branch.hops {
             let to = self.world.type_of(to);
             steps.push(Step { from, relation, to });
             from = to;
@@ -92,7 +93,7 @@ impl Source<'_> {
 
     /// Returns the candidates of a grounded template, ascending: the intersection of all walks,
     /// without targets of negated walks and, where the template says so, without the slot nodes.
-    pub(super) fn execute(&self, template: &Template, slots: &[u32]) -> Vec<u32> {
+    pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let mut candidates: Option<Vec<u32>> = None;
         for (position, branch) in template.branches.iter().enumerate() {
             let steps = self.steps(template, position);
@@ -137,7 +138,12 @@ impl Source<'_> {
 
     /// Grounds the slots: the first from `starts`, further ones by walking back from a random end
     /// of its walk.
-    fn ground(&self, template: &Template, starts: &[u32], stream: &mut Stream) -> Option<Vec<u32>> {
+    fn ground(
+        &self,
+        template: &'static Template,
+        starts: &[u32],
+        stream: &mut Stream,
+    ) -> Option<Vec<u32>> {
         let first = stream.pick(starts);
         let mut slots = vec![first];
         if template.slots.len() > 1 {
@@ -291,13 +297,13 @@ fn mention(
 
 /// Phrases a grounded template with its properties.
 fn phrase(
-    template: &Template,
+    template: &'static Template,
     slots: &[String],
     properties: &[(usize, u8)],
     facts: &Facts,
     stream: &mut Stream,
 ) -> String {
-    let clause = |stream: &mut Stream, frames: fn(&Aspect) -> &'static [&'static str]| {
+    let clause = |stream: &mut Stream, frames: fn(&Aspect) -> &[String]| {
         properties
             .iter()
             .map(|&(aspect, value)| {
@@ -306,9 +312,9 @@ fn phrase(
             })
             .collect::<Vec<String>>()
     };
-    let clauses = clause(stream, |aspect| aspect.clauses);
-    let keys = clause(stream, |aspect| aspect.keys);
-    let pattern = stream.pick(template.patterns);
+    let clauses = clause(stream, |aspect| &aspect.clauses);
+    let keys = clause(stream, |aspect| &aspect.keys);
+    let pattern = stream.pick_text(&template.patterns);
     let (mut that, mut it, mut short) = (String::new(), String::new(), String::new());
     if !clauses.is_empty() {
         that = format!(" that {}", clauses.join(stream.pick(&[" and ", " and also ", " and "])));
@@ -347,7 +353,7 @@ pub(super) fn construct(
     let world = source.world;
     let mine: Vec<usize> =
         (0..TEMPLATES.len()).filter(|&at| TEMPLATES[at].kind == world.kind).collect();
-    let ids: HashSet<&str> = mine.iter().map(|&at| TEMPLATES[at].id).collect();
+    let ids: HashSet<&str> = mine.iter().map(|&at| TEMPLATES[at].id.as_str()).collect();
     let per_id = n_questions(world.n_nodes(), default_nodes).div_ceil(ids.len().max(1));
     let mut mentions = Mentions::default();
     let mut texts = HashSet::new();
@@ -358,7 +364,7 @@ pub(super) fn construct(
         let entries = mine.iter().filter(|&&at| TEMPLATES[at].id == template.id).count();
         let wanted = per_id.div_ceil(entries);
         let mut stream = Stream::new(world.seed, "questions", position as u64);
-        let target = world.type_of(template.target);
+        let target = world.type_of(&template.target);
         let first = source.steps(template, 0)[0];
         let starts: Vec<u32> = (0..world.counts[first.from])
             .filter(|&node| !source.graph.neighbors(first, node).is_empty())
@@ -420,7 +426,7 @@ pub(super) fn splits(questions: &[Question]) -> Vec<usize> {
     questions
         .iter()
         .map(|question| {
-            let count = seen.entry(TEMPLATES[question.template].id).or_insert(0);
+            let count = seen.entry(TEMPLATES[question.template].id.as_str()).or_insert(0);
             *count += 1;
             [0, 1, 2, 0][(*count - 1) % 4]
         })

@@ -52,6 +52,11 @@ impl Stream {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }
 
+    /// Returns one text, all equally likely; an empty one when there is none.
+    pub(super) fn pick_text<'a>(&mut self, texts: &'a [impl AsRef<str>]) -> &'a str {
+        texts.get(self.below(texts.len())).map_or("", AsRef::as_ref)
+    }
+
     /// Returns an integer in `0..n`, small ones more likely: the density at rank `r` falls as
     /// `r^(-2/3)`.
     pub(super) fn skewed(&mut self, n: usize) -> usize {

@@ -11,7 +11,8 @@ use super::*;
 use crate::dataset::sample::facts::Facts;
 use crate::dataset::sample::graph::World;
 use crate::dataset::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
-use crate::dataset::sample::templates::{TEMPLATES, Template};
+use crate::dataset::sample::templates::Template;
+use crate::dataset::sample::wording::TEMPLATES;
 
 /// A scale at which a base has some hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {
@@ -169,14 +170,14 @@ fn questions_are_distinct_answered_and_spread_over_the_splits() {
             assert!(texts.insert(record[1].to_lowercase()), "repeated: {}", &record[1]);
             let answers: Vec<usize> = serde_json::from_str(&record[2]).unwrap();
             assert!((1..=MAX_ANSWERS).contains(&answers.len()));
-            let template = TEMPLATES.iter().find(|template| template.id == &record[3]).unwrap();
+            let template = TEMPLATES.iter().find(|template| template.id == record[3]).unwrap();
             assert!(answers.iter().all(|&id| nodes[id]["type"] == template.target));
-            template_of.insert(row, template.id);
+            template_of.insert(row, template.id.as_str());
         }
         let all: BTreeSet<&str> = TEMPLATES
             .iter()
             .filter(|template| template.kind == kind)
-            .map(|template| template.id)
+            .map(|template| template.id.as_str())
             .collect();
         let mut placed = BTreeSet::new();
         for (split, name) in ["train", "val", "test"].iter().enumerate() {
@@ -215,11 +216,11 @@ impl NaiveExecutor {
         NaiveExecutor { links, types }
     }
 
-    fn reaches(&self, from: u32, hops: &[(&str, &str)], wanted: Option<u32>) -> bool {
+    fn reaches(&self, from: u32, hops: &[(String, String)], wanted: Option<u32>) -> bool {
         let Some(((relation, to), rest)) = hops.split_first() else {
             return wanted.is_none_or(|wanted| wanted == from);
         };
-        let key = ((*relation).to_owned(), from, (*to).to_owned());
+        let key = (relation.clone(), from, to.clone());
         self.links
             .get(&key)
             .is_some_and(|ends| ends.iter().any(|&end| self.reaches(end, rest, wanted)))
@@ -232,9 +233,9 @@ impl NaiveExecutor {
             .filter(|&node| {
                 template.branches.iter().all(|branch| {
                     if branch.negated {
-                        !self.reaches(node, branch.hops, None)
+                        !self.reaches(node, &branch.hops, None)
                     } else {
-                        self.reaches(slots[branch.slot], branch.hops, Some(node))
+                        self.reaches(slots[branch.slot], &branch.hops, Some(node))
                     }
                 })
             })
@@ -257,11 +258,11 @@ fn answers_equal_those_of_a_naive_executor_for_every_template() {
         let texts: Vec<String> = nodes(folder.path()).iter().map(Value::to_string).collect();
         for question in construct(&source, default_nodes(kind), &mut |_, _| {}) {
             let template = &TEMPLATES[question.template];
-            seen.insert(template.id);
+            seen.insert(template.id.as_str());
             let slots: Vec<u32> = (template.slots.iter().zip(&question.slots))
                 .map(|(name, &slot)| world.id(world.type_of(name), slot))
                 .collect();
-            let target = world.type_of(template.target);
+            let target = world.type_of(&template.target);
             let facts = &facts[target];
             let offset = world.offsets[target];
             let expected: Vec<u32> = naive
@@ -292,7 +293,7 @@ fn check_wording(
 ) {
     let states = |id: u32, (aspect, value): (usize, u8)| {
         let text = texts[id as usize].to_lowercase();
-        let synonyms = facts.aspects[aspect].values[value as usize];
+        let synonyms = &facts.aspects[aspect].values[value as usize];
         synonyms.iter().any(|synonym| text.contains(&synonym.to_lowercase()))
     };
     for &id in answers {
@@ -367,7 +368,7 @@ fn tiniest_scale_still_answers_every_template() {
         let (folder, report) = write_sample(kind, 5, 1e-9);
         let text = fs::read_to_string(folder.path().join("qa.csv")).unwrap();
         for template in TEMPLATES.iter().filter(|template| template.kind == kind) {
-            assert!(text.contains(template.id), "{}", template.id);
+            assert!(text.contains(&template.id), "{}", template.id);
         }
         assert!(report.n_nodes < 1_500, "{report:?}");
     }

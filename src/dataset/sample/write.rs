@@ -23,7 +23,7 @@ use crate::dataset::sample::graph::{Graph, World, draw_edges};
 use crate::dataset::sample::queries::{Question, Source, splits};
 use crate::dataset::sample::random::Stream;
 use crate::dataset::sample::schema;
-use crate::dataset::sample::templates::TEMPLATES;
+use crate::dataset::sample::wording::TEMPLATES;
 use crate::dataset::sample::{amazon_text, mag_text, prime_text};
 
 /// Bytes collected before a write to disk.
@@ -144,11 +144,11 @@ pub(super) fn questions(
     file.write_record(["id", "query", "answer_ids", "template"]).map_err(wrong)?;
     for (id, question) in questions.iter().enumerate() {
         let template = &TEMPLATES[question.template];
-        let target = world.type_of(template.target);
+        let target = world.type_of(&template.target);
         let ids: Vec<String> =
             question.answers.iter().map(|&index| world.id(target, index).to_string()).collect();
         let answers = format!("[{}]", ids.join(", "));
-        file.write_record([&id.to_string(), &question.text, &answers, template.id])
+        file.write_record([&id.to_string(), &question.text, &answers, &template.id])
             .map_err(|error| failed(&path)(io::Error::from(error)))?;
     }
     file.flush().map_err(failed(&path))?;
