@@ -6,13 +6,18 @@
 //!
 //! Must not know: queries, answers, scores of programs.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use crate::{
     index::IndexedBase,
     kb::{Direction, TypeId},
     optimize::mine::{AnchorSource, Pattern, Step},
     program::Program,
+    tools::source::{comment, literal, literals},
+    words::fold,
 };
 
 /// Nodes that a program ranks by text.
@@ -24,6 +29,10 @@ const SEARCHED: usize = 200;
 
 /// Prefix of anchors that are found both ways.
 const LIKELY: &str = "likely_";
+
+/// Plurals that no variable can be named by: parameters that a program reads, and words of the
+/// language.
+const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
 /// How anchors of a branch are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,13 +82,16 @@ impl Branch {
     }
 }
 
-/// Lower-case letters, digits and underscores that can begin a variable's name.
+/// Lower-case letters, digits and underscores that can begin a variable's name; of a name in other
+/// letters nothing is left, and it is a thing.
 fn identifier(name: &str) -> String {
-    let mut word: String = name
-        .to_lowercase()
+    let mut word: String = fold(name)
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
+    if !word.contains(|c: char| c.is_ascii_alphanumeric()) {
+        return "thing".to_owned();
+    }
     if word.starts_with(|c: char| !c.is_ascii_alphabetic()) {
         word.insert_str(0, "n_");
     }
@@ -113,6 +125,22 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
+/// A word for each type of anchors, such that no two have one and its plural can name a variable.
+fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
+    let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
+    for branch in &plan.branches {
+        if words.contains_key(&branch.anchor) {
+            continue;
+        }
+        let mut word = identifier(base.kb.type_name(branch.anchor));
+        while NO_VARIABLES.contains(&plural(&word).as_str()) || words.values().any(|w| *w == word) {
+            word.push('2');
+        }
+        words.insert(branch.anchor, word);
+    }
+    words
+}
+
 /// A branch with the names its program gives to anchors and to what they reach.
 struct Named<'a> {
     branch: &'a Branch,
@@ -123,12 +151,13 @@ struct Named<'a> {
 }
 
 fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
+    let words = words_of_types(base, plan);
     let mut taken = BTreeSet::new();
     plan.branches
         .iter()
         .map(|branch| {
             let kind = base.kb.type_name(branch.anchor).to_owned();
-            let word = identifier(&kind);
+            let word = words.get(&branch.anchor).cloned().unwrap_or_default();
             let prefix = match branch.anchors {
                 Anchors::Named => "",
                 Anchors::Described => "described_",
@@ -214,7 +243,7 @@ pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
 fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     let branches = named_branches(base, plan);
     let mut out = String::new();
-    let _ = writeln!(out, "//! category: {}", category_name(base, plan));
+    let _ = writeln!(out, "//! category: {}", comment(&category_name(base, plan)));
     for named in &branches {
         let how = match named.branch.anchors {
             Anchors::Named => "named by the query",
@@ -222,11 +251,8 @@ fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
             Anchors::Either => "named or described by the query",
         };
         let target = plan.target.map_or("", |target| base.kb.type_name(target));
-        let _ = writeln!(
-            out,
-            "//! Walk from what is {how}: {} {target}",
-            walk_in_words(base, named.branch)
-        );
+        let walk = format!("{} {target}", walk_in_words(base, named.branch));
+        let _ = writeln!(out, "//! Walk from what is {how}: {}", comment(&walk));
     }
     out += "//! What is reached is ranked by what else the query says.\n\n";
     render_params(&mut out, plan, &branches, relaxed);
@@ -279,8 +305,9 @@ fn render_anchors(out: &mut String, branches: &[Named<'_>]) {
         if !done.insert(anchors) {
             continue;
         }
-        let named = format!("link(query, {kind:?}, params.n_anchors)");
-        let described = format!("normalize(search(query, {kind:?}, params.n_anchors))");
+        let kind = literal(kind);
+        let named = format!("link(query, {kind}, params.n_anchors)");
+        let described = format!("normalize(search(query, {kind}, params.n_anchors))");
         let found = match branch.anchors {
             Anchors::Named => named,
             Anchors::Described => described,
@@ -303,15 +330,15 @@ fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[N
         let how = if branch.sums { "sum" } else { "max" };
         let mut walk = anchors.clone();
         for step in &branch.steps {
-            let relation = base.kb.relation_name(step.relation);
+            let relation = literal(base.kb.relation_name(step.relation));
             let line_break = if walk.contains('(') { "\n        " } else { " " };
             let direction = direction(step.direction);
-            walk = format!("hop({walk},{line_break}{relation:?}, {direction:?}, {how:?})");
+            walk = format!("hop({walk},{line_break}{relation}, \"{direction}\", \"{how}\")");
         }
         if let (Some(target), Some(&last)) = (plan.target, branch.steps.last())
             && leads_elsewhere(base, last, target)
         {
-            walk = format!("of_type({walk}, {:?})", base.kb.type_name(target));
+            walk = format!("of_type({walk}, {})", literal(base.kb.type_name(target)));
         }
         let _ = writeln!(out, "    let {reached} = {walk};");
     }
@@ -325,13 +352,9 @@ fn render_strict_pool(out: &mut String, branches: &[Named<'_>]) {
 
 fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
     let types = match plan.target {
-        Some(target) => format!("{:?}", base.kb.type_name(target)),
+        Some(target) => literal(base.kb.type_name(target)),
         None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
-        None => {
-            let names: Vec<&str> =
-                base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind)).collect();
-            format!("{names:?}")
-        }
+        None => literals(base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind))),
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
     let _ =

@@ -12,7 +12,7 @@ use crate::{
     llm::{LlmError, replies::Asked},
     tools::{
         ArgSpec, Args, Asker, Assistant, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value,
-        registry,
+        registry, source::literal,
     },
 };
 
@@ -347,7 +347,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
         Value::Bool(truth) => truth.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Float(number) => format!("{number:.4}"),
-        Value::Text(text) => format!("{:?}", cut(text)),
+        Value::Text(text) => literal(&cut(text)),
         Value::Nodes(nodes) => {
             let first = nodes.as_slice().iter().take(DESCRIBED_NODES).copied().collect();
             named(nodes.len(), first, "nodes")
