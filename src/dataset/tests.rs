@@ -29,7 +29,7 @@ fn real_data() -> PathBuf {
 }
 
 fn import(source: &Path, home: &Home, lenient: bool) -> Result<ImportReport, DatasetError> {
-    let options = ImportOptions { lenient };
+    let options = ImportOptions { lenient, ..ImportOptions::default() };
     import_neutral(source, home, "tiny", &options, &mut |_| {}, &AtomicBool::new(false))
 }
 

@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// Why no tool answers over a base whose graph names nodes that do not exist.
+const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
 /// Nodes, edges and postings that one program call may touch.
 const MAX_TOUCHED: u64 = 20_000_000;
 /// Requests to a language model that one program call may make, repairs not counted.
@@ -244,6 +246,11 @@ impl Session {
             asker: &mut self.asker,
         };
         let result = (spec.run)(&mut ctx, &Args::new(args));
+        // Nothing that was made of a damaged graph is an answer.
+        let result = match self.base.kb.met_damage() {
+            true => Err(ToolError::Internal(DAMAGED.to_owned())),
+            false => result,
+        };
         let (asked, unparsed) = self.asker.take_notes();
         if let (Ok(value), Some((cache, key))) = (&result, key)
             && unparsed == 0

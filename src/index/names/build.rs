@@ -47,6 +47,18 @@ fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
+/// Digits of a plain number from which it may identify something; shorter ones are ranks, years and
+/// amounts, which questions hold for other reasons.
+const MIN_IDENTIFYING_DIGITS: usize = 5;
+
+/// Whether a text is a number too short to identify anything: digits, with or without signs and
+/// separators.
+fn is_small_number(text: &str) -> bool {
+    let is_part = |c: char| c.is_numeric() || matches!(c, '.' | ',' | '+' | '-');
+    text.chars().all(is_part)
+        && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
+}
+
 /// Collects entries in node order.
 #[derive(Default)]
 struct Builder {
@@ -174,7 +186,8 @@ impl Builder {
     }
 }
 
-/// Fields whose values are one word each and hardly repeat.
+/// Fields whose values are one word each and hardly repeat; of their values, small numbers identify
+/// nothing all the same.
 fn identifying_fields(kb: &Kb) -> HashSet<FieldId> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
@@ -219,7 +232,10 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
                         builder.add(node, alias, 0);
                     }
                 }
-            } else if identifying.contains(&field) && seen.insert(text.to_owned()) {
+            } else if identifying.contains(&field)
+                && !is_small_number(text)
+                && seen.insert(text.to_owned())
+            {
                 builder.add(node, text, IDENTIFIER);
             }
         }
