@@ -80,7 +80,8 @@ impl Program {
     /// What people read: the source; of a module its header and its size, as comments.
     pub fn shown(&self) -> Cow<'_, str> {
         let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
-        let category = self.category.iter().map(|name| format!("//! category: {}\n", comment(name)));
+        let category =
+            self.category.iter().map(|name| format!("//! category: {}\n", comment(name)));
         let description = self.description.lines().map(|line| format!("//! {}\n", comment(line)));
         let header: String = category.chain(description).collect();
         let size = module.len();

@@ -247,9 +247,8 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
-    let outcome = start_threads(&stop, printer)
-        .and_then(|()| home(cli.global.home))
-        .and_then(|home| {
+    let outcome =
+        start_threads(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
             let (config, printer) = (cli.global.config, printer.clone());
             let ctx = Context { home, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)

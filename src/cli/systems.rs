@@ -1,11 +1,7 @@
 //! Opens a system by its name on the command line: a baseline, a bundle or a program. The only
 //! place that knows which names exist, and where programs get their threads and cache.
 
-use std::{
-    fmt, io,
-    path::Path,
-    sync::Arc,
-};
+use std::{fmt, io, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 /// line of sentences is hard to read.
 const LONG_ITEM_BYTES: usize = 80;
 /// Longest document that a template may make, bytes: what a line of a nodes file may hold.
-pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 /// Placeholders of one template; each may repeat a long field.
 const MAX_PLACEHOLDERS: usize = 1_000;
 /// Between items of a list on one line.

@@ -7,8 +7,7 @@
 //! by its own rename; the record lists those that are complete.
 
 use std::{
-    fmt,
-    fs,
+    fmt, fs,
     io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,

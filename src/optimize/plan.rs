@@ -85,10 +85,8 @@ impl Branch {
 /// Lower-case letters, digits and underscores that can begin a variable's name; of a name in other
 /// letters nothing is left, and it is a thing.
 fn identifier(name: &str) -> String {
-    let mut word: String = fold(name)
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
+    let mut word: String =
+        fold(name).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if !word.contains(|c: char| c.is_ascii_alphanumeric()) {
         return "thing".to_owned();
     }
@@ -401,4 +399,98 @@ fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
         let _ = write!(order, "\n        - {anchors} * params.w_itself");
     }
     let _ = writeln!(out, "    top({order}, {RETURNED})");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::atomic::AtomicBool};
+
+    use super::*;
+    use crate::{
+        index,
+        kb::{Kb, KbMeta, KbWriter, Manifest, RelationId},
+        sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers},
+    };
+
+    /// A base with types `a`, `b` and `c` and the relation `r`, whose names are then changed to
+    /// what no import takes, as in a base of somebody else's. Names must come in this order.
+    fn base(types: [&str; 3], relation: &str) -> (tempfile::TempDir, IndexedBase) {
+        let dir = tempfile::tempdir().unwrap();
+        let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
+        let mut writer = KbWriter::create(&kb_dir).unwrap();
+        for kind in ["a", "b", "c"] {
+            writer.push_node(kind, kind, kind, &[]).unwrap();
+        }
+        writer.push_edge(0, "r", 2).unwrap();
+        writer.push_edge(1, "r", 2).unwrap();
+        writer.finish(&KbMeta::default(), &mut |_, _| true).unwrap();
+        let mut manifest = Manifest::read(&kb_dir).unwrap();
+        manifest.types = types.map(str::to_owned).to_vec();
+        manifest.relations = vec![relation.to_owned()];
+        manifest.checksum = String::new();
+        let unsigned = serde_json::to_vec(&manifest).unwrap();
+        manifest.checksum = blake3::hash(&unsigned).to_hex().to_string();
+        fs::write(kb_dir.join("manifest.json"), serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let kb = Kb::open(&kb_dir).unwrap();
+        index::build(&kb, &index_dir, &|_| {}, &AtomicBool::new(false)).unwrap();
+        let base = IndexedBase::open(&kb_dir, &index_dir, "other").unwrap();
+        (dir, base)
+    }
+
+    fn plan() -> Plan {
+        let steps = vec![Step { relation: RelationId(0), direction: Direction::Out }];
+        let branch = |anchor| Branch {
+            anchors: Anchors::Either,
+            anchor: TypeId(anchor),
+            steps: steps.clone(),
+            sums: true,
+        };
+        Plan { target: Some(TypeId(2)), branches: vec![branch(0), branch(1)] }
+    }
+
+    /// The source of a plan, which compiles.
+    fn compiled(base: &IndexedBase) -> String {
+        let source = render(base, &plan()).source().to_owned();
+        let sandbox = RhaiSandbox::new(std::sync::Arc::new(Workers::new(1).unwrap()));
+        let compiled = sandbox.compile(Code::Rhai(&source), &Limits::default());
+        assert!(compiled.is_ok(), "{:?}\n{source}", compiled.err());
+        source
+    }
+
+    #[test]
+    fn no_name_of_a_base_becomes_code() {
+        let own = "fn retrieve(query, candidates, params) { #{} }";
+        for end in ["\n", "\r", "\r\n", "\u{85}", "\u{2028}", "\"\n", "*/ "] {
+            let name = |letter: &str| format!("{letter}{end}{own}\n//");
+            let types = [name("a"), name("b"), name("c")];
+            let (_dir, base) = base(types.each_ref().map(String::as_str), &name("r"));
+            let source = compiled(&base);
+            let defined =
+                source.lines().filter(|line| line.trim_start().starts_with("fn retrieve"));
+            assert_eq!(defined.count(), 1, "{source}");
+            assert!(!source.contains(['\r', '\u{85}', '\u{2028}']), "{source}");
+        }
+    }
+
+    #[test]
+    fn types_have_variables_of_their_own() {
+        // As many letters of another script; parameters of a program; words of the language.
+        for types in [
+            ["\u{e01}\u{e33}", "\u{e02}\u{e33}", "z"],
+            ["Param", "param", "z"],
+            ["a", "e\u{301}", "query"],
+        ] {
+            let (_dir, base) = base(types, "r");
+            let source = compiled(&base);
+            let is_let = |line: &&str| line.starts_with("    let ");
+            let names: Vec<&str> = source
+                .lines()
+                .filter(is_let)
+                .filter_map(|line| line.trim_start_matches("    let ").split(' ').next())
+                .collect();
+            let distinct: BTreeSet<&str> = names.iter().copied().collect();
+            assert_eq!(names.len(), distinct.len(), "{source}");
+            assert!(NO_VARIABLES.iter().all(|name| !distinct.contains(name)), "{source}");
+        }
+    }
 }

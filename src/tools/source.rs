@@ -62,13 +62,19 @@ mod tests {
             ("plain", r#""plain""#),
             ("a \"b\" \\ c", r#""a \"b\" \\ c""#),
             ("a\nb\r\tc\u{1b}\u{2028}\u{202e}", r#""a\nb\r\tc\u001b\u2028\u202e""#),
-            ("e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}", "\"e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}\""),
+            (
+                "e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}",
+                "\"e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}\"",
+            ),
             ("`${x}`", "\"`${x}`\""),
         ] {
             assert_eq!(literal(text), written);
         }
         assert_eq!(literals(["a", "\""]), r#"["a", "\""]"#);
         assert_eq!(literals([]), "[]");
-        assert_eq!(comment("\"a\"\nfn retrieve\r\u{85}\u{2029}"), r#""a"\nfn retrieve\r\u0085\u2029"#);
+        assert_eq!(
+            comment("\"a\"\nfn retrieve\r\u{85}\u{2029}"),
+            r#""a"\nfn retrieve\r\u0085\u2029"#
+        );
     }
 }

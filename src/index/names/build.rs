@@ -242,3 +242,40 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
     }
     builder.write(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{index::names::NameIndex, kb::KbWriter};
+
+    #[test]
+    fn small_numbers_identify_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(&dir.path().join("kb")).unwrap();
+        for node in 0..400 {
+            let fields =
+                [("rank".to_owned(), node.to_string()), ("code".to_owned(), format!("B{node:04}"))];
+            writer
+                .push_node("game", &format!("game of {}", ["go", "gin"][node % 2]), "", &fields)
+                .unwrap();
+        }
+        let number = [("code".to_owned(), "90210".to_owned())];
+        writer.push_node("game", "last", "", &number).unwrap();
+        writer.finish(&Default::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.path().join("kb")).unwrap();
+        let path = dir.path().join("names");
+        build(&kb, &path).unwrap();
+        let names = NameIndex::open(&path).unwrap();
+        let linked = |text: &str| {
+            names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
+        };
+        assert_eq!(linked("Utopia 360"), []);
+        assert_eq!(linked("turning 60"), []);
+        assert_eq!(linked("what is B0360 like"), [360]);
+        assert_eq!(linked("what is 90210 like"), [400]);
+        let small = ["7", "2015", "-12", "4.5", "12.99", "1,234", "٣٦٠"];
+        assert!(small.iter().all(|text| is_small_number(text)));
+        let large = ["12345", "1.2345", "B123", "3D", "x"];
+        assert!(!large.iter().any(|text| is_small_number(text)));
+    }
+}

@@ -59,7 +59,8 @@ impl VectorWriter {
         check_range("length of the fingerprint", embedder.len() as u64, 0, most)?;
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = files::temporary_file(folder.unwrap_or(Path::new(".")), ".vectors-").map_err(failed)?;
+        let file =
+            files::temporary_file(folder.unwrap_or(Path::new(".")), ".vectors-").map_err(failed)?;
         let mut file = BufWriter::new(file);
         file.write_all(&[b' '; HEADER_BYTES]).map_err(failed)?;
         Ok(VectorWriter {
