@@ -221,13 +221,8 @@ fn what_does_not_hold_is_told() {
 
 #[test]
 fn a_program_that_does_not_compile_is_named_by_verify() {
-    let world = World::indexed();
-    let mut broken = bundle(&world, "fn retrieve(query, candidates, params) {\n    let = 3;\n}");
-    broken.digest = String::new();
-    let file = world.path("broken.json");
-    broken.sealed().write(&file).unwrap();
-    let file = file.display().to_string();
-    let verified = world.run(["verify", &file]);
+    let (world, _) = world_with("fn retrieve(query, candidates, params) {\n    let = 3;\n}");
+    let verified = world.run(["verify", "bundle.json"]);
     assert_eq!(verified.status, 1, "{}", verified.stderr);
     let lines: Vec<&str> = verified.stdout.lines().collect();
     let line = |check: &str| lines.iter().find(|line| line.starts_with(check)).copied();

@@ -94,7 +94,7 @@ fn refused_threads_are_told() {
     use std::os::unix::{fs::MetadataExt, process::CommandExt};
 
     let world = World::new();
-    let mut command = std::process::Command::new("sh");
+    let mut command = std::process::Command::new("bash");
     let list = "ulimit -u 1; exec \"$0\" data list --home /nowhere";
     command.args(["-c", list, env!("CARGO_BIN_EXE_agent")]).env_clear().current_dir("/");
     // The limit does not hold for root.

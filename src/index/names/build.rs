@@ -269,8 +269,8 @@ mod tests {
         let linked = |text: &str| {
             names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
         };
-        assert_eq!(linked("Utopia 360"), []);
-        assert_eq!(linked("turning 60"), []);
+        assert!(linked("Utopia 360").is_empty());
+        assert!(linked("turning 60").is_empty());
         assert_eq!(linked("what is B0360 like"), [360]);
         assert_eq!(linked("what is 90210 like"), [400]);
         let small = ["7", "2015", "-12", "4.5", "12.99", "1,234", "٣٦٠"];
