@@ -192,7 +192,7 @@ fn check_error(source: &Path, parts: &[&str]) {
 
 #[test]
 fn strict_errors_name_file_line_and_remedy() {
-    let file_cases: [(&str, &str, &str); 25] = [
+    let file_cases: [(&str, &str, &str); 30] = [
         (
             "nodes.jsonl",
             "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",

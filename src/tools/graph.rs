@@ -333,8 +333,8 @@ mod tests {
             };
             call("neighbors", vec![all.clone()]);
             for relation in &relations {
-                call("hop", vec![all.clone(), Value::text(relation)]);
-                call("degree", vec![all.clone(), Value::text(relation)]);
+                call("hop", vec![all.clone(), Value::text(relation.as_str())]);
+                call("degree", vec![all.clone(), Value::text(relation.as_str())]);
             }
         }
         assert!(told > 100, "{told}");
