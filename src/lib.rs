@@ -23,7 +23,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `words gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `files words gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer explain` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
@@ -32,6 +32,7 @@ pub mod dataset;
 pub mod embed;
 pub mod eval;
 pub mod explain;
+pub mod files;
 pub mod gpu;
 pub mod index;
 pub mod infer;

@@ -19,7 +19,10 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::{Code, is_module, module_header};
+use crate::{
+    sandbox::{Code, is_module, module_header},
+    tools::source::comment,
+};
 
 /// Begins the text of a program that is a module.
 const MODULE: &str = "wasm:";
@@ -77,8 +80,9 @@ impl Program {
     /// What people read: the source; of a module its header and its size, as comments.
     pub fn shown(&self) -> Cow<'_, str> {
         let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
-        let category = self.category.iter().map(|name| format!("//! category: {name}\n"));
-        let description = self.description.lines().map(|line| format!("//! {line}\n"));
+        let category =
+            self.category.iter().map(|name| format!("//! category: {}\n", comment(name)));
+        let description = self.description.lines().map(|line| format!("//! {}\n", comment(line)));
         let header: String = category.chain(description).collect();
         let size = module.len();
         Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))

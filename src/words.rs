@@ -175,6 +175,14 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     )
 }
 
+/// Whether a character ends a line, moves a cursor or turns the direction of the text around it:
+/// control characters, line and paragraph separators, and the embeddings, overrides and isolates of
+/// the bidirectional algorithm (Unicode Standard Annex 9). What languages need to be written, such
+/// as joiners, soft hyphens and directional marks, is none of them.
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Whether the character is matched by `\w`.
 fn is_reference_char(c: char) -> bool {
     c == '_' || c.is_alphanumeric() && !is_combining_mark(c)

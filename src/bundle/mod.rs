@@ -23,7 +23,6 @@ pub mod router;
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Write},
     path::Path,
 };
@@ -33,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bundle::{order::Order, router::Router},
     eval::Interval,
+    files,
     index::IndexedBase,
     program::Program,
 };
@@ -301,7 +301,7 @@ impl Bundle {
     pub fn write(&self, path: &Path) -> Result<(), BundleError> {
         let failed = |source| BundleError::Io { path: path.display().to_string(), source };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = readable(&mut tempfile::Builder::new()).tempfile_in(dir).map_err(failed)?;
+        let mut file = files::temporary_file(dir, ".bundle-").map_err(failed)?;
         serde_json::to_writer(&mut file, self).map_err(|error| failed(error.into()))?;
         file.write_all(b"\n").map_err(failed)?;
         file.as_file().sync_all().map_err(failed)?;
@@ -321,11 +321,7 @@ impl Bundle {
         let name = path.display().to_string();
         let failed = |source| BundleError::Io { path: name.clone(), source };
         let malformed = |what: String| BundleError::Malformed { path: name.clone(), what };
-        let size = fs::metadata(path).map_err(failed)?.len();
-        if size > MAX_BYTES {
-            return Err(malformed(format!("{size} bytes, over the limit of {MAX_BYTES}")));
-        }
-        let bytes = fs::read(path).map_err(failed)?;
+        let bytes = files::read(path, MAX_BYTES).map_err(failed)?;
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
         if !(OLDEST_FORMAT..=FORMAT).contains(&head.format) {
             return Err(BundleError::Newer { path: name, format: head.format });
@@ -356,16 +352,4 @@ impl Bundle {
             found: base.fingerprint().chars().take(12).collect(),
         })
     }
-}
-
-/// Lets everyone read the file whom the user's mask allows to; temporary files are private.
-fn readable<'a, 'b>(
-    builder: &'a mut tempfile::Builder<'b, 'b>,
-) -> &'a mut tempfile::Builder<'b, 'b> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder
 }

@@ -35,7 +35,8 @@ pub(super) enum Command {
     List(ListArgs),
     /// Import a directory as a dataset
     ///
-    /// A dataset of that name is replaced, with its indexes, when the import is complete.
+    /// A dataset of that name is replaced when the import is complete. One that is indexed goes on
+    /// answering until `agent index` has built the new index; then both are replaced in one step.
     Import(ImportArgs),
     /// Download the files of a STaRK dataset
     ///
@@ -217,7 +218,7 @@ fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
         (Format::Stark, Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
         (Format::Stark, Some(Mode::Exact) | None) => Input::Stark(stark::Mode::Exact),
     };
-    let options = ImportOptions { lenient: args.lenient };
+    let options = ImportOptions { lenient: args.lenient, ..ImportOptions::default() };
     install(&args.from, &args.name, input, &options, args.json, ctx)
 }
 
@@ -233,9 +234,12 @@ pub(super) fn install(
     json: bool,
     ctx: &Context,
 ) -> Result<Exit> {
-    tell_of_replacement(name, ctx);
-    let report = dataset::import(source, name, input, options, ctx)?;
-    tell_of_import(&report, json, ctx)
+    let installed = ctx.home.get(name).ok();
+    // A sample answers nobody's questions; it makes room at once for what is meant by its name.
+    let beside = installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
+    let options = ImportOptions { beside, ..options.clone() };
+    let report = dataset::import(source, name, input, &options, ctx)?;
+    tell_of_import(&report, installed.is_some(), json, ctx)
 }
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
@@ -253,15 +257,9 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let name = args.name.as_deref().unwrap_or(kind.name());
-    tell_of_replacement(name, ctx);
+    let replaces = ctx.home.get(name).is_ok();
     let report = dataset::sample(kind, name, options, ctx)?;
-    tell_of_import(&report, args.json, ctx)
-}
-
-fn tell_of_replacement(name: &str, ctx: &Context) {
-    if ctx.home.get(name).is_ok() {
-        ctx.printer.notice(&format!("replacing the installed \"{name}\" and its indexes"));
-    }
+    tell_of_import(&report, replaces, args.json, ctx)
 }
 
 /// What `import` prints as JSON.
@@ -273,14 +271,27 @@ struct Imported<'a> {
     queries: u64,
     splits: &'a BTreeMap<String, u64>,
     fingerprint: &'a str,
+    /// Whether it answers from now on; else the one before does until it is indexed.
+    current: bool,
     duplicate_edges: u64,
     filler_nodes: u32,
     left_out: BTreeMap<&'static str, u64>,
 }
 
-fn tell_of_import(report: &ImportReport, json: bool, ctx: &Context) -> Result<Exit> {
+fn tell_of_import(
+    report: &ImportReport,
+    replaces: bool,
+    json: bool,
+    ctx: &Context,
+) -> Result<Exit> {
     let name = &report.base.name;
     let record = &report.base.record;
+    let waits = ctx.home.next(name)?.is_some();
+    if waits {
+        ctx.printer.notice(&dataset::waiting(name));
+    } else if replaces {
+        ctx.printer.notice(&format!("replaced the installed \"{name}\" and its indexes"));
+    }
     if json {
         ctx.printer.json(&Imported {
             name,
@@ -289,11 +300,12 @@ fn tell_of_import(report: &ImportReport, json: bool, ctx: &Context) -> Result<Ex
             queries: record.n_queries,
             splits: &record.splits,
             fingerprint: &record.fingerprint,
+            current: !waits,
             duplicate_edges: report.duplicate_edges,
             filler_nodes: report.filler_nodes,
             left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
         })?;
-    } else {
+    } else if !waits {
         ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
     }
     Ok(Exit::Done)

@@ -17,6 +17,7 @@ use crate::{
         sample::{SampleKind, SampleOptions, SampleReport, generate},
         stark::{self, import_stark},
     },
+    files,
     index::{self, IndexError, IndexedBase, Plan},
     kb::Kb,
 };
@@ -32,11 +33,30 @@ pub(super) struct Dataset {
     automatic: bool,
 }
 
+/// Finds the base that `dataset` means, and says so if a later import of it waits for its index.
+///
+/// # Errors
+/// As [`locate`].
+pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
+    let found = locate(dataset, ctx)?;
+    if ctx.home.next(&found.base.name)?.is_some() {
+        ctx.printer.notice(&waiting(&found.base.name));
+    }
+    Ok(found)
+}
+
+/// What is said of a base of which a later import waits for its index.
+pub(super) fn waiting(name: &str) -> String {
+    format!(
+        "the \"{name}\" of before answers until `agent index {name}` has indexed the new import"
+    )
+}
+
 /// Finds the base that `dataset` means; a directory is imported first, a sample generated.
 ///
 /// # Errors
 /// That it means nothing, or that the import failed.
-pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
+pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
     match ctx.home.resolve(dataset) {
         Ok(Resolved::Installed(base)) => {
             let kind = sample_kind(&base);
@@ -65,7 +85,7 @@ pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
 }
 
 /// The kind of sample a base is, if it is one.
-fn sample_kind(base: &Base) -> Option<SampleKind> {
+pub(super) fn sample_kind(base: &Base) -> Option<SampleKind> {
     let source = Path::new(&base.record.source).file_name()?.to_str()?;
     SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
 }
@@ -91,8 +111,7 @@ pub(super) fn sample(
     let home = ctx.home.path();
     let cannot = || format!("cannot make a temporary directory in {}", home.display());
     fs::create_dir_all(home).with_context(cannot)?;
-    let temporary =
-        tempfile::Builder::new().prefix(".sample-").tempdir_in(home).with_context(cannot)?;
+    let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
     sample_files(kind, options, &files, ctx)?;
     import(&files, name, Input::Neutral, &ImportOptions::default(), ctx)

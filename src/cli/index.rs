@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use crate::{
     cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
+    dataset::Base,
     embed::{CachedEmbedder, Embedder, Spent},
     index::{Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
     kb::Kb,
@@ -14,7 +15,8 @@ use crate::{
 /// Build the indexes of a dataset
 ///
 /// What is there and fits the dataset is kept unless --force is given; another embedder replaces
-/// the vectors alone.
+/// the vectors alone. A dataset that was imported again while it was indexed answers as before
+/// until its new index is built.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, or a directory in neutral format
@@ -39,10 +41,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let dataset = dataset::find(&args.dataset, ctx)?;
-    let base = &dataset.base;
+    let served = dataset::locate(&args.dataset, ctx)?.base;
+    let next = ctx.home.next(&served.name)?;
+    let base = next.as_ref().unwrap_or(&served);
     let kb = Kb::open(&base.kb_dir())?;
     let State { words, vectors } = State::of(&kb, &base.index_dir(), &base.name);
+    let embedder_before = || match &next {
+        Some(_) => embedder_of(&served),
+        None => EmbedderChoice::default(),
+    };
     for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
         if !args.force && !matches!(error, IndexError::Missing { .. }) {
             ctx.printer.notice(&format!("building again: {error}"));
@@ -52,7 +59,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let choice = match (&args.embedder, &vectors) {
         (Some(choice), _) => absolute(choice)?,
         (None, Ok(there)) => there.embedder.clone(),
-        (None, Err(_)) => EmbedderChoice::default(),
+        (None, Err(_)) => embedder_before(),
     };
     // The scope stays as it is with the embedder; two kinds have no choice of it.
     let before = vectors.as_ref().is_ok_and(|there| there.candidates_only);
@@ -71,7 +78,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (name, embedder) = (&base.name, &choice);
         let notice = format!("\"{name}\" is indexed with {embedder}; --force builds it again");
         ctx.printer.notice(&notice);
-        return Ok(Exit::Done);
+        return serve(base, ctx);
     }
     let access = ctx.access();
     let opened = match kept {
@@ -97,7 +104,24 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if let Some(embedder) = &opened {
         tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
     }
-    built.map(|()| Exit::Done)
+    built.and_then(|()| serve(base, ctx))
+}
+
+/// Makes an indexed version of a base the one that answers.
+fn serve(base: &Base, ctx: &Context) -> Result<Exit> {
+    if ctx.home.get(&base.name)?.version != base.version {
+        ctx.home.make_current(base)?;
+        ctx.printer.notice(&format!("\"{}\" answers with the new import from now on", base.name));
+    }
+    Ok(Exit::Done)
+}
+
+/// The embedder of a base's vectors; the built-in one if there are none.
+fn embedder_of(base: &Base) -> EmbedderChoice {
+    let vectors = Kb::open(&base.kb_dir())
+        .ok()
+        .and_then(|kb| State::of(&kb, &base.index_dir(), &base.name).vectors.ok());
+    vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
 }
 
 /// The choice with a full path, so that it can be opened from elsewhere.

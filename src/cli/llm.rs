@@ -6,9 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
-    io::Read,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -20,6 +18,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         variable,
     },
+    files,
     llm::{
         Llm, Model, ReplyStore, Role, Voice,
         cassette::{Cassette, Recorder},
@@ -237,16 +236,10 @@ fn read_settings(ctx: &Context) -> Result<Settings> {
             path
         }
     };
-    let text = read_text(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let limit = settings::MAX_FILE_BYTES as u64;
+    let text = files::read_text(&path, limit)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Settings::read(&text, &path.display().to_string())?)
-}
-
-/// The text of a file, not much more than settings may have.
-fn read_text(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let limit = settings::MAX_FILE_BYTES as u64 + 1;
-    fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// The account of the settings and the environment, and the variable of its key.

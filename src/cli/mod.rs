@@ -53,7 +53,7 @@ use std::{
     },
 };
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -67,6 +67,10 @@ use crate::{
     remote::Account,
 };
 
+/// What is said where the system refuses threads, and what to do about it.
+const NO_THREADS: &str = "the system refuses to start threads";
+const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
+    RAYON_NUM_THREADS to a smaller number";
 /// Where models are asked unless OPENAI_BASE_URL says otherwise.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
@@ -227,6 +231,12 @@ pub fn main() -> ExitCode {
     match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
         Ok(exit) => exit.into(),
         Err(_) => {
+            // Libraries panic where the system refuses a thread; that is no fault of the program.
+            if let Err(error) = std::thread::Builder::new().spawn(|| {}) {
+                printer.error(&format!("{NO_THREADS}: {error}"));
+                printer.hint(MORE_THREADS);
+                return Exit::Failed.into();
+            }
             let message = last_panic.lock().unwrap_or_else(PoisonError::into_inner).take();
             printer.error(&format!("internal error: {}", message.unwrap_or_default()));
             printer.hint("this is a fault of the program; please report it with this message");
@@ -238,7 +248,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
     let outcome =
-        watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
+        start_threads(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
             let (config, printer) = (cli.global.config, printer.clone());
             let ctx = Context { home, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)
@@ -263,6 +273,17 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
     }
 }
 
+/// Starts the threads that every command has: one for signals, and those that work is spread over,
+/// which would otherwise be started where nothing can be said about a failure.
+///
+/// # Errors
+/// That the system refuses them.
+fn start_threads(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
+    watch_signals(stop, printer).hint(MORE_THREADS)?;
+    let pool = rayon::ThreadPoolBuilder::new().build_global();
+    pool.context(NO_THREADS).hint(MORE_THREADS)
+}
+
 /// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process at the second.
 fn watch_signals(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
     let (stop, printer) = (stop.clone(), printer.clone());
@@ -271,7 +292,8 @@ fn watch_signals(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
             std::process::exit(Exit::Interrupted as i32);
         }
         printer.notice("stopping; press Ctrl-C again to stop at once");
-    })?;
+    })
+    .context("cannot start the thread that waits for signals")?;
     Ok(())
 }
 

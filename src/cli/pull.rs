@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let missing = || anyhow!("the repository {REPOSITORY} has no {path}; check the endpoint");
         files.push(found.ok_or_else(missing)?.clone());
     }
-    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    let bytes = hub.total_bytes(&files)?;
     let root = ctx.home.path().join("downloads").join("stark");
     let (n, total) = (files.len(), count(bytes));
     ctx.printer.notice(&format!(

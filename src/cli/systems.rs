@@ -1,13 +1,7 @@
 //! Opens a system by its name on the command line: a baseline, a bundle or a program. The only
 //! place that knows which names exist, and where programs get their threads and cache.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-    sync::Arc,
-};
+use std::{fmt, io, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
@@ -19,6 +13,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::Opened,
     },
+    files,
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
     program::Program,
@@ -268,13 +263,10 @@ pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgra
     let limits = Limits::default();
     let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
     let most = if is_module { limits.module_bytes } else { limits.source_bytes };
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|open| open.take(most as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| NoProgram::Unreadable(name(), error))?;
-    if bytes.len() > most {
-        return Err(NoProgram::TooLong(name(), most));
-    }
+    let bytes = files::read(file, most as u64).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => NoProgram::TooLong(name(), most),
+        _ => NoProgram::Unreadable(name(), error),
+    })?;
     if is_module {
         return Ok(Program::module(&bytes));
     }

@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -30,6 +30,7 @@ use crate::{
             torch::{self, Tensor, TorchLimits},
         },
     },
+    files,
     index::{Import, ImportBuilder, IndexError},
     kb::Kb,
 };
@@ -129,7 +130,7 @@ fn each_row(
     on_row: &mut dyn FnMut(i64, Vec<f32>) -> Result<()>,
 ) -> Result<()> {
     let wrong = || format!("{} is no dictionary of vectors", path.display());
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = files::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut failed: Option<CommandError> = None;
     let mut row = |key: Value, tensor: Tensor| -> Result<()> {
         if ctx.stop.load(Ordering::Relaxed) {

@@ -196,7 +196,8 @@ pub enum ProblemKind {
     DuplicateId,
     /// An id between this one and the one before is missing.
     MissingId,
-    /// A type, relation or field name that is empty or too long.
+    /// A type, relation or field name that is empty or too long, or a type or relation name with
+    /// control characters.
     BadLabel,
     /// The first line is not the header.
     WrongHeader,

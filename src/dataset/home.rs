@@ -1,10 +1,22 @@
 //! The home directory: which bases are installed and where. Must not read the environment (the
 //! caller gives the path) nor look into a base beyond `base.json`.
+//!
+//! ```text
+//! bases/NAME/             base.json kb/ queries/ index/     the base as it was first installed
+//! bases/NAME/current      the number of the version that is current; none: the first one
+//! bases/NAME/2/           base.json kb/ queries/ index/     a version that was imported later
+//! ```
+//!
+//! An import either replaces a base or, where that answers questions, is put beside it as its next
+//! version. The next one becomes current in one step, the renaming of `current`, when its index is
+//! there. Whoever looked up the base before goes on with the version found then, whose files stay
+//! until the version after the next becomes current.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
     io::Write,
+    ops::Range,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -14,7 +26,8 @@ use tempfile::TempDir;
 
 use crate::{
     dataset::{DatasetError, queries::StoredQueries, stark::Origin},
-    kb::{FileRecord, Manifest, is_set_aside, publish, recover},
+    files,
+    kb::{FileRecord, Manifest, is_set_aside, publish, recover, sync_dir},
 };
 
 /// Longest base name in characters.
@@ -23,6 +36,15 @@ pub const MAX_NAME_CHARS: usize = 64;
 const FORMAT_VERSION: u64 = 1;
 /// Describes a base; written last.
 const RECORD_FILE: &str = "base.json";
+const KB_DIR: &str = "kb";
+const QUERIES_DIR: &str = "queries";
+const INDEX_DIR: &str = "index";
+/// Holds the number of the current version.
+const CURRENT_FILE: &str = "current";
+/// Longest `current` in bytes.
+const MAX_CURRENT_BYTES: u64 = 32;
+/// The version that lies in the directory of the base itself.
+const FIRST_VERSION: u32 = 1;
 /// Longest `base.json` in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Prefix of directories in the making.
@@ -78,8 +100,10 @@ pub struct BaseRecord {
 pub struct Base {
     /// Its name in the home.
     pub name: String,
-    /// Its directory.
+    /// The directory of this version of it.
     pub path: PathBuf,
+    /// Which version it is, from 1.
+    pub version: u32,
     /// Its counts.
     pub record: BaseRecord,
 }
@@ -87,17 +111,17 @@ pub struct Base {
 impl Base {
     /// The directory to give to [`crate::kb::Kb::open`].
     pub fn kb_dir(&self) -> PathBuf {
-        self.path.join("kb")
+        self.path.join(KB_DIR)
     }
 
     /// Where indexes over this base go; it may not exist.
     pub fn index_dir(&self) -> PathBuf {
-        self.path.join("index")
+        self.path.join(INDEX_DIR)
     }
 
     /// Where its labelled queries are.
     pub fn queries_dir(&self) -> PathBuf {
-        self.path.join("queries")
+        self.path.join(QUERIES_DIR)
     }
 }
 
@@ -175,8 +199,42 @@ impl Home {
             let nearest = nearest(name, &installed);
             return Err(DatasetError::UnknownName { name: name.to_string(), installed, nearest });
         }
-        let record = read_record(&path.join(RECORD_FILE))?;
-        Ok(Base { name: name.to_string(), path, record })
+        read_version(name, &path, current(&path)?)
+    }
+
+    /// The version of that base that was imported last, if it is not current yet.
+    ///
+    /// # Errors
+    /// As [`Home::get`].
+    pub fn next(&self, name: &str) -> Result<Option<Base>, DatasetError> {
+        let path = self.path_of(name)?;
+        let (current, last) = (current(&path)?, last_version(&path)?);
+        (last > current).then(|| read_version(name, &path, last)).transpose()
+    }
+
+    /// Makes a version of a base current in one step, unless a later one is; versions before the
+    /// one that was current are removed.
+    ///
+    /// # Errors
+    /// [`DatasetError::Damaged`] if the version is not whole, [`DatasetError::Io`]; then the
+    /// current version is what it was.
+    pub fn make_current(&self, base: &Base) -> Result<(), DatasetError> {
+        let path = self.path_of(&base.name)?;
+        let _lock = self.lock()?;
+        let before = current(&path)?;
+        if base.version <= before {
+            return Ok(());
+        }
+        read_version(&base.name, &path, base.version)?;
+        let file = path.join(CURRENT_FILE);
+        let written = files::temporary_file(&path, ".current-").and_then(|mut new| {
+            write!(new, "{}", base.version)?;
+            new.as_file().sync_all()?;
+            new.persist(&file).map_err(|error| error.error)
+        });
+        written.map_err(DatasetError::io("write", &file))?;
+        sync_dir(&path)?;
+        remove_versions(&path, 0..before)
     }
 
     /// Removes the base of that name with its indexes.
@@ -257,14 +315,7 @@ impl Home {
 
 fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
     let damaged = |what: String| DatasetError::Damaged { path: path.to_path_buf(), what };
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.len() > MAX_RECORD_BYTES => {
-            return Err(damaged("it is longer than 1 MiB".to_string()));
-        }
-        Ok(_) => {}
-        Err(error) => return Err(damaged(error.to_string())),
-    }
-    let bytes = fs::read(path).map_err(DatasetError::io("read", path))?;
+    let bytes = files::read(path, MAX_RECORD_BYTES).map_err(|error| damaged(error.to_string()))?;
     let record: BaseRecord =
         serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
     if record.format_version != FORMAT_VERSION {
@@ -274,6 +325,69 @@ fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
         )));
     }
     Ok(record)
+}
+
+/// Where a version of the base in `path` is.
+fn version_path(path: &Path, version: u32) -> PathBuf {
+    match version {
+        FIRST_VERSION => path.to_path_buf(),
+        later => path.join(later.to_string()),
+    }
+}
+
+fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetError> {
+    let path = version_path(path, version);
+    let record = read_record(&path.join(RECORD_FILE))?;
+    Ok(Base { name: name.to_string(), path, version, record })
+}
+
+/// The number of the current version of the base in `path`.
+fn current(path: &Path) -> Result<u32, DatasetError> {
+    let path = path.join(CURRENT_FILE);
+    let text = match files::read_text(&path, MAX_CURRENT_BYTES) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(FIRST_VERSION),
+        read => read.map_err(DatasetError::io("read", &path))?,
+    };
+    text.parse().map_err(|_| {
+        let what = "it holds no number of a version".to_string();
+        DatasetError::Damaged { path, what }
+    })
+}
+
+/// The numbers of all versions of the base in `path`, in no order; the first is always among them.
+fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
+    let mut found = vec![FIRST_VERSION];
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        entries => entries.map_err(DatasetError::io("list", path))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(DatasetError::io("list", path))?;
+        let number: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        found.extend(number.filter(|number| *number > FIRST_VERSION));
+    }
+    Ok(found)
+}
+
+/// The largest number of a version of the base in `path`.
+fn last_version(path: &Path) -> Result<u32, DatasetError> {
+    Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
+}
+
+/// Removes versions; what cannot be removed now goes with a later one.
+fn remove_versions(path: &Path, which: Range<u32>) -> Result<(), DatasetError> {
+    for version in versions(path)?.into_iter().filter(|version| which.contains(version)) {
+        let dir = version_path(path, version);
+        if version != FIRST_VERSION {
+            let _ = fs::remove_dir_all(dir);
+            continue;
+        }
+        let _ = fs::remove_file(dir.join(RECORD_FILE));
+        for part in [KB_DIR, QUERIES_DIR, INDEX_DIR] {
+            let _ = fs::remove_dir_all(dir.join(part));
+        }
+    }
+    Ok(())
 }
 
 fn nearest(name: &str, installed: &[String]) -> Option<String> {
@@ -316,6 +430,8 @@ pub(super) struct Staging {
     home: Home,
     name: String,
     target: PathBuf,
+    /// Whether an indexed base of that name stays current.
+    beside: bool,
     dir: TempDir,
     /// Locked while this process lives, so that others can tell work from leftovers.
     _alive: File,
@@ -339,20 +455,19 @@ fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
 }
 
 impl Staging {
-    pub(super) fn new(home: &Home, name: &str) -> Result<Staging, DatasetError> {
+    pub(super) fn new(home: &Home, name: &str, beside: bool) -> Result<Staging, DatasetError> {
         let target = home.path_of(name)?;
         let bases = home.bases_dir();
         fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
         let _lock = home.lock()?;
         remove_leftovers(&bases)?;
-        let dir = tempfile::Builder::new()
-            .prefix(&format!("{STAGING_PREFIX}{name}-"))
-            .tempdir_in(&bases)
+        let dir = files::temporary_dir(&bases, &format!("{STAGING_PREFIX}{name}-"))
             .map_err(DatasetError::io("create", &bases))?;
         let path = dir.path().join(ALIVE_FILE);
         let alive = File::create_new(&path).map_err(DatasetError::io("create", &path))?;
         alive.lock().map_err(DatasetError::io("lock", &path))?;
-        Ok(Staging { home: home.clone(), name: name.to_string(), target, dir, _alive: alive })
+        let (home, name) = (home.clone(), name.to_string());
+        Ok(Staging { home, name, target, beside, dir, _alive: alive })
     }
 
     /// The directory in the making.
@@ -361,14 +476,27 @@ impl Staging {
     }
 
     pub(super) fn kb_dir(&self) -> PathBuf {
-        self.dir.path().join("kb")
+        self.dir.path().join(KB_DIR)
     }
 
     pub(super) fn queries_dir(&self) -> PathBuf {
-        self.dir.path().join("queries")
+        self.dir.path().join(QUERIES_DIR)
     }
 
-    /// Writes `base.json` and puts the base in its place.
+    /// The version that this becomes: beside an indexed base the next one, else the only one. The
+    /// home is locked. A base that cannot be read is replaced.
+    fn version(&self) -> Result<u32, DatasetError> {
+        let served = current(&self.target)
+            .and_then(|version| read_version(&self.name, &self.target, version))
+            .is_ok_and(|base| base.index_dir().exists());
+        match self.beside && served {
+            true => Ok(last_version(&self.target)?.saturating_add(1)),
+            false => Ok(FIRST_VERSION),
+        }
+    }
+
+    /// Writes `base.json` and puts the base in its place; beside another, it is the only one that
+    /// waits.
     pub(super) fn publish(
         self,
         manifest: &Manifest,
@@ -400,11 +528,16 @@ impl Staging {
             });
         written.map_err(DatasetError::io("write", &path))?;
         let _lock = self.home.lock()?;
+        let version = self.version()?;
+        let path = version_path(&self.target, version);
         let alive = self.dir.path().join(ALIVE_FILE);
         fs::remove_file(&alive).map_err(DatasetError::io("remove", &alive))?;
-        publish(self.dir.path(), &self.target)?;
+        publish(self.dir.path(), &path)?;
         // The directory has moved; there is nothing left to remove.
         let _ = self.dir.keep();
-        Ok(Base { name: self.name, path: self.target, record })
+        if version > FIRST_VERSION {
+            remove_versions(&self.target, current(&self.target)?.saturating_add(1)..version)?;
+        }
+        Ok(Base { name: self.name, path, version, record })
     }
 }

@@ -43,6 +43,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a wait looks whether to stop.
 const POLL: Duration = Duration::from_millis(100);
+/// Hexadecimal digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;
 /// Bytes hashed at a time.
 const HASH_BUFFER: usize = 1 << 20;
 
@@ -247,7 +249,29 @@ impl Hub {
             HubError::Protocol { url: url.to_string(), what: format!("the list is {error}") }
         })?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
-        Ok(files.map(Entry::into_file).collect())
+        let files: Result<Vec<RemoteFile>, String> = files.map(Entry::into_file).collect();
+        files.map_err(|what| HubError::Protocol { url: url.to_string(), what })
+    }
+
+    /// Bytes of some files together.
+    ///
+    /// # Errors
+    /// [`HubError::Protocol`] if one has more than may be downloaded.
+    pub fn total_bytes(&self, files: &[RemoteFile]) -> Result<u64, HubError> {
+        files.iter().try_for_each(|file| self.check_size(file))?;
+        // A list is too short for as many files of that size as a sum would have to overflow.
+        Ok(files.iter().map(|file| file.size).sum())
+    }
+
+    fn check_size(&self, file: &RemoteFile) -> Result<(), HubError> {
+        if file.size <= MAX_FILE_BYTES {
+            return Ok(());
+        }
+        let what = format!(
+            "{} is said to have {} bytes, more than the {MAX_FILE_BYTES} of any file",
+            file.path, file.size
+        );
+        Err(HubError::Protocol { url: self.endpoint.to_string(), what })
     }
 
     /// Downloads a file to `target`, whose folder is made, unless it is there already. A part that
@@ -263,10 +287,7 @@ impl Hub {
         on_progress: &mut dyn FnMut(u64, u64),
         stop: &AtomicBool,
     ) -> Result<(), HubError> {
-        if file.size > MAX_FILE_BYTES {
-            let what = format!("{} has more than {MAX_FILE_BYTES} bytes", file.path);
-            return Err(HubError::Protocol { url: self.endpoint.to_string(), what });
-        }
+        self.check_size(file)?;
         if self.is_whole(file, target, stop)? {
             on_progress(file.size, file.size);
             return Ok(());
@@ -543,10 +564,16 @@ struct Large {
 }
 
 impl Entry {
-    fn into_file(self) -> RemoteFile {
-        match self.lfs {
-            Some(Large { oid, size }) => RemoteFile { path: self.path, size, sha256: Some(oid) },
-            None => RemoteFile { path: self.path, size: self.size, sha256: None },
+    /// The file, or what is wrong with what is said of it. Its digest becomes part of the name of a
+    /// file here, so that it must be one.
+    fn into_file(self) -> Result<RemoteFile, String> {
+        let Some(Large { oid, size }) = self.lfs else {
+            return Ok(RemoteFile { path: self.path, size: self.size, sha256: None });
+        };
+        if oid.len() != SHA256_DIGITS || !oid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let shown: String = oid.chars().take(SHA256_DIGITS).collect();
+            return Err(format!("{shown:?}, the digest of {}, is no SHA-256", self.path));
         }
+        Ok(RemoteFile { path: self.path, size, sha256: Some(oid) })
     }
 }

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use crate::dataset::DatasetError;
+use crate::{dataset::DatasetError, files};
 
 /// Longest line in bytes, unpacked; one line is held in memory.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
@@ -78,7 +78,7 @@ impl Lines {
 
     /// Opens a file; lines above `max_line` bytes come as [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
-        let file = File::open(path).map_err(DatasetError::io("open", path))?;
+        let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
         let bytes_read = Arc::new(AtomicU64::new(0));
         let counted = Counted { file, bytes: bytes_read.clone() };

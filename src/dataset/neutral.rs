@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -25,8 +25,9 @@ use crate::{
         home::Staging,
         lines::{Line, Lines, MAX_LINE_BYTES},
         queries::{QuerySources, import_queries},
-        render::{Template, render_field, render_text},
+        render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
     },
+    files,
     kb::{KbError, KbMeta, KbWriter},
 };
 
@@ -46,6 +47,9 @@ const LINES_PER_REPORT: u64 = 4096;
 pub struct ImportOptions {
     /// Leave wrong lines out and count them, instead of ending at the first.
     pub lenient: bool,
+    /// Put the import beside an indexed base of that name, which stays current until
+    /// [`Home::make_current`] is called for the new one, instead of replacing it at once.
+    pub beside: bool,
 }
 
 /// Which part of an import is under way.
@@ -103,7 +107,8 @@ impl Watch<'_> {
     }
 }
 
-/// Imports the directory `source` as base `name` of `home`, replacing one of that name.
+/// Imports the directory `source` as base `name` of `home`, replacing one of that name, at once or,
+/// by [`ImportOptions::beside`], later.
 ///
 /// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about
 /// 8 to 16 bytes per edge and 10 per node plus 100 MiB, whatever the length of the texts.
@@ -118,7 +123,7 @@ pub fn import_neutral(
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
-    let staging = Staging::new(home, name)?;
+    let staging = Staging::new(home, name, options.beside)?;
     let mut watch = Watch { on_progress, stop };
     let mut problems = Problems::new(options.lenient);
     let (meta, templates) = read_toml(source)?;
@@ -180,12 +185,9 @@ type Templates = BTreeMap<String, Template>;
 
 fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     let path = source.join("dataset.toml");
-    let bytes = match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() > MAX_TOML_BYTES => {
-            return Err(DatasetError::FileTooLong { path, limit: MAX_TOML_BYTES });
-        }
-        Ok(_) => fs::read(&path).map_err(DatasetError::io("read", &path))?,
-        Err(_) => Vec::new(),
+    let bytes = match files::read(&path, MAX_TOML_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(DatasetError::io("read", &path))?,
     };
     let bad = |message: String| DatasetError::BadToml { path: path.clone(), message };
     let text =
@@ -204,9 +206,8 @@ fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     };
     let mut templates = Templates::new();
     for (node_type, text) in parsed.templates {
-        let template = Template::parse(&text).ok_or_else(|| {
-            bad(format!("the template of \"{node_type}\" has a stray brace; write {{field}}"))
-        })?;
+        let template = Template::parse(&text)
+            .map_err(|why| bad(format!("the template of \"{node_type}\" {why}")))?;
         templates.insert(node_type, template);
     }
     let meta = KbMeta { title, licence: parsed.licence, candidate_types: parsed.candidate_types };
@@ -388,7 +389,16 @@ fn push_node(
 ) -> Result<bool, DatasetError> {
     let text = match templates.get(&node.node_type) {
         Some(template) => template.render(&node.name, &node.node_type, &node.details),
-        None => render_text(&node.name, &node.node_type, &node.details),
+        None => Some(render_text(&node.name, &node.node_type, &node.details)),
+    };
+    let Some(text) = text else {
+        let message = format!(
+            "the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it; shorten \
+             the template or the node's texts"
+        );
+        problems.add(path, number, ProblemKind::LineTooLong, message)?;
+        push_filler(writer)?;
+        return Ok(true);
     };
     let fields: Vec<(String, String)> = node
         .details
@@ -398,7 +408,11 @@ fn push_node(
         .collect();
     match writer.push_node(&node.node_type, &node.name, &text, &fields) {
         Ok(_) => Ok(false),
-        Err(error @ (KbError::BadLabel { .. } | KbError::TooMany { .. })) => {
+        Err(
+            error @ (KbError::BadLabel { .. }
+            | KbError::ControlInLabel { .. }
+            | KbError::TooMany { .. }),
+        ) => {
             problems.add(path, number, ProblemKind::BadLabel, error.to_string())?;
             // The id exists, so the node must; only its content is left out.
             push_filler(writer)?;
@@ -473,7 +487,9 @@ fn read_edges(
         match writer.push_edge(source_id, relation, target_id) {
             Ok(()) => n_pushed += 1,
             Err(
-                error @ (KbError::BadLabel { .. } | KbError::TooMany { what: "relations", .. }),
+                error @ (KbError::BadLabel { .. }
+                | KbError::ControlInLabel { .. }
+                | KbError::TooMany { what: "relations", .. }),
             ) => {
                 problems.add(&path, number, ProblemKind::BadLabel, error.to_string())?;
             }

@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt, fs,
-    io::{Read, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,7 @@ use crate::{
         lines::{Lines, MAX_LINE_BYTES},
         neutral::{Watch, in_range, text_of},
     },
+    files,
     kb::{FileRecord, NodeId, sync_dir},
 };
 
@@ -175,16 +176,7 @@ fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
-    let file = fs::File::open(path).map_err(DatasetError::io("open", path))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_QUERY_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(DatasetError::io("read", path))?;
-    if bytes.len() as u64 > MAX_QUERY_FILE_BYTES {
-        let path = path.to_path_buf();
-        return Err(DatasetError::FileTooLong { path, limit: MAX_QUERY_FILE_BYTES });
-    }
-    Ok(bytes)
+    files::read(path, MAX_QUERY_FILE_BYTES).map_err(DatasetError::io("read", path))
 }
 
 /// A parsed query file.
@@ -227,8 +219,9 @@ fn parse_queries(
 
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
+    let mut lines = LineNumbers::new(bytes);
     while read(&mut record)? {
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = lines.of(record.position().map_or(0, csv::Position::byte));
         if record.len() != header.len() {
             let message = format!(
                 "{} columns, not {}; quote texts that hold commas",
@@ -270,6 +263,32 @@ fn parse_queries(
         queries.push(LabelledQuery { id, text: column(text_at).to_string(), answers, metadata });
     }
     Ok(QueryFile { queries, further })
+}
+
+/// The lines of a text at which its records begin. The reader of CSV counts too few: the line feed
+/// of `\r\n` and empty lines belong to the record after them for it.
+struct LineNumbers<'a> {
+    bytes: &'a [u8],
+    /// Up to here lines are counted.
+    at: usize,
+    line: u64,
+}
+
+impl<'a> LineNumbers<'a> {
+    fn new(bytes: &'a [u8]) -> LineNumbers<'a> {
+        LineNumbers { bytes, at: 0, line: 1 }
+    }
+
+    /// The line, from 1, of the record that the reader lets begin at a byte; to be asked in order.
+    fn of(&mut self, byte: u64) -> u64 {
+        let start = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let passed = self.bytes.get(self.at..start + ends).unwrap_or_default();
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.at = self.at.max(start + ends);
+        self.line
+    }
 }
 
 /// `[3, 17]` as sorted, distinct node ids.

@@ -22,6 +22,10 @@ use serde_json::{Map, Value};
 /// A list with an item above this many bytes is written as bullets, one item a line: a joined
 /// line of sentences is hard to read.
 const LONG_ITEM_BYTES: usize = 80;
+/// Longest document that a template may make, bytes: what a line of a nodes file may hold.
+pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+/// Placeholders of one template; each may repeat a long field.
+const MAX_PLACEHOLDERS: usize = 1_000;
 /// Between items of a list on one line.
 const SEPARATOR: &str = "; ";
 
@@ -135,6 +139,17 @@ pub struct Template {
     lines: Vec<Vec<Part>>,
 }
 
+/// Why a text is no template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTemplate {
+    /// A brace is not closed, or a placeholder is empty.
+    #[error("has a stray brace; write {{field}}")]
+    Stray,
+    /// More placeholders than a document has use for.
+    #[error("has more than {MAX_PLACEHOLDERS} placeholders; leave some out")]
+    TooMany,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
@@ -142,32 +157,45 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a template; `None` if a brace is not closed or a placeholder is empty.
-    pub fn parse(source: &str) -> Option<Template> {
-        let mut lines = Vec::new();
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// [`BadTemplate`].
+    pub fn parse(source: &str) -> Result<Template, BadTemplate> {
+        let (mut lines, mut n_placeholders) = (Vec::new(), 0);
         for line in source.lines() {
             let mut parts = Vec::new();
             let mut rest = line;
             while let Some((before, after)) = rest.split_once('{') {
-                let (field, after) = after.split_once('}')?;
+                let (field, after) = after.split_once('}').ok_or(BadTemplate::Stray)?;
                 if field.is_empty() || field.contains('{') || before.contains('}') {
-                    return None;
+                    return Err(BadTemplate::Stray);
+                }
+                n_placeholders += 1;
+                if n_placeholders > MAX_PLACEHOLDERS {
+                    return Err(BadTemplate::TooMany);
                 }
                 parts.push(Part::Text(before.to_string()));
                 parts.push(Part::Field(field.to_string()));
                 rest = after;
             }
             if rest.contains('}') {
-                return None;
+                return Err(BadTemplate::Stray);
             }
             parts.push(Part::Text(rest.to_string()));
             lines.push(parts);
         }
-        Some(Template { lines })
+        Ok(Template { lines })
     }
 
-    /// The document of a node. Ends with a line end unless it is empty.
-    pub fn render(&self, name: &str, node_type: &str, details: &Map<String, Value>) -> String {
+    /// The document of a node; none if it is longer than [`MAX_DOCUMENT_BYTES`]. Ends with a line
+    /// end unless it is empty. No more than the limit and one field is held.
+    pub fn render(
+        &self,
+        name: &str,
+        node_type: &str,
+        details: &Map<String, Value>,
+    ) -> Option<String> {
         let mut text = String::new();
         for parts in &self.lines {
             let before = text.len();
@@ -183,6 +211,9 @@ impl Template {
                             (_, Some(value)) => text.push_str(&render_field(value)),
                             (_, None) => {}
                         }
+                        if text.len() > MAX_DOCUMENT_BYTES {
+                            return None;
+                        }
                         n_fields += 1;
                         n_filled += usize::from(text.len() > start);
                     }
@@ -194,6 +225,6 @@ impl Template {
                 text.push('\n');
             }
         }
-        text
+        Some(text)
     }
 }

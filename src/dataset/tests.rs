@@ -29,7 +29,7 @@ fn real_data() -> PathBuf {
 }
 
 fn import(source: &Path, home: &Home, lenient: bool) -> Result<ImportReport, DatasetError> {
-    let options = ImportOptions { lenient };
+    let options = ImportOptions { lenient, ..ImportOptions::default() };
     import_neutral(source, home, "tiny", &options, &mut |_| {}, &AtomicBool::new(false))
 }
 
@@ -192,7 +192,7 @@ fn check_error(source: &Path, parts: &[&str]) {
 
 #[test]
 fn strict_errors_name_file_line_and_remedy() {
-    let file_cases: [(&str, &str, &str); 25] = [
+    let file_cases: [(&str, &str, &str); 30] = [
         (
             "nodes.jsonl",
             "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
@@ -258,6 +258,21 @@ fn strict_errors_name_file_line_and_remedy() {
         ),
         ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
         (
+            "edges.tsv",
+            "src_id\trelation\tdst_id\n1\twrote\t0\n1\ta\rb\t2\n",
+            ":3: relation name \"a\\rb\" holds a control character; rename it in the data",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"a\\nfn retrieve\", \"name\": \"\"}\n",
+            ":1: type name \"a\\nfn retrieve\" holds a control character; rename it in the data",
+        ),
+        (
+            "nodes.jsonl",
+            "{\"id\": 0, \"type\": \"a\\u202eb\", \"name\": \"\"}\n",
+            ":1: type name \"a\\u{202e}b\" holds a control character",
+        ),
+        (
             "qa.csv",
             "id,query,answers\n",
             ":1: the header is \"id,query,answers\"; it needs the columns id,query,answer_ids",
@@ -283,6 +298,12 @@ fn strict_errors_name_file_line_and_remedy() {
             ":2: answer_ids \"3\" is no list; write node ids as \"[3, 17]\"",
         ),
         ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
+        ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
+        (
+            "qa.csv",
+            "id,query,answer_ids\r\n1,\"a\r\nb\",[3]\r\n\r\n\n1,c,[3]\r\n",
+            ":6: query id 1 occurs twice",
+        ),
         (
             "split/val.index",
             "8\n10\n",
@@ -518,6 +539,77 @@ fn templates_replace_documents_of_their_type() {
         let source = dataset(&[("dataset.toml", &format!("[templates]\npaper = \"{stray}\""))]);
         check_error(source.path(), &["the template of \"paper\" has a stray brace; write {field}"]);
     }
+}
+
+#[test]
+fn what_templates_make_is_bounded() {
+    let repeated = |n: usize| format!("[templates]\npaper = \"{}\"\n", "{name}".repeat(n));
+    let source = dataset(&[("dataset.toml", &repeated(1_001))]);
+    check_error(source.path(), &["the template of \"paper\" has more than 1000 placeholders"]);
+    let name = "x".repeat(1 << 20);
+    let node = format!("{{\"id\": 0, \"type\": \"paper\", \"name\": \"{name}\"}}\n");
+    let files = [("nodes.jsonl", node.as_str()), ("edges.tsv", "src_id\trelation\tdst_id\n")];
+    let toml = repeated(1_000);
+    let source = dataset(&[files[0], files[1], ("dataset.toml", &toml)]);
+    check_error(source.path(), &["nodes.jsonl:1: the template of its type makes more than"]);
+    let toml = repeated(60);
+    let source = dataset(&[files[0], files[1], ("dataset.toml", &toml)]);
+    let imported = imported(source.path(), false);
+    let kb = Kb::open(&imported.report.base.kb_dir()).unwrap();
+    assert_eq!(kb.text(0).len(), (60 << 20) + 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn endless_files_are_refused() {
+    for file in ["dataset.toml", "nodes.jsonl", "edges.tsv", "qa.csv"] {
+        let source = dataset(&[]);
+        let path = source.path().join(file);
+        let _ = fs::remove_file(&path);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        check_error(source.path(), &[file, "it is no regular file"]);
+    }
+}
+
+#[test]
+fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
+    let old = dataset(&QUERY_FILES);
+    let imported = imported(old.path(), false);
+    let (home, first) = (&imported.home, &imported.report.base);
+    let edges = |n: usize| {
+        let rows: String = (0..n).map(|at| format!("0\tr{at}\t1\n")).collect();
+        dataset(&[("edges.tsv", &format!("src_id\trelation\tdst_id\n{rows}"))])
+    };
+    let beside = |n: usize| {
+        let options = ImportOptions { beside: true, ..ImportOptions::default() };
+        let (source, stop) = (edges(n), AtomicBool::new(false));
+        import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
+    };
+    // Without an index nobody asks it.
+    assert_eq!((beside(1).version, home.get("tiny").unwrap().record.n_edges), (1, 1));
+    fs::create_dir(first.index_dir()).unwrap();
+    let before = home.get("tiny").unwrap();
+    let waiting = beside(2);
+    assert_eq!(
+        (home.get("tiny").unwrap(), home.next("tiny").unwrap()),
+        (before.clone(), Some(waiting.clone()))
+    );
+    // A later one takes the place of one that waits.
+    let next = beside(3);
+    assert!(!waiting.path.exists());
+    home.make_current(&next).unwrap();
+    assert_eq!((home.get("tiny").unwrap(), home.next("tiny").unwrap()), (next.clone(), None));
+    // Whoever found the one before can still read it, and an older one comes to nothing.
+    assert!(Kb::open(&before.kb_dir()).is_ok());
+    home.make_current(&before).unwrap();
+    assert_eq!(home.get("tiny").unwrap(), next);
+    fs::create_dir(next.index_dir()).unwrap();
+    let last = beside(4);
+    home.make_current(&last).unwrap();
+    assert!(!before.kb_dir().exists() && Kb::open(&next.kb_dir()).is_ok());
+    assert_eq!(home.list().unwrap(), [last]);
+    home.remove("tiny").unwrap();
+    assert!(left_in(home).is_empty());
 }
 
 proptest! {

@@ -62,6 +62,7 @@ use crate::embed::matrix::{Matrix, dot, normalise};
 use crate::embed::sparse::SparseMatrix;
 use crate::embed::tokens::{StemCache, for_each_word};
 use crate::embed::{EmbedError, Embedder, factor};
+use crate::files;
 
 /// Documents that training reads at most; more are sampled, evenly over the base.
 pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
@@ -206,7 +207,7 @@ impl LsaEmbedder {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file =
-            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+            files::temporary_file(folder.unwrap_or(Path::new(".")), ".model-").map_err(failed)?;
         file.write_all(&self.file).map_err(failed)?;
         file.as_file().sync_all().map_err(failed)?;
         file.persist(path).map_err(|error| failed(error.error))?;

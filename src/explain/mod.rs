@@ -56,7 +56,7 @@ use crate::{
     program::Program,
     retrieve::{Ranking, RetrieveError},
     sandbox::{Compiled, Failure},
-    tools::{ToolCall, Trace},
+    tools::{ToolCall, Trace, source::literal},
 };
 
 /// Characters of a node's name in a reason.
@@ -425,7 +425,7 @@ impl OfProgram<'_> {
 
     fn name(&self, node: NodeId) -> String {
         let name: String = one_line(self.base.kb.name(node)).chars().take(NAME_CHARS).collect();
-        format!("{name:?}")
+        literal(&name)
     }
 }
 

@@ -7,16 +7,18 @@
 //! by its own rename; the record lists those that are complete.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io::{self, Read, Write},
+    fmt, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::index::{EmbedderChoice, IndexError};
+use crate::{
+    files,
+    index::{EmbedderChoice, IndexError},
+};
 
 pub(super) const WORDS: &str = "words";
 pub(super) const TEXT: &str = "text";
@@ -36,7 +38,7 @@ const RECORD: &str = "record.json";
 /// Longest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Version of `words/`; raised whenever any of its indexes would be built otherwise.
-const WORDS_FORMAT: u32 = 5;
+const WORDS_FORMAT: u32 = 6;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
@@ -183,23 +185,19 @@ pub(super) fn part_path(index: &Path, part: Part) -> PathBuf {
 }
 
 fn read<T: DeserializeOwned>(path: &Path, base: &str) -> Result<T, IndexError> {
-    let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes));
-    match read {
+    let bytes = match files::read(path, MAX_RECORD_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(IndexError::Missing { base: base.to_owned() });
         }
-        Err(error) => return Err(IndexError::io(path, error)),
-        Ok(_) => {}
-    }
+        read => read.map_err(|error| IndexError::io(path, error))?,
+    };
     serde_json::from_slice(&bytes).map_err(|e| IndexError::damaged(path, e.to_string()))
 }
 
 fn write(path: &Path, record: &impl Serialize) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(path, error);
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    let mut file = files::temporary_file(folder, ".record-").map_err(failed)?;
     let json = serde_json::to_vec_pretty(record).map_err(io::Error::from).map_err(failed)?;
     file.write_all(&json).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
@@ -217,6 +215,5 @@ fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexErro
 /// Makes a directory in an index directory that vanishes unless it is published.
 pub(super) fn staging(index: &Path) -> Result<tempfile::TempDir, IndexError> {
     fs::create_dir_all(index).map_err(|error| IndexError::io(index, error))?;
-    let dir = tempfile::Builder::new().prefix(".building-").tempdir_in(index);
-    dir.map_err(|error| IndexError::io(index, error))
+    files::temporary_dir(index, ".building-").map_err(|error| IndexError::io(index, error))
 }

@@ -1,7 +1,8 @@
 //! Entity linking: given words, the nodes they name.
 //!
 //! Every node is known by its name, by aliases (fields such as synonyms), by identifiers (fields of
-//! one word that hardly repeat) and by the initials of its name. A query names a node
+//! one word that hardly repeat; numbers below five digits are none) and by the initials of its name.
+//! A query names a node
 //! - exactly: all words of a name in order, wherever words are parted and whatever their forms,
 //!   so that "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
 //! - in part: some words of it, weighted by rarity;

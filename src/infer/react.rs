@@ -17,7 +17,7 @@ use crate::{
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     tools::{
         Assistant, AssistantError, Kind, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
-        registry, schema_text, toolkit_text,
+        registry, schema_text, source::literal, toolkit_text,
     },
 };
 
@@ -290,8 +290,9 @@ fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
 
 /// A result in words, with ids of its best nodes.
 fn describe(kb: &Kb, value: &Value) -> String {
-    let named =
-        |node: NodeId| format!("{node} {:?} ({})", kb.name(node), kb.type_name(kb.node_type(node)));
+    let named = |node: NodeId| {
+        format!("{node} {} ({})", literal(kb.name(node)), kb.type_name(kb.node_type(node)))
+    };
     let more = |n: usize| if n > SHOWN_ITEMS { ", ..." } else { "" };
     match value {
         Value::Unit => "nothing".to_owned(),

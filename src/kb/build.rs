@@ -12,13 +12,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::kb::{
-    KbError, MAX_EDGES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
-    arrow::{HashingFile, TableWriter},
-    manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
-    open::{FIELDS_FILE, GRAPH_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
-    publish::sync_dir,
-    rows::Adjacency,
+use crate::{
+    kb::{
+        KbError, MAX_EDGES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
+        arrow::{HashingFile, TableWriter},
+        manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
+        open::{FIELDS_FILE, GRAPH_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
+        publish::sync_dir,
+        rows::Adjacency,
+    },
+    words::is_control,
 };
 
 /// What people read about a base, and which nodes may be answers.
@@ -34,6 +37,10 @@ pub struct KbMeta {
 
 /// Places for names met lately: every edge names its relation, so hashing them all is slow.
 const RECENT: usize = 256;
+/// What a field is called in messages.
+const FIELD: &str = "field";
+/// Characters of a refused name that are shown.
+const SHOWN_CHARS: usize = 60;
 /// Bytes that are digested at once: enough for wide instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
@@ -75,6 +82,12 @@ impl Interner {
         if name.is_empty() || name.len() > MAX_LABEL_BYTES {
             let bytes = name.len();
             return Err(KbError::BadLabel { what: singular, bytes, limit: MAX_LABEL_BYTES });
+        }
+        // Fields are left as they are: nothing that runs is made from their names.
+        if singular != FIELD && name.contains(is_control) {
+            let beginning: String = name.chars().take(SHOWN_CHARS).collect();
+            let shown = format!("{beginning:?}");
+            return Err(KbError::ControlInLabel { what: singular, shown });
         }
         let too_many = KbError::TooMany { what: plural, limit: MAX_LABELS as u64 };
         let id = match u16::try_from(self.names.len()) {
@@ -154,8 +167,8 @@ impl KbWriter {
     /// flattened text of each field in the order in which readers get them.
     ///
     /// # Errors
-    /// [`KbError::TooMany`], [`KbError::BadLabel`] or [`KbError::Io`]. After the first two the
-    /// writer is as before and may go on.
+    /// [`KbError::TooMany`], [`KbError::BadLabel`], [`KbError::ControlInLabel`] or [`KbError::Io`].
+    /// After the first three the writer is as before and may go on.
     pub fn push_node(
         &mut self,
         node_type: &str,
@@ -170,7 +183,7 @@ impl KbWriter {
         let type_id = self.types.id(("type", "types"), node_type)?;
         let mut ids = Vec::with_capacity(fields.len());
         for (field, _) in fields {
-            ids.push(self.field_names.id(("field", "fields"), field)?);
+            ids.push(self.field_names.id((FIELD, "fields"), field)?);
         }
         self.nodes.push(node, &[node_type, name, text])?;
         self.node_types.push(type_id);
@@ -191,8 +204,8 @@ impl KbWriter {
     /// Adds a directed edge between nodes that were pushed before. Duplicates are dropped later.
     ///
     /// # Errors
-    /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`] or [`KbError::BadLabel`]; the writer may
-    /// go on after each of them.
+    /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`], [`KbError::BadLabel`] or
+    /// [`KbError::ControlInLabel`]; the writer may go on after each of them.
     pub fn push_edge(
         &mut self,
         source: NodeId,

@@ -60,6 +60,15 @@ pub enum KbError {
         /// The most allowed.
         limit: usize,
     },
+    /// A type or relation name holds a character that ends a line, moves a cursor or turns the
+    /// direction of text.
+    #[error("{what} name {shown} holds a control character; rename it in the data")]
+    ControlInLabel {
+        /// The kind of name.
+        what: &'static str,
+        /// Its beginning, quoted, with such characters escaped.
+        shown: String,
+    },
     /// An edge names a node that was not written.
     #[error(
         "edge {source_id} -> {target_id} names a node outside 0..{n_nodes}; add the node first"

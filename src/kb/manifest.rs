@@ -1,11 +1,11 @@
 //! `manifest.json`: what a base holds and the digests of its files. Must not know how the files
 //! are laid out inside.
 
-use std::{collections::BTreeMap, fs, io::Read, path::Path};
+use std::{collections::BTreeMap, io::ErrorKind, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kb::KbError;
+use crate::{files, kb::KbError};
 
 /// The only format that is written and read.
 pub(super) const FORMAT_VERSION: u64 = 1;
@@ -78,20 +78,15 @@ impl Manifest {
     /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] or [`KbError::Io`].
     pub fn read(dir: &Path) -> Result<Manifest, KbError> {
         let path = dir.join(MANIFEST_FILE);
-        let file = match fs::File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        let bytes = match files::read(&path, MAX_MANIFEST_BYTES) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(KbError::NotABase { path: dir.to_path_buf() });
             }
-            Err(error) => return Err(KbError::io("open", path)(error)),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                return Err(KbError::damaged(path, "it is longer than 64 MiB"));
+            }
+            read => read.map_err(KbError::io("read", &path))?,
         };
-        let mut bytes = Vec::new();
-        file.take(MAX_MANIFEST_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(KbError::io("read", &path))?;
-        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
-            return Err(KbError::damaged(path, "it is longer than 64 MiB"));
-        }
         #[derive(Deserialize)]
         struct Version {
             format_version: u64,

@@ -32,7 +32,8 @@
 //!
 //! Sizes and the digests of all tables are checked when a base is opened. The data are not read
 //! then, so every access is checked instead: a damaged file gives empty values or wrong ones,
-//! never a panic and never undefined behaviour. [`verify`] reads all and compares digests.
+//! never ids of nodes that do not exist, a panic or undefined behaviour. [`Kb::met_damage`] says
+//! whether a list was left out; [`verify`] reads all and compares digests.
 //! A base must not be changed in place while it is open; replace it by [`publish`].
 //!
 //! # Limits

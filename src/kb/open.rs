@@ -1,13 +1,18 @@
 //! Opens a base and answers what is in it. Must not know how it was built.
 //!
 //! Opening maps the files, compares their sizes with the manifest and reads headers only.
-//! Ids out of range, and bytes that make no sense, give the empty value.
+//! Ids out of range, and bytes that make no sense, give the empty value; that a list of nodes held
+//! such ids is remembered, see [`Kb::met_damage`].
 
 use std::{
     fs::File,
     io::Read,
     ops::Range,
     path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use memmap2::Mmap;
@@ -73,6 +78,10 @@ pub struct Kb {
     fields: Table,
     graph: Mmap,
     sections: Sections,
+    /// For each type, and then for the candidates, whether its list holds only nodes that exist;
+    /// lists of millions are looked through once.
+    lists: Vec<OnceLock<bool>>,
+    met_damage: AtomicBool,
 }
 
 impl Kb {
@@ -113,8 +122,11 @@ impl Kb {
                 edges,
             })
             .collect();
+        let lists = vec![OnceLock::new(); manifest.types.len() + 1];
         Ok(Kb {
             dir: dir.to_path_buf(),
+            lists,
+            met_damage: AtomicBool::new(false),
             manifest,
             candidate_types,
             is_candidate_type,
@@ -243,9 +255,15 @@ impl Kb {
         self.value(row)
     }
 
-    /// The neighbors of `node` over one relation, sorted ascending, distinct. `Out` and `In` cost
-    /// nothing; `Any` is linear in the degree if the node has edges both ways, unless the relation
-    /// has every edge both ways.
+    /// Whether an access so far met a list with ids that no node has, so that answers are wrong:
+    /// `graph.bin` is damaged. Such a list was given as empty.
+    pub fn met_damage(&self) -> bool {
+        self.met_damage.load(Ordering::Relaxed)
+    }
+
+    /// The neighbors of `node` over one relation, sorted ascending, distinct; all of them exist.
+    /// Linear in the degree: the ids are looked through, and for `Any` merged if the node has edges
+    /// both ways, unless the relation has every edge both ways.
     pub fn neighbors(
         &self,
         node: NodeId,
@@ -253,18 +271,22 @@ impl Kb {
         direction: Direction,
     ) -> Neighbors<'_> {
         match direction {
-            Direction::Out => Neighbors::slice(self.rows(&self.sections.out, node, relation)),
-            Direction::In => Neighbors::slice(self.rows(&self.sections.into, node, relation)),
+            Direction::Out => Neighbors::slice(self.known(self.out(node, relation))),
+            Direction::In => Neighbors::slice(self.known(self.into(node, relation))),
             Direction::Any => Neighbors::merge(
-                self.rows(&self.sections.out, node, relation),
-                self.rows(&self.sections.into, node, relation),
+                self.known(self.out(node, relation)),
+                self.known(self.into(node, relation)),
             ),
         }
     }
 
-    /// The number of [`Kb::neighbors`].
+    /// The number of [`Kb::neighbors`]; `Out` and `In` cost nothing.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
-        self.neighbors(node, relation, direction).len()
+        match direction {
+            Direction::Out => self.out(node, relation).len(),
+            Direction::In => self.into(node, relation).len(),
+            Direction::Any => self.neighbors(node, relation, direction).len(),
+        }
     }
 
     /// The nodes of a type, sorted ascending; empty for an unknown type.
@@ -275,7 +297,7 @@ impl Kb {
             return &[];
         };
         let nodes = as_u32(self.section(&self.sections.nodes_by_type));
-        nodes.get(start as usize..end as usize).unwrap_or_default()
+        self.known_list(id, nodes.get(start as usize..end as usize).unwrap_or_default())
     }
 
     /// The types whose nodes may be answers, sorted.
@@ -285,7 +307,7 @@ impl Kb {
 
     /// The nodes that may be answers, sorted ascending.
     pub fn candidates(&self) -> &[NodeId] {
-        as_u32(self.section(&self.sections.candidates))
+        self.known_list(self.types().len(), as_u32(self.section(&self.sections.candidates)))
     }
 
     /// Whether `node` may be an answer.
@@ -303,8 +325,32 @@ impl Kb {
         self.graph.get(range.clone()).unwrap_or_default()
     }
 
-    fn rows(&self, rows: &[Rows], node: NodeId, relation: RelationId) -> &[NodeId] {
-        rows.get(relation.0 as usize).map_or(&[], |rows| rows.get(&self.graph, node))
+    fn out(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
+        let rows = self.sections.out.get(relation.0 as usize);
+        rows.map_or(&[], |rows| rows.get(&self.graph, node))
+    }
+
+    fn into(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
+        let rows = self.sections.into.get(relation.0 as usize);
+        rows.map_or(&[], |rows| rows.get(&self.graph, node))
+    }
+
+    /// The nodes, if all of them exist, else none.
+    fn known<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
+        // Without an early end, many ids are compared at a time.
+        let largest = nodes.iter().fold(0, |largest, &node| node.max(largest));
+        if self.contains(largest) {
+            return nodes;
+        }
+        self.met_damage.store(true, Ordering::Relaxed);
+        &[]
+    }
+
+    /// The nodes of a list of `lists`, if all of them exist, else none.
+    fn known_list<'a>(&self, list: usize, nodes: &'a [NodeId]) -> &'a [NodeId] {
+        let is_known = || self.known(nodes).len() == nodes.len();
+        let known = self.lists.get(list).is_some_and(|known| *known.get_or_init(is_known));
+        if known { nodes } else { &[] }
     }
 
     fn field_rows(&self, node: NodeId) -> Range<u64> {

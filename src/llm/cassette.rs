@@ -30,7 +30,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::llm::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
+use crate::{
+    files,
+    llm::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role},
+};
 
 /// Largest cassette, bytes. It is held in memory.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
@@ -196,7 +199,7 @@ impl Recorder {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            let mut file = tempfile::Builder::new().prefix(".cassette").tempfile_in(folder)?;
+            let mut file = files::temporary_file(folder, ".cassette")?;
             file.write_all(text.as_bytes())?;
             if let Ok(metadata) = fs::metadata(&self.path) {
                 file.as_file().set_permissions(metadata.permissions())?;

@@ -32,7 +32,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::llm::{Exchange, LlmError, ReplyStore, Role};
+use crate::{
+    files,
+    llm::{Exchange, LlmError, ReplyStore, Role},
+};
 
 /// Most that all files take, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
@@ -194,7 +197,7 @@ impl SharedCache {
         }
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
-        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
+        let mut file = files::temporary_file(folder, UNFINISHED)?;
         write!(file, "{header}\n{body}\n")?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;

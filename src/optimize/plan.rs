@@ -6,13 +6,18 @@
 //!
 //! Must not know: queries, answers, scores of programs.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use crate::{
     index::IndexedBase,
     kb::{Direction, TypeId},
     optimize::mine::{AnchorSource, Pattern, Step},
     program::Program,
+    tools::source::{comment, literal, literals},
+    words::fold,
 };
 
 /// Nodes that a program ranks by text.
@@ -24,6 +29,10 @@ const SEARCHED: usize = 200;
 
 /// Prefix of anchors that are found both ways.
 const LIKELY: &str = "likely_";
+
+/// Plurals that no variable can be named by: parameters that a program reads, and words of the
+/// language.
+const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
 /// How anchors of a branch are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,13 +82,14 @@ impl Branch {
     }
 }
 
-/// Lower-case letters, digits and underscores that can begin a variable's name.
+/// Lower-case letters, digits and underscores that can begin a variable's name; of a name in other
+/// letters nothing is left, and it is a thing.
 fn identifier(name: &str) -> String {
-    let mut word: String = name
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
+    let mut word: String =
+        fold(name).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if !word.contains(|c: char| c.is_ascii_alphanumeric()) {
+        return "thing".to_owned();
+    }
     if word.starts_with(|c: char| !c.is_ascii_alphabetic()) {
         word.insert_str(0, "n_");
     }
@@ -113,6 +123,22 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
+/// A word for each type of anchors, such that no two have one and its plural can name a variable.
+fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
+    let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
+    for branch in &plan.branches {
+        if words.contains_key(&branch.anchor) {
+            continue;
+        }
+        let mut word = identifier(base.kb.type_name(branch.anchor));
+        while NO_VARIABLES.contains(&plural(&word).as_str()) || words.values().any(|w| *w == word) {
+            word.push('2');
+        }
+        words.insert(branch.anchor, word);
+    }
+    words
+}
+
 /// A branch with the names its program gives to anchors and to what they reach.
 struct Named<'a> {
     branch: &'a Branch,
@@ -123,12 +149,13 @@ struct Named<'a> {
 }
 
 fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
+    let words = words_of_types(base, plan);
     let mut taken = BTreeSet::new();
     plan.branches
         .iter()
         .map(|branch| {
             let kind = base.kb.type_name(branch.anchor).to_owned();
-            let word = identifier(&kind);
+            let word = words.get(&branch.anchor).cloned().unwrap_or_default();
             let prefix = match branch.anchors {
                 Anchors::Named => "",
                 Anchors::Described => "described_",
@@ -214,7 +241,7 @@ pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
 fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     let branches = named_branches(base, plan);
     let mut out = String::new();
-    let _ = writeln!(out, "//! category: {}", category_name(base, plan));
+    let _ = writeln!(out, "//! category: {}", comment(&category_name(base, plan)));
     for named in &branches {
         let how = match named.branch.anchors {
             Anchors::Named => "named by the query",
@@ -222,11 +249,8 @@ fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
             Anchors::Either => "named or described by the query",
         };
         let target = plan.target.map_or("", |target| base.kb.type_name(target));
-        let _ = writeln!(
-            out,
-            "//! Walk from what is {how}: {} {target}",
-            walk_in_words(base, named.branch)
-        );
+        let walk = format!("{} {target}", walk_in_words(base, named.branch));
+        let _ = writeln!(out, "//! Walk from what is {how}: {}", comment(&walk));
     }
     out += "//! What is reached is ranked by what else the query says.\n\n";
     render_params(&mut out, plan, &branches, relaxed);
@@ -279,8 +303,9 @@ fn render_anchors(out: &mut String, branches: &[Named<'_>]) {
         if !done.insert(anchors) {
             continue;
         }
-        let named = format!("link(query, {kind:?}, params.n_anchors)");
-        let described = format!("normalize(search(query, {kind:?}, params.n_anchors))");
+        let kind = literal(kind);
+        let named = format!("link(query, {kind}, params.n_anchors)");
+        let described = format!("normalize(search(query, {kind}, params.n_anchors))");
         let found = match branch.anchors {
             Anchors::Named => named,
             Anchors::Described => described,
@@ -303,15 +328,15 @@ fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[N
         let how = if branch.sums { "sum" } else { "max" };
         let mut walk = anchors.clone();
         for step in &branch.steps {
-            let relation = base.kb.relation_name(step.relation);
+            let relation = literal(base.kb.relation_name(step.relation));
             let line_break = if walk.contains('(') { "\n        " } else { " " };
             let direction = direction(step.direction);
-            walk = format!("hop({walk},{line_break}{relation:?}, {direction:?}, {how:?})");
+            walk = format!("hop({walk},{line_break}{relation}, \"{direction}\", \"{how}\")");
         }
         if let (Some(target), Some(&last)) = (plan.target, branch.steps.last())
             && leads_elsewhere(base, last, target)
         {
-            walk = format!("of_type({walk}, {:?})", base.kb.type_name(target));
+            walk = format!("of_type({walk}, {})", literal(base.kb.type_name(target)));
         }
         let _ = writeln!(out, "    let {reached} = {walk};");
     }
@@ -325,13 +350,9 @@ fn render_strict_pool(out: &mut String, branches: &[Named<'_>]) {
 
 fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
     let types = match plan.target {
-        Some(target) => format!("{:?}", base.kb.type_name(target)),
+        Some(target) => literal(base.kb.type_name(target)),
         None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
-        None => {
-            let names: Vec<&str> =
-                base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind)).collect();
-            format!("{names:?}")
-        }
+        None => literals(base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind))),
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
     let _ =
@@ -378,4 +399,98 @@ fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
         let _ = write!(order, "\n        - {anchors} * params.w_itself");
     }
     let _ = writeln!(out, "    top({order}, {RETURNED})");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::atomic::AtomicBool};
+
+    use super::*;
+    use crate::{
+        index,
+        kb::{Kb, KbMeta, KbWriter, Manifest, RelationId},
+        sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers},
+    };
+
+    /// A base with types `a`, `b` and `c` and the relation `r`, whose names are then changed to
+    /// what no import takes, as in a base of somebody else's. Names must come in this order.
+    fn base(types: [&str; 3], relation: &str) -> (tempfile::TempDir, IndexedBase) {
+        let dir = tempfile::tempdir().unwrap();
+        let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
+        let mut writer = KbWriter::create(&kb_dir).unwrap();
+        for kind in ["a", "b", "c"] {
+            writer.push_node(kind, kind, kind, &[]).unwrap();
+        }
+        writer.push_edge(0, "r", 2).unwrap();
+        writer.push_edge(1, "r", 2).unwrap();
+        writer.finish(&KbMeta::default(), &mut |_, _| true).unwrap();
+        let mut manifest = Manifest::read(&kb_dir).unwrap();
+        manifest.types = types.map(str::to_owned).to_vec();
+        manifest.relations = vec![relation.to_owned()];
+        manifest.checksum = String::new();
+        let unsigned = serde_json::to_vec(&manifest).unwrap();
+        manifest.checksum = blake3::hash(&unsigned).to_hex().to_string();
+        fs::write(kb_dir.join("manifest.json"), serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let kb = Kb::open(&kb_dir).unwrap();
+        index::build(&kb, &index_dir, &|_| {}, &AtomicBool::new(false)).unwrap();
+        let base = IndexedBase::open(&kb_dir, &index_dir, "other").unwrap();
+        (dir, base)
+    }
+
+    fn plan() -> Plan {
+        let steps = vec![Step { relation: RelationId(0), direction: Direction::Out }];
+        let branch = |anchor| Branch {
+            anchors: Anchors::Either,
+            anchor: TypeId(anchor),
+            steps: steps.clone(),
+            sums: true,
+        };
+        Plan { target: Some(TypeId(2)), branches: vec![branch(0), branch(1)] }
+    }
+
+    /// The source of a plan, which compiles.
+    fn compiled(base: &IndexedBase) -> String {
+        let source = render(base, &plan()).source().to_owned();
+        let sandbox = RhaiSandbox::new(std::sync::Arc::new(Workers::new(1).unwrap()));
+        let compiled = sandbox.compile(Code::Rhai(&source), &Limits::default());
+        assert!(compiled.is_ok(), "{:?}\n{source}", compiled.err());
+        source
+    }
+
+    #[test]
+    fn no_name_of_a_base_becomes_code() {
+        let own = "fn retrieve(query, candidates, params) { #{} }";
+        for end in ["\n", "\r", "\r\n", "\u{85}", "\u{2028}", "\"\n", "*/ "] {
+            let name = |letter: &str| format!("{letter}{end}{own}\n//");
+            let types = [name("a"), name("b"), name("c")];
+            let (_dir, base) = base(types.each_ref().map(String::as_str), &name("r"));
+            let source = compiled(&base);
+            let defined =
+                source.lines().filter(|line| line.trim_start().starts_with("fn retrieve"));
+            assert_eq!(defined.count(), 1, "{source}");
+            assert!(!source.contains(['\r', '\u{85}', '\u{2028}']), "{source}");
+        }
+    }
+
+    #[test]
+    fn types_have_variables_of_their_own() {
+        // As many letters of another script; parameters of a program; words of the language.
+        for types in [
+            ["\u{e01}\u{e33}", "\u{e02}\u{e33}", "z"],
+            ["Param", "param", "z"],
+            ["a", "e\u{301}", "query"],
+        ] {
+            let (_dir, base) = base(types, "r");
+            let source = compiled(&base);
+            let is_let = |line: &&str| line.starts_with("    let ");
+            let names: Vec<&str> = source
+                .lines()
+                .filter(is_let)
+                .filter_map(|line| line.trim_start_matches("    let ").split(' ').next())
+                .collect();
+            let distinct: BTreeSet<&str> = names.iter().copied().collect();
+            assert_eq!(names.len(), distinct.len(), "{source}");
+            assert!(NO_VARIABLES.iter().all(|name| !distinct.contains(name)), "{source}");
+        }
+    }
 }

@@ -23,7 +23,10 @@ use std::{
 use minijinja::Environment;
 use serde_json::Value;
 
-use crate::prompts::template::{Template, environment};
+use crate::{
+    files,
+    prompts::template::{Template, environment},
+};
 
 /// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
 const BYTES_PER_TOKEN: u64 = 3;
@@ -191,7 +194,8 @@ impl Prompts {
                 let message = format!("there is no such prompt; there are {}", known.join(", "));
                 return Err(PromptError::File { path, line: 1, message });
             }
-            let text = fs::read_to_string(&path).map_err(|error| file_error(&path, &error))?;
+            let text = files::read_text(&path, MAX_FILE_BYTES)
+                .map_err(|error| file_error(&path, &error))?;
             texts.insert(name, (path, text));
         }
         Self::of(texts)

@@ -1,5 +1,6 @@
 //! Ordinary and hostile programs against the hardened engine.
 
+mod literals;
 mod twin;
 
 use std::{

@@ -285,3 +285,58 @@ fn of_type(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, sync::atomic::AtomicBool};
+
+    use super::*;
+    use crate::{
+        dataset::{Home, ImportOptions, import_neutral},
+        index::build,
+        kb::Kb,
+        tools::{Session, TOOLKIT, ToolHost, registry},
+    };
+
+    /// Wherever a graph is overwritten, tools over it answer or say that it is damaged.
+    #[test]
+    fn a_damaged_graph_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkits").join(TOOLKIT).join("base");
+        let options = ImportOptions::default();
+        let report =
+            import_neutral(&source, &home, "example", &options, &mut |_| {}, &stop).unwrap();
+        let (kb_dir, index) = (report.base.kb_dir(), report.base.index_dir());
+        build(&Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
+        let path = kb_dir.join("graph.bin");
+        let intact = fs::read(&path).unwrap();
+        let tool = |name| registry().iter().position(|spec| spec.name == name).unwrap();
+        let mut told = 0;
+        for at in (8..intact.len() - 4).step_by(4) {
+            let mut bytes = intact.clone();
+            bytes[at..at + 4].copy_from_slice(&(u32::MAX / 2).to_le_bytes());
+            // Replaced and not changed in place, as it may be mapped.
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, bytes).unwrap();
+            let Ok(base) = IndexedBase::open(&kb_dir, &index, "example") else { continue };
+            let all = Value::nodes((0..base.kb.n_nodes()).collect());
+            let relations = base.kb.relations().to_vec();
+            let mut session = Session::new(Arc::new(base), None);
+            let mut call = |name, args| match session.call(tool(name), args) {
+                Err(ToolError::Internal(why)) => {
+                    assert!(why.contains("graph.bin of the base is damaged"), "{why}");
+                    told += 1;
+                }
+                answered => drop(answered),
+            };
+            call("neighbors", vec![all.clone()]);
+            for relation in &relations {
+                call("hop", vec![all.clone(), Value::text(relation.as_str())]);
+                call("degree", vec![all.clone(), Value::text(relation.as_str())]);
+            }
+        }
+        assert!(told > 100, "{told}");
+    }
+}

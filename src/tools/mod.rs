@@ -14,6 +14,7 @@ mod llm;
 mod lookup;
 mod rank;
 mod session;
+pub mod source;
 mod spec;
 #[cfg(test)]
 pub(crate) mod testing;

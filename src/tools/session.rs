@@ -12,10 +12,12 @@ use crate::{
     llm::{LlmError, replies::Asked},
     tools::{
         ArgSpec, Args, Asker, Assistant, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value,
-        registry,
+        registry, source::literal,
     },
 };
 
+/// Why no tool answers over a base whose graph names nodes that do not exist.
+const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
 /// Nodes, edges and postings that one program call may touch.
 const MAX_TOUCHED: u64 = 20_000_000;
 /// Requests to a language model that one program call may make, repairs not counted.
@@ -244,6 +246,11 @@ impl Session {
             asker: &mut self.asker,
         };
         let result = (spec.run)(&mut ctx, &Args::new(args));
+        // Nothing that was made of a damaged graph is an answer.
+        let result = match self.base.kb.met_damage() {
+            true => Err(ToolError::Internal(DAMAGED.to_owned())),
+            false => result,
+        };
         let (asked, unparsed) = self.asker.take_notes();
         if let (Ok(value), Some((cache, key))) = (&result, key)
             && unparsed == 0
@@ -347,7 +354,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
         Value::Bool(truth) => truth.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Float(number) => format!("{number:.4}"),
-        Value::Text(text) => format!("{:?}", cut(text)),
+        Value::Text(text) => literal(&cut(text)),
         Value::Nodes(nodes) => {
             let first = nodes.as_slice().iter().take(DESCRIBED_NODES).copied().collect();
             named(nodes.len(), first, "nodes")

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     kb::{Kb, TypeId},
-    tools::{ToolSpec, registry},
+    tools::{ToolSpec, registry, source::literal},
 };
 
 /// The toolkit's name, and its folder under `toolkits/`.
@@ -138,9 +138,7 @@ pub fn schema_text(kb: &Kb) -> String {
             .iter()
             .step_by((nodes.len() / EXAMPLE_NAMES).max(1))
             .take(EXAMPLE_NAMES)
-            .map(|&node| {
-                format!("{:?}", kb.name(node).chars().take(NAME_CHARS).collect::<String>())
-            })
+            .map(|&node| literal(&kb.name(node).chars().take(NAME_CHARS).collect::<String>()))
             .collect();
         // Writing to a string cannot fail.
         let _ = writeln!(

@@ -218,3 +218,16 @@ fn what_does_not_hold_is_told() {
     });
     verify(&["no function takes these arguments: seek"]);
 }
+
+#[test]
+fn a_program_that_does_not_compile_is_named_by_verify() {
+    let (world, _) = world_with("fn retrieve(query, candidates, params) {\n    let = 3;\n}");
+    let verified = world.run(["verify", "bundle.json"]);
+    assert_eq!(verified.status, 1, "{}", verified.stderr);
+    let lines: Vec<&str> = verified.stdout.lines().collect();
+    let line = |check: &str| lines.iter().find(|line| line.starts_with(check)).copied();
+    let program = line("program").unwrap_or_default();
+    assert!(program.contains("FAILED") && program.contains("products by words"), "{lines:?}");
+    assert!(program.contains("parse") && program.contains("line 2"), "{lines:?}");
+    assert!(line("replay").is_some_and(|line| line.contains("does not compile")), "{lines:?}");
+}

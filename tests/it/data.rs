@@ -1,6 +1,11 @@
 //! `agent data` and `agent doctor`.
 
-use std::fs;
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use crate::support::World;
 
@@ -87,8 +92,11 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     }
 
     let faithful = world.run(import.into_iter().chain(["--mode", "faithful"]));
-    assert!(faithful.stderr.contains("replacing"), "{}", faithful.stderr);
+    assert!(faithful.stderr.contains("answers until `agent index mag`"), "{}", faithful.stderr);
     faithful.done();
+    let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
+    assert_eq!(shown["stark"]["mode"], "exact");
+    world.run(["index", "mag"]).done();
     let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
     assert_eq!(shown["stark"]["mode"], "faithful");
     let neutral = ["data", "import", "--name", "t", "--from", &world.source(), "--mode", "exact"];
@@ -96,4 +104,82 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     let elsewhere =
         ["data", "import", "--name", "t", "--from", &world.source(), "--format", "stark"];
     world.run(elsewhere).fails(1, &["tiny: neither processed.zip nor a folder processed"]);
+}
+
+#[test]
+fn a_failed_import_does_not_say_that_it_replaced_anything() {
+    let world = World::new();
+    let import = ["data", "import", "--name", "tiny", "--from", &world.source()];
+    world.run(import).done();
+    let again = world.run(import);
+    assert!(again.stderr.contains("replaced the installed \"tiny\""), "{}", again.stderr);
+    fs::write(world.path("tiny/edges.tsv"), "").unwrap();
+    let failed = world.run(import);
+    assert_eq!(failed.status, 1);
+    assert!(!failed.stderr.contains("replac"), "{}", failed.stderr);
+}
+
+#[test]
+fn questions_are_answered_while_a_dataset_is_imported_again_and_indexed() {
+    let world = World::indexed();
+    let search = ["search", "tiny", "dart", "--system", "hybrid", "--json"];
+    let old = world.run(search).done();
+    let nodes = world.path("tiny/nodes.jsonl");
+    let text = fs::read_to_string(&nodes).unwrap().replace("steel dart", "brass dart for pubs");
+    fs::write(&nodes, text).unwrap();
+    let over = AtomicBool::new(false);
+    let answers = thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut answers = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                answers.push(world.run(search).done());
+            }
+            answers
+        });
+        let import = ["data", "import", "--name", "tiny", "--from", &world.source(), "--json"];
+        let imported = world.run(import).json_lines();
+        let waiting = world.run(search);
+        let indexed = world.run(["index", "tiny"]);
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(imported[0]["current"], false);
+        assert!(waiting.stderr.contains("`agent index tiny` has indexed"), "{}", waiting.stderr);
+        assert_eq!(waiting.done(), old);
+        assert!(indexed.stderr.contains("answers with the new import"), "{}", indexed.stderr);
+        indexed.done();
+        asking.join().unwrap()
+    });
+    let after = world.run(search);
+    assert!(!after.stderr.contains("agent index"), "{}", after.stderr);
+    let new = after.done();
+    assert!(old != new && new.contains("brass dart for pubs"), "{new}");
+    assert!(answers.iter().all(|answer| *answer == old || *answer == new), "{answers:?}");
+    // Killed between the index and the renaming: the next run only renames.
+    fs::write(world.path("home/bases/tiny/current"), "1").unwrap();
+    assert_eq!(world.run(search).done(), old);
+    assert!(world.run(["index", "tiny"]).stderr.contains("answers with the new import"));
+    assert_eq!(world.run(search).done(), new);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_of_a_home_have_the_mode_of_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+
+    fn check(dir: &Path, modes: [u32; 2]) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, modes[usize::from(path.is_dir())], "{}", path.display());
+            if path.is_dir() {
+                check(&path, modes);
+            }
+        }
+    }
+    let world = World::indexed();
+    world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
+    world.run(["index", "tiny"]).done();
+    fs::write(world.path("plain"), "").unwrap();
+    fs::create_dir(world.path("folder")).unwrap();
+    let mode = |name| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777;
+    check(&world.path("home/bases"), [mode("plain"), mode("folder")]);
 }

@@ -64,3 +64,43 @@ fn an_index_of_another_base_is_refused() {
     world.run(["index", "other"]).done();
     world.run(["search", "other", "dart"]).done();
 }
+
+#[cfg(unix)]
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test makes a pipe that nobody writes to")]
+fn pipes_and_devices_are_not_read() {
+    let world = World::indexed();
+    let pipe = world.path("pipe").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for file in [pipe.as_str(), "/dev/zero"] {
+        let refused = [file, "it is no regular file"];
+        let query = ["query", "--bundle", file, "--dataset", "tiny", "dart"];
+        world.run(query).fails(1, &refused);
+        let eval = ["eval", "--dataset", "tiny", "--split", file, "--system", "bm25"];
+        world.run(eval).fails(1, &refused);
+        let run = ["program", "run", file, "--dataset", "tiny", "--query", "dart"];
+        let ran = world.run(run);
+        assert!(ran.status == 1 && ran.stderr.contains("no regular file"), "{}", ran.stderr);
+        let settings = ["--config", file, "doctor"];
+        let ran = world.run(settings);
+        assert!(ran.stdout.contains("no regular file"), "{}{}", ran.stdout, ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test limits the process it is about")]
+fn refused_threads_are_told() {
+    use std::os::unix::{fs::MetadataExt, process::CommandExt};
+
+    let world = World::new();
+    let mut command = std::process::Command::new("bash");
+    let list = "ulimit -u 1; exec \"$0\" data list --home /nowhere";
+    command.args(["-c", list, env!("CARGO_BIN_EXE_agent")]).env_clear().current_dir("/");
+    // The limit does not hold for root.
+    if std::fs::metadata(world.path("tiny")).unwrap().uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    let ran = crate::support::Ran::of(command.output().unwrap());
+    ran.fails(1, &["error: ", "thread", "ulimit -u"]);
+}

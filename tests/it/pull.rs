@@ -308,6 +308,31 @@ fn a_wrong_file_is_removed() {
 }
 
 #[test]
+fn sizes_and_digests_that_cannot_be_are_refused() {
+    let list = "/api/datasets/snap-stanford/stark/tree/main/skb/prime?recursive=true";
+    let with = |name: &'static str, value: serde_json::Value| {
+        let answers = repository(files());
+        hub(move |asked, _| {
+            if asked.path != list {
+                return None;
+            }
+            let mut entries: Vec<serde_json::Value> =
+                serde_json::from_slice(&answers[list]).unwrap();
+            for entry in entries.iter_mut().filter(|entry| entry["lfs"].is_object()) {
+                entry["lfs"][name] = value.clone();
+            }
+            Some(ok(serde_json::to_vec(&entries).unwrap()))
+        })
+    };
+    let world = World::new();
+    let sizes = with("size", u64::MAX.into());
+    pull(&world, &sizes).fails(1, &["18446744073709551615 bytes, more than", "check the endpoint"]);
+    let digest = with("oid", "../../../../../escaped".into());
+    pull(&world, &digest).fails(1, &["is no SHA-256", "check the endpoint"]);
+    assert!(!world.path("home/downloads").exists());
+}
+
+#[test]
 fn a_refusal_says_what_to_do() {
     let world = World::new();
     for (status, word) in [(404, "no such file"), (401, "HF_TOKEN"), (403, "HF_TOKEN")] {

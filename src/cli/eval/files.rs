@@ -15,6 +15,7 @@ use crate::{
     },
     dataset::LabelledQuery,
     eval::{Metric, trec},
+    files,
 };
 
 /// Stands for a system's name in the name of a run file.
@@ -59,7 +60,7 @@ pub(in crate::cli) fn write(
 ) -> Result<()> {
     let write = || {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(dir)?);
+        let mut out = BufWriter::new(files::temporary_file(dir, ".run-")?);
         content(&mut out)?;
         out.into_inner().map_err(|error| error.into_error())?.persist(path)?;
         anyhow::Ok(())

@@ -42,7 +42,10 @@ pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
 
 fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Result<(), String> {
     let limits = Limits::default();
-    let failed = |failure: Failure| failure.to_string();
+    let failed = |failure: Failure| match failure.position {
+        Some(at) => format!("{failure}, line {}", at.line),
+        None => failure.to_string(),
+    };
     let compiled = sandbox.compile(category.program.code(), &limits).map_err(failed)?;
     let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
     for (name, &value) in &category.params {

@@ -15,6 +15,8 @@ use std::{
 use flate2::{Crc, read::DeflateDecoder};
 use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::ZipIterable};
 
+use crate::files;
+
 /// Most folders within folders.
 const MAX_FOLDER_DEPTH: usize = 8;
 /// Longest name of a member, bytes.
@@ -130,7 +132,7 @@ impl Archive {
         if path.is_dir() {
             archive.files = list(path, limits)?;
         } else {
-            let file = File::open(path).map_err(ArchiveError::io(path))?;
+            let file = files::open(path).map_err(ArchiveError::io(path))?;
             archive.zip = Some(Members::read(&mut BufReader::new(file), limits)?);
         }
         Ok(archive)
@@ -156,7 +158,7 @@ impl Archive {
         match &self.zip {
             None => Ok(Box::new(self.open_file(name)?)),
             Some(members) => {
-                let file = File::open(&self.path).map_err(ArchiveError::io(&self.path))?;
+                let file = files::open(&self.path).map_err(ArchiveError::io(&self.path))?;
                 Ok(Box::new(members.get(name)?.open(BufReader::new(file))?))
             }
         }
@@ -182,7 +184,7 @@ impl Archive {
         let missing = || ArchiveError::Missing { name: shortened(name) };
         self.size(name).ok_or_else(missing)?;
         let path = self.path.join(name);
-        File::open(&path).map_err(ArchiveError::io(&path))
+        files::open(&path).map_err(ArchiveError::io(&path))
     }
 }
 

@@ -7,19 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::dataset::{
-    DatasetError,
-    queries::QuerySources,
-    stark::{
-        Kind,
-        archive::{Archive, ArchiveLimits},
-        pickle::{self, Limits, Value},
-        torch::{self, TorchLimits},
+use crate::{
+    dataset::{
+        DatasetError,
+        queries::QuerySources,
+        stark::{
+            Kind,
+            archive::{Archive, ArchiveLimits},
+            pickle::{self, Limits, Value},
+            torch::{self, TorchLimits},
+        },
     },
+    words::is_control,
 };
 
 /// Longest pickle of type names in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
+/// Characters of a refused name that are shown.
+const SHOWN_CHARS: usize = 60;
 /// Types and relations repeat, so these archives pack as well as deflate can: 1032 to 1.
 const MAX_RATIO: u64 = 1100;
 /// The file that every base has.
@@ -190,8 +195,18 @@ impl Files {
         };
         let name =
             |(number, name): &(Value, Value)| Some((number.as_int()?, name.as_str()?.into()));
-        let names: Option<BTreeMap<_, _>> = items.iter().map(name).collect();
-        names.ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))
+        let names: Option<BTreeMap<i64, String>> = items.iter().map(name).collect();
+        let names = names
+            .ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))?;
+        match names.iter().find(|(_, name)| name.contains(is_control)) {
+            Some((number, name)) => {
+                let shown: String = name.chars().take(SHOWN_CHARS).collect();
+                Err(bad(format!(
+                    "entry {number}, {shown:?}, holds a control character; fetch it again"
+                )))
+            }
+            None => Ok(names),
+        }
     }
 
     /// The elements of a tensor of whole numbers with so many rows, row by row.

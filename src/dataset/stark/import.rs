@@ -86,7 +86,7 @@ pub fn import_stark(
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
-    let staging = Staging::new(home, name)?;
+    let staging = Staging::new(home, name, options.beside)?;
     let mut watch = Watch { on_progress, stop };
     let mut problems = Problems::new(options.lenient);
     let places = find(source, name)?;

@@ -238,6 +238,11 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         ("node_types.pt", b"text", "node_types.pt: "),
         ("node_type_dict.pkl", b"\x80\x04}.", "node_types.pt: node "),
         ("node_type_dict.pkl", b"\x80\x04].", "node_type_dict.pkl: it holds no dict"),
+        (
+            "edge_type_dict.pkl",
+            b"\x80\x04}K\0X\x03\0\0\0a\rbs.",
+            "edge_type_dict.pkl: entry 0, \"a\\rb\", holds a control character",
+        ),
         ("edge_types.pt", &node_types, "edge_types.pt: 15 types, but 82 edges"),
         ("edge_types.pt", &edge_index, "edge_types.pt: its shape is [2, 82]"),
         ("edge_type_dict.pkl", b"\x80\x04}.", "edge_types.pt: it holds 0, which is no relation"),

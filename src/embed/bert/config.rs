@@ -25,16 +25,18 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io::{ErrorKind, Read},
     path::{Component, Path, PathBuf},
 };
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::embed::{
-    EmbedError,
-    bert::{kernels::Activation, lanes::WIDTH},
+use crate::{
+    embed::{
+        EmbedError,
+        bert::{kernels::Activation, lanes::WIDTH},
+    },
+    files,
 };
 
 /// Longest configuration file.
@@ -364,7 +366,7 @@ impl Reader {
 
     fn optional<T: DeserializeOwned>(&mut self, path: &Path) -> Result<Option<T>, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
-        let file = match File::open(path) {
+        let file = match files::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.sources.push(Vec::new());
                 return Ok(None);

@@ -47,6 +47,18 @@ fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
+/// Digits of a plain number from which it may identify something; shorter ones are ranks, years and
+/// amounts, which questions hold for other reasons.
+const MIN_IDENTIFYING_DIGITS: usize = 5;
+
+/// Whether a text is a number too short to identify anything: digits, with or without signs and
+/// separators.
+fn is_small_number(text: &str) -> bool {
+    let is_part = |c: char| c.is_numeric() || matches!(c, '.' | ',' | '+' | '-');
+    text.chars().all(is_part)
+        && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
+}
+
 /// Collects entries in node order.
 #[derive(Default)]
 struct Builder {
@@ -174,7 +186,8 @@ impl Builder {
     }
 }
 
-/// Fields whose values are one word each and hardly repeat.
+/// Fields whose values are one word each and hardly repeat; of their values, small numbers identify
+/// nothing all the same.
 fn identifying_fields(kb: &Kb) -> HashSet<FieldId> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
@@ -219,10 +232,50 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
                         builder.add(node, alias, 0);
                     }
                 }
-            } else if identifying.contains(&field) && seen.insert(text.to_owned()) {
+            } else if identifying.contains(&field)
+                && !is_small_number(text)
+                && seen.insert(text.to_owned())
+            {
                 builder.add(node, text, IDENTIFIER);
             }
         }
     }
     builder.write(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{index::names::NameIndex, kb::KbWriter};
+
+    #[test]
+    fn small_numbers_identify_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(&dir.path().join("kb")).unwrap();
+        for node in 0..400 {
+            let fields =
+                [("rank".to_owned(), node.to_string()), ("code".to_owned(), format!("B{node:04}"))];
+            writer
+                .push_node("game", &format!("game of {}", ["go", "gin"][node % 2]), "", &fields)
+                .unwrap();
+        }
+        let number = [("code".to_owned(), "90210".to_owned())];
+        writer.push_node("game", "last", "", &number).unwrap();
+        writer.finish(&Default::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.path().join("kb")).unwrap();
+        let path = dir.path().join("names");
+        build(&kb, &path).unwrap();
+        let names = NameIndex::open(&path).unwrap();
+        let linked = |text: &str| {
+            names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
+        };
+        assert!(linked("Utopia 360").is_empty());
+        assert!(linked("turning 60").is_empty());
+        assert_eq!(linked("what is B0360 like"), [360]);
+        assert_eq!(linked("what is 90210 like"), [400]);
+        let small = ["7", "2015", "-12", "4.5", "12.99", "1,234", "٣٦٠"];
+        assert!(small.iter().all(|text| is_small_number(text)));
+        let large = ["12345", "1.2345", "B123", "3D", "x"];
+        assert!(!large.iter().any(|text| is_small_number(text)));
+    }
 }

@@ -17,7 +17,7 @@ use super::{
     decode,
     kernels::BLOCK,
 };
-use crate::{embed::matrix::Matrix, kb::NodeId};
+use crate::{embed::matrix::Matrix, files, kb::NodeId};
 
 /// Tensors begin at multiples of this, in bytes, so that registers and tiles cross no cache lines.
 pub(super) const ALIGNMENT: usize = 64;
@@ -59,7 +59,8 @@ impl VectorWriter {
         check_range("length of the fingerprint", embedder.len() as u64, 0, most)?;
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+        let file =
+            files::temporary_file(folder.unwrap_or(Path::new(".")), ".vectors-").map_err(failed)?;
         let mut file = BufWriter::new(file);
         file.write_all(&[b' '; HEADER_BYTES]).map_err(failed)?;
         Ok(VectorWriter {

@@ -28,6 +28,7 @@ use crate::{
         trial::{Origin, mean, told},
     },
     program::Program,
+    tools::source::comment,
 };
 
 /// Times a program is mended.
@@ -520,8 +521,8 @@ impl Actor {
     pub(in crate::optimize) fn category_header(&self, name: &str) -> String {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         match description {
-            "" => format!("//! category: {name}"),
-            text => format!("//! category: {name}\n//! {text}"),
+            "" => format!("//! category: {}", comment(name)),
+            text => format!("//! category: {}\n//! {}", comment(name), comment(text)),
         }
     }
 

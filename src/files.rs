@@ -1,0 +1,137 @@
+//! Reads files that others wrote, and makes files that others may read.
+//!
+//! A path from outside may lead to a pipe that nobody writes to, or to a device without an end. So
+//! only regular files are opened, and none is read beyond its limit.
+//!
+//! Must not know: what files hold.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
+
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+/// Opens a regular file, also through links.
+///
+/// # Errors
+/// What the system says, or that it is no regular file, which is told without opening it: opening a
+/// pipe would wait for its writer.
+pub fn open(path: &Path) -> io::Result<File> {
+    let regular = |metadata: fs::Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file; give the path of one",
+        )),
+    };
+    regular(fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    // What is opened may be another file by now.
+    regular(file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] for a longer one, of which no more than the limit
+/// is read.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let too_long = || {
+        let message = format!("it holds more than {limit} bytes; shorten it");
+        io::Error::new(io::ErrorKind::FileTooLarge, message)
+    };
+    if file.metadata()?.len() > limit {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(bytes) }
+}
+
+/// Reads a regular file of at most `limit` bytes of UTF-8.
+///
+/// # Errors
+/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is no text.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let not_text = |_| {
+        let message = "it is not UTF-8 text; convert it to UTF-8";
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    String::from_utf8(read(path, limit)?).map_err(not_text)
+}
+
+/// A file that vanishes unless it is given a name. It may be read by whom the user's mask allows
+/// to, as any file that a program makes; temporary files are private otherwise.
+///
+/// # Errors
+/// What the system says.
+pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+    with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
+}
+
+/// A directory that vanishes unless it is kept, for whom the user's mask allows to.
+///
+/// # Errors
+/// What the system says.
+pub fn temporary_dir(folder: &Path, prefix: &str) -> io::Result<TempDir> {
+    with_mode(&mut Builder::new(), 0o777).prefix(prefix).tempdir_in(folder)
+}
+
+/// Makes what is built with this mode, less the user's mask.
+#[cfg(unix)]
+fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a mut Builder<'b, 'b> {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, _: u32) -> &'a mut Builder<'b, 'b> {
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_within_the_limit_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(read(&path, 3).unwrap(), b"abc");
+        assert_eq!(read_text(&path, 3).unwrap(), "abc");
+        assert_eq!(read(&path, 2).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(open(dir.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        fs::write(&path, [0xff]).unwrap();
+        assert_eq!(read_text(&path, 3).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn devices_are_refused_through_links_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert_eq!(read(&link, 10).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_mode_is_that_of_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        let (plain, folder) = (dir.path().join("plain"), dir.path().join("folder"));
+        File::create(&plain).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let file = temporary_file(dir.path(), ".x").unwrap();
+        let made = temporary_dir(dir.path(), ".y").unwrap();
+        assert_eq!(mode(file.path()), mode(&plain));
+        assert_eq!(mode(made.path()), mode(&folder));
+    }
+}

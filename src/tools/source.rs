@@ -1,0 +1,80 @@
+//! Writes text of others into the source of a program: as a string that a program reads as exactly
+//! that text, or as part of a comment that no text can end.
+//!
+//! Must not know whose text it is: it may come from a dataset, a question or a model.
+
+use std::fmt::Write;
+
+use crate::words::is_control;
+
+/// The text as a string literal of Rhai, quotes included. Only what the language or a reader would
+/// take for something else is escaped: quotes, backslashes and [control characters](is_control);
+/// letters of all scripts, combining marks and joiners stay as they are. Linear in the text.
+///
+/// Rust's own `{:?}` is no such writer: it also escapes marks and joiners, as `\u{301}`, which Rhai
+/// does not read.
+pub fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        push_visible(&mut out, c);
+    }
+    out.push('"');
+    out
+}
+
+/// The texts as an array literal of Rhai.
+pub fn literals<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(literal).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// The text as part of one line of a comment: [control characters](is_control) are written as a
+/// literal would write them, so that the comment ends where its line does.
+pub fn comment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    text.chars().for_each(|c| push_visible(&mut out, c));
+    out
+}
+
+/// Appends a character, or its escape if it is a control character.
+fn push_visible(out: &mut String, c: char) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        // All of them have four digits; writing to a string cannot fail.
+        c if is_control(c) => drop(write!(out, "\\u{:04x}", u32::from(c))),
+        c => out.push(c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{comment, literal, literals};
+
+    #[test]
+    fn only_what_reads_as_something_else_is_escaped() {
+        for (text, written) in [
+            ("plain", r#""plain""#),
+            ("a \"b\" \\ c", r#""a \"b\" \\ c""#),
+            ("a\nb\r\tc\u{1b}\u{2028}\u{202e}", r#""a\nb\r\tc\u001b\u2028\u202e""#),
+            (
+                "e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}",
+                "\"e\u{301} \u{e01}\u{e33} \u{ad}\u{200d}\u{200f}\"",
+            ),
+            ("`${x}`", "\"`${x}`\""),
+        ] {
+            assert_eq!(literal(text), written);
+        }
+        assert_eq!(literals(["a", "\""]), r#"["a", "\""]"#);
+        assert_eq!(literals([]), "[]");
+        assert_eq!(
+            comment("\"a\"\nfn retrieve\r\u{85}\u{2029}"),
+            r#""a"\nfn retrieve\r\u0085\u2029"#
+        );
+    }
+}
