@@ -11,6 +11,7 @@
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
+//! | `private` | where is kept what must not come with a home: what was made here, compiled code |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -32,6 +33,7 @@ mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod printer;
+mod private;
 mod program;
 mod pull;
 mod query;
@@ -61,6 +63,7 @@ use crate::{
     cli::{
         failure::{CommandError, Explain, Result},
         printer::{Level, Printer},
+        private::Private,
     },
     dataset::Home,
     index::Access,
@@ -163,6 +166,7 @@ enum Command {
 /// What every command gets.
 struct Context {
     home: Home,
+    private: Private,
     /// The file of `--config`.
     config: Option<PathBuf>,
     printer: Arc<Printer>,
@@ -240,7 +244,8 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let outcome =
         watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
             let (config, printer) = (cli.global.config, printer.clone());
-            let ctx = Context { home, config, printer, stop: stop.clone() };
+            let private = Private::of_user();
+            let ctx = Context { home, private, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)
         });
     match outcome {

@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -23,7 +23,7 @@ use crate::{
     infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
     program::Program,
     retrieve::{self, OpenError, Retriever, System},
-    sandbox::{Limits, Place, SandboxOptions, Workers},
+    sandbox::{Limits, Origin, Place, SandboxOptions, Trust, Workers},
     tools::{Assistant, ToolCache},
 };
 
@@ -49,31 +49,44 @@ enum SandboxName {
     Wasm,
 }
 
-/// The option of commands that run programs.
+/// The option of all commands that run programs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct SandboxArgs {
-    /// Where programs in Rhai run; modules always run inside WebAssembly [default: wasm for
-    /// `program run` and the llm actor, else rhai]
+    /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
+    /// search actor wrote and froze here, wasm for all else]
     #[arg(long, value_name = "NAME", value_enum)]
     sandbox: Option<SandboxName>,
 }
 
+/// Where the programs of one command run.
+#[derive(Clone)]
+pub(super) struct Places {
+    said: Option<Place>,
+    trust: Trust,
+    code_dir: Option<PathBuf>,
+}
+
 impl SandboxArgs {
-    /// How programs are run, where nothing else is said; compiled code is kept in the home
-    /// directory.
-    pub(super) fn options(self, default: Place, ctx: &Context) -> SandboxOptions {
-        let place = match self.sandbox {
-            Some(SandboxName::Rhai) => Place::Process,
-            Some(SandboxName::Wasm) => Place::Wasm,
-            None => default,
-        };
-        let code_dir = Some(ctx.home.path().join("cache").join("code"));
-        SandboxOptions { place, code_dir }
+    /// What the user said, and what holds where nothing was said.
+    pub(super) fn places(self, ctx: &Context) -> Places {
+        let said = self.sandbox.map(|name| match name {
+            SandboxName::Rhai => Place::Process,
+            SandboxName::Wasm => Place::Wasm,
+        });
+        Places { said, trust: ctx.private.trust(), code_dir: ctx.private.code_dir() }
+    }
+}
+
+impl Places {
+    /// How programs of this origin are run: as the user said, or else by the rule of trust.
+    pub(super) fn of(&self, origin: Origin<'_>) -> SandboxOptions {
+        let place = self.said.unwrap_or_else(|| self.trust.place(origin));
+        SandboxOptions { place, code_dir: self.code_dir.clone() }
     }
 }
 
 /// What systems get beside the base.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Means {
     /// The language model, where one is configured: answers the tools of programs, reranks, calls
     /// tools.
@@ -81,14 +94,14 @@ pub(super) struct Means {
     /// How far a bundle leans on it.
     pub(super) effort: Effort,
     /// Where programs run.
-    pub(super) sandbox: SandboxOptions,
+    pub(super) places: Places,
 }
 
 impl Means {
-    /// A language model that may have been opened, and the defaults of all else.
-    pub(super) fn with(opened: &Option<Opened>) -> Means {
-        let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-        Means { assistant, ..Means::default() }
+    /// A language model that may have been opened, and where programs run; no effort.
+    pub(super) fn new(opened: Option<&Opened>, places: Places) -> Means {
+        let assistant = opened.map(|opened| opened.assistant.clone());
+        Means { assistant, effort: Effort::default(), places }
     }
 }
 
@@ -139,7 +152,7 @@ pub(super) fn open_system(
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads(), means)?;
+        let runtime = open_runtime(base, all_threads(), means, Origin::Elsewhere)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
@@ -172,7 +185,7 @@ pub(super) fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What programs run on, with this many threads and a cache.
+/// What programs of one origin run on, with this many threads and a cache.
 ///
 /// # Errors
 /// That the system refuses the threads.
@@ -180,10 +193,12 @@ pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
     means: &Means,
+    origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &means.sandbox);
+    let options = means.places.of(origin);
+    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &options);
     Ok(Arc::new(runtime.with_assistant(means.assistant.clone())))
 }
 
@@ -218,7 +233,8 @@ pub(super) fn open_bundle(
     base: &Arc<IndexedBase>,
     means: &Means,
 ) -> Result<OpenedBundle> {
-    let runtime = open_runtime(base, all_threads(), means)?;
+    let origin = Origin::Bundle(&bundle.digest);
+    let runtime = open_runtime(base, all_threads(), means, origin)?;
     let mut routed = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
     if means.effort >= Effort::Reads {
         routed = routed.routed_by(needed("--effort 1", means)?);

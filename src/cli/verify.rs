@@ -14,6 +14,7 @@ use crate::{
         dataset::{self, Dataset},
         failure::Result,
         printer::{plain, table},
+        systems::SandboxArgs,
     },
     dataset::DatasetError,
 };
@@ -35,6 +36,8 @@ pub(super) struct Args {
     /// Replay on this dataset [default: the one it was made for, if it is installed]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with check, status and detail
     #[arg(long)]
     json: bool,
@@ -78,7 +81,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);
             checks.push(Check::ok("file", detail));
-            checks.extend(programs::check(&bundle)?);
+            checks.extend(programs::check(&bundle, &args.sandbox.places(ctx))?);
             checks.push(router(&bundle));
             checks.extend(on_dataset(args, &bundle, ctx)?);
         }
@@ -154,7 +157,8 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
     }
     let name = &dataset.base.name;
     let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
-    checks.extend(replay::check(bundle, &dataset.base, &base, ctx)?);
+    let places = args.sandbox.places(ctx);
+    checks.extend(replay::check(bundle, &dataset.base, &base, places, ctx)?);
     Ok(checks)
 }
 

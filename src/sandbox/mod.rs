@@ -27,9 +27,11 @@ mod failure;
 mod given;
 mod guard;
 mod limits;
+mod private;
 mod rhai;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod verdict;
 mod wasm;
 mod workers;
@@ -48,6 +50,7 @@ use failure::push_clean;
 pub use failure::{Failure, FailureKind, Position, Usage};
 pub use limits::Limits;
 pub use rhai::RhaiSandbox;
+pub use trust::{Origin, Trust};
 pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 

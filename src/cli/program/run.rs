@@ -28,7 +28,7 @@ use crate::{
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage, Workers},
+    sandbox::{Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers},
     tools::ToolCache,
 };
 
@@ -125,8 +125,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    // A file may come from anybody.
-    let options = args.sandbox.options(Place::Wasm, ctx);
+    let options = args.sandbox.places(ctx).of(Origin::Elsewhere);
     let workers = Arc::new(Workers::new(1).context("cannot start a thread for the program")?);
     let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
     let runtime = Runtime::in_sandbox(base.clone(), workers, cache, &options)

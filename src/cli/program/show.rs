@@ -12,9 +12,10 @@ use crate::{
         Context, Exit,
         failure::Result,
         program::sources::{Entry, Place, declared},
+        systems::SandboxArgs,
     },
     infer::ParamValues,
-    sandbox::Param,
+    sandbox::{Param, SandboxOptions},
 };
 
 /// Print the source of a program
@@ -28,6 +29,8 @@ pub(in crate::cli) struct Args {
     program: String,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -47,6 +50,7 @@ struct Shown<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let entry = sources.find(&args.program)?;
+    let options = args.sandbox.places(ctx).of(sources.origin());
     if args.json {
         ctx.printer.json(&Shown {
             id: entry.program.id(),
@@ -54,25 +58,25 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             description: entry.program.description(),
             proposed_by: &entry.proposed_by,
             source: entry.program.source(),
-            declared: declared(&entry.program),
+            declared: declared(&entry.program, &options),
             params: &entry.params,
         })?;
         return Ok(Exit::Done);
     }
-    let text = format!("{}{}", entry.program.shown(), tuned(entry));
+    let text = format!("{}{}", entry.program.shown(), tuned(entry, &options));
     ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
     Ok(Exit::Done)
 }
 
 /// Tuned numbers as comments; empty when there are none.
-fn tuned(entry: &Entry) -> String {
+fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     let mut text = String::new();
     if entry.params.is_empty() {
         return text;
     }
     let end = if entry.program.shown().ends_with('\n') { "" } else { "\n" };
     let _ = writeln!(text, "{end}\n// Tuned numbers:");
-    let declared = declared(&entry.program);
+    let declared = declared(&entry.program, options);
     for (name, value) in &entry.params {
         let _ = match declared.iter().find(|param| param.name == *name) {
             Some(Param { value: before, min, max, .. }) => {

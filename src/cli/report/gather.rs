@@ -29,7 +29,7 @@ use crate::{
             spent::Taken,
         },
         routing,
-        systems::{Means, STAND_IN, all_threads, open_bundle, open_runtime},
+        systems::{Means, Places, STAND_IN, all_threads, open_bundle, open_runtime},
     },
     dataset::LabelledQuery,
     eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
@@ -108,6 +108,7 @@ impl Measured {
         bundle: &Bundle,
         base: &Arc<IndexedBase>,
         queries: Vec<LabelledQuery>,
+        means: &Means,
         ctx: &Context,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
@@ -115,11 +116,12 @@ impl Measured {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
         let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, &Means::default())?.answers)?];
+            vec![measured("bundle", &*open_bundle(bundle, base, means)?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
-        let runtime = open_runtime(base, all_threads(), &Means::default())?;
+        let origin = Origin::Bundle(&bundle.digest);
+        let runtime = open_runtime(base, all_threads(), means, origin)?;
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;
@@ -265,8 +267,14 @@ struct WorkRow {
 ///
 /// # Errors
 /// That a statistic cannot be computed.
-pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Result<Page<'a>> {
+pub(super) fn page<'a>(
+    record: &'a Record,
+    measured: Option<&Measured>,
+    places: &Places,
+) -> Result<Page<'a>> {
     let bundle = record.bundle.as_ref();
+    let origin = bundle.map_or(Origin::Elsewhere, |bundle| Origin::Bundle(&bundle.digest));
+    let sandbox = places.of(origin);
     let categories = bundle.map_or(&[][..], |bundle| &bundle.categories);
     let explained = measured.map_or(&[][..], |measured| &measured.explained);
     let asked = explained.len();
@@ -321,7 +329,7 @@ pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Resul
         categories: categories
             .iter()
             .enumerate()
-            .map(|(at, category)| block(record, category, at, explained))
+            .map(|(at, category)| block(record, category, at, explained, &sandbox))
             .collect(),
         kinds: kinds(explained),
         lost: explained.iter().filter(|one| one.loss.is_some()).count(),
@@ -418,6 +426,7 @@ fn block(
     category: &Category,
     at: usize,
     explained: &[Explained],
+    sandbox: &SandboxOptions,
 ) -> CategoryBlock {
     let program = &category.program;
     let n = explained.len();
@@ -439,7 +448,7 @@ fn block(
     let score = category.validation.as_ref();
     let shown =
         |share: Option<f64>| share.map_or("-".to_owned(), |of| format!("{:.1}", 100.0 * of));
-    let numbers = declared(program);
+    let numbers = declared(program, sandbox);
     CategoryBlock {
         name: category.name.clone(),
         description: program.description().to_owned(),

@@ -1,0 +1,44 @@
+//! Where this user's own things are that must not come with a home directory, which people hand to
+//! one another: notes of what was made here, and compiled code.
+
+use std::path::PathBuf;
+
+use crate::{cli::variable, sandbox::Trust};
+
+/// The variable that names another place, for both.
+pub(super) const VARIABLE: &str = "AGENT_STATE";
+
+/// Two directories of this user; none where the platform has none.
+#[derive(Clone, Debug)]
+pub(super) struct Private {
+    made: Option<PathBuf>,
+    code: Option<PathBuf>,
+}
+
+impl Private {
+    /// Those that `AGENT_STATE` names, or else the platform's: state for the notes, cache for code.
+    pub(super) fn of_user() -> Private {
+        if let Some(state) = variable(VARIABLE).map(PathBuf::from) {
+            return Private { made: Some(state.join("made")), code: Some(state.join("code")) };
+        }
+        let dirs = directories::ProjectDirs::from("", "", "agent");
+        let state = |dirs: &directories::ProjectDirs| {
+            // Where there is none for state, the data directory is the default home.
+            dirs.state_dir().unwrap_or(dirs.cache_dir()).join("made")
+        };
+        Private {
+            made: dirs.as_ref().map(state),
+            code: dirs.as_ref().map(|dirs| dirs.cache_dir().join("code")),
+        }
+    }
+
+    /// What this user made.
+    pub(super) fn trust(&self) -> Trust {
+        Trust::new(self.made.clone())
+    }
+
+    /// Where compiled code is kept.
+    pub(super) fn code_dir(&self) -> Option<PathBuf> {
+        self.code.clone()
+    }
+}
