@@ -149,8 +149,9 @@ fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, 
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();
-        let opened = Explainer::of_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
-            .with_context(|| format!("{name} cannot be run"))?;
+        let opened =
+            Explainer::of_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
+                .with_context(|| format!("{name} cannot be run"))?;
         return Ok((name, opened));
     }
     let Some(file) = &args.bundle else {

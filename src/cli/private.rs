@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
-use crate::{cli::variable, sandbox::Trust};
+use crate::{
+    cli::variable,
+    sandbox::{self, Trust},
+};
 
 /// The variable that names another place, for both.
 pub(super) const VARIABLE: &str = "AGENT_STATE";
@@ -35,6 +38,19 @@ impl Private {
     /// What this user made.
     pub(super) fn trust(&self) -> Trust {
         Trust::new(self.made.clone())
+    }
+
+    /// Why one of them cannot be used, if that is so.
+    pub(super) fn unusable(&self) -> Option<String> {
+        let [made, code] = [&self.made, &self.code].map(|dir| match dir {
+            None => Some("this platform has no state or cache directory for the user".to_owned()),
+            Some(dir) if sandbox::is_usable(dir) => None,
+            Some(dir) => Some(format!(
+                "{} cannot be used: it must be writable, and by nobody else",
+                dir.display()
+            )),
+        });
+        made.or(code)
     }
 
     /// Where compiled code is kept.

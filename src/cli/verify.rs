@@ -17,6 +17,8 @@ use crate::{
         systems::SandboxArgs,
     },
     dataset::DatasetError,
+    index::IndexedBase,
+    kb,
 };
 
 /// Characters of a detail that a table shows.
@@ -156,10 +158,32 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
     let name = &dataset.base.name;
+    if let Err(why) = digests(&dataset, &base, ctx) {
+        return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
+    }
     let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
     let places = args.sandbox.places(ctx);
     checks.extend(replay::check(bundle, &dataset.base, &base, places, ctx)?);
     Ok(checks)
+}
+
+/// Reads all files that answers come from and compares them with their digests.
+fn digests(
+    dataset: &Dataset,
+    base: &IndexedBase,
+    ctx: &Context,
+) -> std::result::Result<(), String> {
+    let progress = ctx.printer.progress();
+    let sizes = base.kb.manifest().files.values().map(|file| file.bytes);
+    let (mut done, total) = (0, sizes.sum::<u64>() + base.bytes_to_verify());
+    let mut more = |n| {
+        done += n;
+        progress.at("digests", done, total);
+    };
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    kb::verify(base.kb.dir(), &mut more).map_err(|error| said(&error))?;
+    base.verify(&mut more).map_err(|error| said(&error))?;
+    dataset.base.verify_queries(&mut |_| {}).map_err(|error| said(&error))
 }
 
 /// The dataset to replay on: the given one, or the one the bundle was made for, if installed.

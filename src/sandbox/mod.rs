@@ -36,7 +36,7 @@ mod verdict;
 mod wasm;
 mod workers;
 
-use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +147,11 @@ pub trait Sandbox: Send + Sync {
         input: Input<'_>,
         limits: &Limits,
     ) -> Ran;
+}
+
+/// Whether a directory can hold what this user alone may write; makes it if it is not there.
+pub fn is_usable(dir: &Path) -> bool {
+    private::PrivateDir::open(dir).is_some()
 }
 
 /// Stands in for a host that went down with its worker.

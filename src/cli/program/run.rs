@@ -28,7 +28,9 @@ use crate::{
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers},
+    sandbox::{
+        Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
+    },
     tools::ToolCache,
 };
 

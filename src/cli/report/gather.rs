@@ -41,6 +41,7 @@ use crate::{
         trial::{TRIAL, Trial},
     },
     retrieve::{Baseline, System as BaselineSystem},
+    sandbox::{Origin, SandboxOptions},
 };
 
 /// Programs that the chart shows; further ones are counted.
@@ -115,8 +116,7 @@ impl Measured {
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, means)?.answers)?];
+        let mut systems = vec![measured("bundle", &*open_bundle(bundle, base, means)?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
