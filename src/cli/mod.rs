@@ -4,6 +4,7 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | `failure` | given an error: what is printed, which exit status |
+//! | `cut` | given a bus error: which mapped file was cut short |
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
@@ -20,6 +21,7 @@
 
 mod bench;
 mod cache;
+mod cut;
 mod data;
 mod dataset;
 mod doctor;
@@ -228,6 +230,7 @@ pub fn main() -> ExitCode {
     let printer = Arc::new(Printer::new(level));
     let _log = start_log(cli.global.verbose);
     let last_panic = keep_panics();
+    cut::install();
     match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
         Ok(exit) => exit.into(),
         Err(_) => {

@@ -1,10 +1,6 @@
 //! `agent program diff`: what differs between two programs, in source, numbers, answers and cost.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    io::{self, IsTerminal},
-};
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use similar::TextDiff;
@@ -19,7 +15,6 @@ use crate::{
         program::{
             hunks::hunks,
             measure::{Cost, Ground, On, compare, cost, ranks},
-            show::harmless,
             sources::{Entry, Place, Sources, declared},
         },
         systems::SandboxArgs,
@@ -159,7 +154,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
     let options = args.sandbox.places(ctx).of(sources.origin());
-    let name = |entry: &Entry| format!("{} {}", entry.program.short_id(), entry.category);
+    let name = |entry: &Entry| {
+        format!("{} {}", entry.program.short_id(), plain(&entry.category, MAX_SHOWN))
+    };
     let (before, after) = (from.program.shown(), to.program.shown());
     let diff = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let diff = diff
@@ -182,6 +179,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     for Changed { name, from, to } in &params {
         let shown = |value: &Option<f64>| value.map_or("none".to_owned(), |v| v.to_string());
+        let name = plain(name, MAX_SHOWN);
         let _ = writeln!(text, "  {name}: {} -> {}", shown(from), shown(to));
     }
     if text.is_empty() {
@@ -191,7 +189,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         tell_answers(answers, &mut text);
     }
     tell_effects(&effects, &mut text);
-    ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
+    ctx.printer.data(&text)?;
     Ok(Exit::Done)
 }
 

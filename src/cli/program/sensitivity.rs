@@ -126,9 +126,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
     }
     if args.json {
-        let lines: std::result::Result<Vec<_>, _> =
-            rows.iter().map(serde_json::to_string).collect();
-        ctx.printer.data(&lines?.join("\n"))?;
+        ctx.printer.json_lines(&rows)?;
         return Ok(Exit::Done);
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));

