@@ -113,6 +113,9 @@ struct Cli {
 #[derive(Debug, Args)]
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
+    ///
+    /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
+    /// the user's state and cache directories; AGENT_STATE names a directory for both.
     #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it is there]

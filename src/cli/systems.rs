@@ -18,6 +18,7 @@ use crate::{
         Context,
         failure::{CommandError, Explain, Result},
         llm::Opened,
+        printer::Printer,
     },
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
@@ -64,6 +65,7 @@ pub(super) struct Places {
     said: Option<Place>,
     trust: Trust,
     code_dir: Option<PathBuf>,
+    printer: Arc<Printer>,
 }
 
 impl SandboxArgs {
@@ -73,7 +75,8 @@ impl SandboxArgs {
             SandboxName::Rhai => Place::Process,
             SandboxName::Wasm => Place::Wasm,
         });
-        Places { said, trust: ctx.private.trust(), code_dir: ctx.private.code_dir() }
+        let (trust, code_dir) = (ctx.private.trust(), ctx.private.code_dir());
+        Places { said, trust, code_dir, printer: ctx.printer.clone() }
     }
 }
 
@@ -81,6 +84,10 @@ impl Places {
     /// How programs of this origin are run: as the user said, or else by the rule of trust.
     pub(super) fn of(&self, origin: Origin<'_>) -> SandboxOptions {
         let place = self.said.unwrap_or_else(|| self.trust.place(origin));
+        self.printer.detail(match place {
+            Place::Process => "programs in Rhai run in this process",
+            Place::Wasm => "programs run inside WebAssembly",
+        });
         SandboxOptions { place, code_dir: self.code_dir.clone() }
     }
 }

@@ -137,7 +137,7 @@ impl Ran {
 }
 
 /// Where all worlds keep compiled code and what they made: worlds are made here, all of them.
-fn state() -> PathBuf {
+pub(crate) fn state() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-state")
 }
 
