@@ -32,8 +32,8 @@ mod linux {
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = tell as extern "C" fn(_, _, _) as usize;
-            // On the stack for signals, where the thread has one.
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // On the thread's own stack, which is sound: that for signals may have no room.
+            action.sa_flags = libc::SA_SIGINFO;
             // Without the handler the process ends as before.
             libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
         }
@@ -55,11 +55,11 @@ mod linux {
                 // SAFETY: ends the process at once.
                 unsafe { libc::_exit(Exit::Failed as libc::c_int) }
             }
-            // SAFETY: the instruction is tried again when the handler returns, and then the default
-            // ends the process.
-            None => unsafe {
-                libc::signal(libc::SIGBUS, libc::SIG_DFL);
-            },
+            None => {
+                // SAFETY: the instruction is tried again when the handler returns, and then the
+                // default ends the process.
+                unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+            }
         }
     }
 
@@ -79,7 +79,8 @@ mod linux {
         loop {
             let mut byte = 0u8;
             // SAFETY: one byte is read into one byte. The process ends soon, so calls do not count.
-            if unsafe { libc::read(file, (&raw mut byte).cast(), 1) } != 1 {
+            let n = unsafe { libc::read(file, (&raw mut byte).cast(), 1) };
+            if n != 1 {
                 return None;
             }
             if byte != b'\n' {

@@ -17,7 +17,8 @@
 //! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
 //! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. What a program
 //! leaks by cycles of captured variables stays leaked; it is measured and reported in
-//! [`Usage::leaked_bytes`], so that the caller can drop the program. A tool that blocks, blocks
+//! [`Usage::leaked_bytes`], so that the caller can drop the program, and beyond a sum no program runs
+//! in this process any more. A tool that blocks, blocks
 //! either engine.
 
 mod alloc;

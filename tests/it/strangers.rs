@@ -300,9 +300,9 @@ fn names_of_a_stranger_reach_no_terminal_as_commands() {
     assert_eq!(ran.status, 1);
     assert!(is_clean(&ran.stderr), "{:?}", ran.stderr);
     change("edges.tsv", HOSTILE, "0");
-    // Names of nodes and fields, and values of further columns, may hold anything.
+    // Titles, names of nodes, and values of further columns may hold anything.
     change("nodes.jsonl", "\"name\":\"steel dart\"", &format!("\"name\":\"dart {escaped}\""));
-    change("nodes.jsonl", "\"feature\"", &format!("\"feature {escaped}\""));
+    change("dataset.toml", "\"Tiny\"", &format!("\"{escaped}\""));
     change("qa.csv", ",template", &format!(",{HOSTILE}"));
     world.run(import).done();
     world.run(["index", "tiny"]).done();
