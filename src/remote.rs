@@ -261,6 +261,12 @@ impl Service {
         self.asker.secrets.shown(message)
     }
 
+    /// A text of a reply without key and values of headers, which a service may repeat: it may be
+    /// kept and shown.
+    pub fn without_secrets(&self, text: String) -> String {
+        self.asker.secrets.left_out(text)
+    }
+
     /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
     /// counts to [`Limits::tokens_per_minute`], for each attempt.
     ///

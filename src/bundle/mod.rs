@@ -41,6 +41,8 @@ use crate::{
 pub const FORMAT: u32 = 2;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
+/// Categories of a bundle that is read; a run freezes a dozen or two.
+pub const MAX_CATEGORIES: usize = 64;
 /// Bytes of a bundle that is read.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -331,6 +333,10 @@ impl Bundle {
         if found != bundle.digest {
             let expected = bundle.digest;
             return Err(BundleError::Changed { path: name, found, expected });
+        }
+        let n = bundle.categories.len();
+        if n > MAX_CATEGORIES {
+            return Err(malformed(format!("{n} categories, over the limit of {MAX_CATEGORIES}")));
         }
         if bundle.categories.is_empty() || bundle.router.n_categories != bundle.categories.len() {
             return Err(malformed("router and categories do not fit together".to_owned()));

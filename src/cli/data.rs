@@ -367,7 +367,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
     if args.json {
         ctx.printer.json(&shown)?;
     } else {
-        ctx.printer.data(&describe(&shown))?;
+        ctx.printer.text(&describe(&shown))?;
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! `agent doctor`: checks the home directory and everything installed in it.
 
 use std::{
+    cell::Cell,
     fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -14,11 +15,12 @@ use crate::{
         Context, Exit, dataset,
         failure::Result,
         llm::{self, LlmArgs},
-        printer::table,
+        printer::{Progress, table},
+        private::VARIABLE,
     },
-    dataset::DatasetError,
+    dataset::{Base, DatasetError},
     index::IndexError,
-    kb::Kb,
+    kb::{self, Kb, Manifest},
     llm::{Message, Role},
 };
 
@@ -29,7 +31,8 @@ const QUESTION: &str = "Answer with the one word ready.";
 
 /// Check the home directory and everything installed in it
 ///
-/// Exits with 1 if something is broken, and says what to do about it.
+/// Reads all files of all datasets and compares them with their digests. Exits with 1 if something
+/// is broken, and says what to do about it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print JSON lines with check, status, detail and remedy
@@ -75,6 +78,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Check::new("version", Status::Ok, env!("CARGO_PKG_VERSION")),
         Check::new("threads", Status::Ok, rayon::current_num_threads().to_string()),
         home(ctx.home.path()),
+        private(ctx),
     ];
     checks.extend(language_model(args, ctx)?);
     let names = names(ctx);
@@ -121,6 +125,18 @@ fn home(path: &Path) -> Check {
             format!("{} is not writable: {error}", path.display()),
         )
         .remedy("give a writable directory with --home DIR or AGENT_HOME"),
+    }
+}
+
+/// Whether it can be noted what was made here, and compiled code kept.
+fn private(ctx: &Context) -> Check {
+    let check = "state";
+    match ctx.private.unusable() {
+        None => Check::new(check, Status::Ok, "what is made here is noted, compiled code is kept"),
+        Some(why) => Check::new(check, Status::Note, why).remedy(format!(
+            "programs run inside WebAssembly, which is compiled by each command; name a directory \
+             of your own with {VARIABLE}"
+        )),
     }
 }
 
@@ -225,16 +241,22 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
             return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];
         }
     };
+    let broken = |check: String, why: String| Check::new(check, Status::Broken, why).remedy(&again);
     let began = Instant::now();
     let opened = match Kb::open(&base.kb_dir()) {
-        Ok(kb) => Check::new(
-            check,
-            Status::Ok,
-            format!("{} nodes, opened in {}", kb.n_nodes(), ms(began)),
-        ),
-        Err(error) => {
-            return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];
-        }
+        Ok(kb) => format!("{} nodes, opened in {}", kb.n_nodes(), ms(began)),
+        Err(error) => return vec![broken(check, error.to_string())],
+    };
+    let read = Reading::new(&check, bytes_of(&base), ctx);
+    let whole =
+        kb::verify(&base.kb_dir(), &mut |n| read.more(n)).map_err(|error| error.to_string());
+    let whole = whole.and_then(|()| {
+        base.verify_queries(&mut |n| read.more(n)).map_err(|error| error.to_string())
+    });
+    drop(read);
+    let opened = match whole {
+        Ok(()) => Check::new(check, Status::Ok, format!("{opened}; all digests are right")),
+        Err(why) => broken(check, why),
     };
     let check = format!("index of {name}");
     let damaged = |check: String, error: &IndexError| {
@@ -245,12 +267,22 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let index = match dataset::open_index(&base, ctx) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
-            match index.verify().and_then(|()| index.describe_parts()) {
-                Ok(parts) => {
+            let read = Reading::new(&check, index.bytes_to_verify(), ctx);
+            let verified = index.verify(&mut |n| read.more(n));
+            drop(read);
+            match verified.and_then(|sealed| Ok((sealed, index.describe_parts()?))) {
+                Ok((sealed, parts)) => {
                     let parts: String = parts.iter().map(|part| format!("; {part}")).collect();
                     let detail =
                         format!("opened with its base in {time}; embedder: {embedder}{parts}");
-                    Check::new(check, Status::Ok, detail)
+                    if sealed {
+                        let detail = format!("{detail}; all digests are right");
+                        Check::new(check, Status::Ok, detail)
+                    } else {
+                        let detail = format!("{detail}; its words have no digests");
+                        Check::new(check, Status::Note, detail)
+                            .remedy(format!("`agent index {name} --force` writes them"))
+                    }
                 }
                 Err(error) => damaged(check, &error),
             }
@@ -260,6 +292,34 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
         Err(error) => damaged(check, &error),
     };
     vec![opened, index]
+}
+
+/// Size of the files of a base and its queries, bytes.
+fn bytes_of(base: &Base) -> u64 {
+    let of_base = Manifest::read(&base.kb_dir())
+        .map_or(0, |manifest| manifest.files.values().map(|file| file.bytes).sum::<u64>());
+    of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
+}
+
+/// Tells how far the reading of files is.
+struct Reading<'a> {
+    progress: Progress<'a>,
+    stage: String,
+    done: Cell<u64>,
+    total: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn new(what: &str, total: u64, ctx: &'a Context) -> Reading<'a> {
+        let stage = format!("reading {what}");
+        Reading { progress: ctx.printer.progress(), stage, done: Cell::new(0), total }
+    }
+
+    /// So many bytes more are read.
+    fn more(&self, n: u64) {
+        self.done.set(self.done.get() + n);
+        self.progress.at(&self.stage, self.done.get(), self.total);
+    }
 }
 
 fn ms(began: Instant) -> String {

@@ -28,7 +28,6 @@ use crate::{
     index::IndexedBase,
     llm::ledger::Spent,
     retrieve::{Baseline, Ranking, Retriever},
-    sandbox::Place,
 };
 
 /// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
@@ -137,11 +136,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means {
-        effort: args.effort,
-        sandbox: args.sandbox.options(Place::Process, ctx),
-        ..Means::with(&llm)
-    };
+    let places = args.sandbox.places(ctx);
+    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places) };
     let open = |name: &String| open_system(name, &base, &means);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;

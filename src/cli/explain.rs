@@ -23,7 +23,7 @@ use crate::{
         explain::report::Report,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Means, all_threads, open_runtime, read_bundle, read_program},
+        systems::{Means, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
     },
     dataset::{LabelledQuery, Split},
     explain::{Explained, Explainer},
@@ -31,6 +31,7 @@ use crate::{
     infer::ParamValues,
     kb::NodeId,
     retrieve::checked,
+    sandbox::Origin,
 };
 
 /// Answers that may be given on the command line.
@@ -69,6 +70,8 @@ pub(super) struct Args {
     /// Node ids of its answers, joined by commas
     #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "text")]
     answers: Vec<NodeId>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -141,12 +144,14 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
 /// The system to be explained, with its name.
 fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let runtime = open_runtime(base, all_threads(), &Means::with(&llm))?;
+    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx));
+    let runtime_of = |origin| open_runtime(base, all_threads(), &means, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();
-        let opened = Explainer::of_program(runtime, &program, ParamValues::new())
-            .with_context(|| format!("{name} cannot be run"))?;
+        let opened =
+            Explainer::of_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
+                .with_context(|| format!("{name} cannot be run"))?;
         return Ok((name, opened));
     }
     let Some(file) = &args.bundle else {
@@ -154,6 +159,7 @@ fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, 
     };
     let bundle = read_bundle(file)?;
     bundle.check_base(base).hint("give the dataset that the bundle was made for")?;
+    let runtime = runtime_of(Origin::Bundle(&bundle.digest))?;
     let opened = Explainer::of_bundle(runtime, &bundle).context("the bundle cannot be run")?;
     Ok((file.display().to_string(), opened))
 }

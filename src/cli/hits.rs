@@ -54,8 +54,7 @@ pub(super) fn hits<'a>(kb: &'a Kb, ranking: &Ranking) -> Vec<Hit<'a>> {
 /// # Errors
 /// That stdout cannot be written to.
 pub(super) fn print_json(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
-    let lines: std::result::Result<Vec<_>, _> = hits.iter().map(serde_json::to_string).collect();
-    ctx.printer.data(&lines?.join("\n"))
+    ctx.printer.json_lines(hits)
 }
 
 /// Prints rank, id, type, name and score in columns.
@@ -87,5 +86,5 @@ pub(super) fn print_explained(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
         format!("{}. {name} ({node_type} {}), score {:.4}\n{why}", hit.rank, hit.id, hit.score)
     });
-    ctx.printer.data(&blocks.collect::<String>())
+    ctx.printer.text(&blocks.collect::<String>())
 }

@@ -4,6 +4,7 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | `failure` | given an error: what is printed, which exit status |
+//! | `cut` | given a bus error: which mapped file was cut short |
 //! | `printer` | what may be written where, and how progress is shown |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
@@ -11,6 +12,7 @@
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
+//! | `private` | where is kept what must not come with a home: what was made here, compiled code |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -19,6 +21,7 @@
 
 mod bench;
 mod cache;
+mod cut;
 mod data;
 mod dataset;
 mod doctor;
@@ -32,6 +35,7 @@ mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod printer;
+mod private;
 mod program;
 mod pull;
 mod query;
@@ -61,6 +65,7 @@ use crate::{
     cli::{
         failure::{CommandError, Explain, Result},
         printer::{Level, Printer},
+        private::Private,
     },
     dataset::Home,
     index::Access,
@@ -112,6 +117,9 @@ struct Cli {
 #[derive(Debug, Args)]
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
+    ///
+    /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
+    /// the user's state and cache directories; AGENT_STATE names a directory for both.
     #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it is there]
@@ -167,6 +175,7 @@ enum Command {
 /// What every command gets.
 struct Context {
     home: Home,
+    private: Private,
     /// The file of `--config`.
     config: Option<PathBuf>,
     printer: Arc<Printer>,
@@ -228,6 +237,7 @@ pub fn main() -> ExitCode {
     let printer = Arc::new(Printer::new(level));
     let _log = start_log(cli.global.verbose);
     let last_panic = keep_panics();
+    cut::install();
     match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
         Ok(exit) => exit.into(),
         Err(_) => {
@@ -250,7 +260,8 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let outcome =
         start_threads(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
             let (config, printer) = (cli.global.config, printer.clone());
-            let ctx = Context { home, config, printer, stop: stop.clone() };
+            let private = Private::of_user();
+            let ctx = Context { home, private, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)
         });
     match outcome {

@@ -40,12 +40,12 @@ use crate::{
     llm::{Role, ledger::Spent},
     optimize::{
         self, Ablation, Actors, BUNDLE_FILE, Better, Estimate, Event, Options, Outcome, Stop, What,
-        journal::Journal,
+        journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
         user::{self, UserProgram},
     },
     retrieve::{Baseline, Retriever, System},
-    sandbox::{Place, SandboxOptions, Workers},
+    sandbox::{Origin, Place, SandboxOptions, Workers},
     tools::Assistant,
 };
 
@@ -182,7 +182,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), &programs, ctx)?;
-    let options = options(args, &dataset.base, &journal, ctx)?;
+    let options = options(args, &dataset.base, &dir, &journal, ctx)?;
     let opened = match options.actors.llm {
         true => Some(open_llm(args, &journal, ctx)?),
         false => None,
@@ -231,6 +231,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let trials = routing::trials(&journal)?;
         let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
         let (outcome, timing, sandbox) = (&outcome, &timing, &options.sandbox);
+        let trust = ctx.private.trust();
+        if trust.place(Origin::Run(&dir.join(DATABASE_FILE))) == Place::Process {
+            trust.keep(Origin::Bundle(&outcome.bundle.digest));
+        }
         let report = Report { args, dir: &dir, outcome, sandbox, seconds, timing, router, spent };
         report.print(&base, &dataset.base, threads, ctx)?;
         Ok(outcome.stopped.clone())
@@ -328,8 +332,8 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let dataset = if elsewhere {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
-        let (stop, config) = (ctx.stop.clone(), None);
-        dataset::find(&args.dataset, &Context { home, printer, stop, config })?
+        let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
+        dataset::find(&args.dataset, &Context { home, private, printer, stop, config })?
     } else {
         dataset::find(&args.dataset, ctx)?
     };
@@ -417,6 +421,7 @@ fn open_run(
     if args.resume {
         let mut journal = Journal::resume(&dir)?;
         go_on_with(programs, &dir, &mut journal)?;
+        note_authors(args, &dir, &journal, ctx)?;
         return Ok((dir, journal));
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -440,7 +445,23 @@ fn open_run(
     if !programs.is_empty() {
         user::keep(&mut journal, programs)?;
     }
+    if note_authors(args, &dir, &journal, ctx)? {
+        ctx.private.trust().keep(Origin::Run(&dir.join(DATABASE_FILE)));
+    }
     Ok((dir, journal))
+}
+
+/// Whether the search actor alone writes programs in a run; once somebody else does, it is forgotten
+/// that the run was begun here.
+fn note_authors(args: &Args, dir: &Path, journal: &Journal, ctx: &Context) -> Result<bool> {
+    let begun = journal.config().get("actor").and_then(serde_json::Value::as_str);
+    let asks = |actors: Option<Actors>| actors.is_some_and(|actors| actors.llm);
+    let asked = asks(actors(&args.actor)) || asks(begun.and_then(Actors::named));
+    let alone = !asked && user::kept(journal)?.is_empty();
+    if !alone {
+        ctx.private.trust().forget(Origin::Run(&dir.join(DATABASE_FILE)));
+    }
+    Ok(alone)
 }
 
 /// Who proposes when nobody is named.
@@ -453,14 +474,18 @@ fn actors(named: &[Actor]) -> Option<Actors> {
 }
 
 /// Options as given, or as the run was begun with.
-fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Result<Options> {
+fn options(
+    args: &Args,
+    base: &Base,
+    dir: &Path,
+    journal: &Journal,
+    ctx: &Context,
+) -> Result<Options> {
     let begun = |key: &str| journal.config().get(key).and_then(serde_json::Value::as_u64);
     let steps = args.steps.or(begun("steps").map(|steps| steps as usize)).unwrap_or(STEPS);
     let actors = actors(&args.actor)
         .or_else(|| Actors::named(journal.config().get("actor")?.as_str()?))
         .unwrap_or(SEARCH_ONLY);
-    // What a model writes is trusted as little as a file of anybody.
-    let place = if actors.llm { Place::Wasm } else { Place::Process };
     Ok(Options {
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
@@ -470,7 +495,7 @@ fn options(args: &Args, base: &Base, journal: &Journal, ctx: &Context) -> Result
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
         programs: user::kept(journal)?,
-        sandbox: args.sandbox.options(place, ctx),
+        sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {
             false => without(args),
             true => journal

@@ -2,8 +2,12 @@
 //! stderr. Must not know what the data mean.
 //!
 //! Progress is drawn as bars on a terminal and as lines otherwise, one in
-//! [`SECONDS_BETWEEN_LINES`] at most. Text of datasets is stripped of control characters before
-//! it reaches a terminal.
+//! [`SECONDS_BETWEEN_LINES`] at most.
+//!
+//! Characters that steer a terminal or turn the direction of text never reach one, whoever wrote
+//! them: what is for people (lines, tables, names) is always cleaned, data (sources of programs, CSV)
+//! where stdout is a terminal, so that a file gets every byte. JSON keeps its value in any case: on a
+//! terminal such characters are escaped within it.
 
 use std::{
     collections::BTreeMap,
@@ -40,6 +44,8 @@ pub(super) enum Level {
 pub(super) struct Printer {
     level: Level,
     color: bool,
+    /// Whether stdout is a terminal.
+    is_watched: bool,
     bars: MultiProgress,
 }
 
@@ -52,14 +58,32 @@ impl Printer {
         } else {
             ProgressDrawTarget::hidden()
         };
-        Printer { level, color: terminal && !plain, bars: MultiProgress::with_draw_target(target) }
+        Printer {
+            level,
+            color: terminal && !plain,
+            is_watched: io::stdout().is_terminal(),
+            bars: MultiProgress::with_draw_target(target),
+        }
     }
 
-    /// Writes text that is data and ends it with a line break if it has none.
+    /// Writes text that is data and ends it with a line break if it has none: every byte, unless
+    /// somebody watches.
     ///
     /// # Errors
     /// That stdout cannot be written to; [`ClosedPipe`] if its reader is gone.
     pub(super) fn data(&self, text: &str) -> Result<()> {
+        if self.is_watched { self.text(text) } else { self.write(text) }
+    }
+
+    /// Writes text for people, cleaned, likewise.
+    ///
+    /// # Errors
+    /// As [`Printer::data`].
+    pub(super) fn text(&self, text: &str) -> Result<()> {
+        self.write(&harmless(text))
+    }
+
+    fn write(&self, text: &str) -> Result<()> {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let write = || {
             let mut out = io::stdout().lock();
@@ -78,7 +102,18 @@ impl Printer {
     /// # Errors
     /// As [`Printer::data`].
     pub(super) fn json(&self, value: &impl Serialize) -> Result<()> {
-        self.data(&serde_json::to_string(value)?)
+        self.json_lines(std::slice::from_ref(value))
+    }
+
+    /// Writes JSON values, each on a line.
+    ///
+    /// # Errors
+    /// As [`Printer::data`].
+    pub(super) fn json_lines(&self, values: &[impl Serialize]) -> Result<()> {
+        let lines: std::result::Result<Vec<_>, _> =
+            values.iter().map(serde_json::to_string).collect();
+        let text = lines?.join("\n");
+        if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
 
     /// Writes a table.
@@ -86,7 +121,7 @@ impl Printer {
     /// # Errors
     /// As [`Printer::data`].
     pub(super) fn table(&self, table: &Table) -> Result<()> {
-        self.data(&table.trim_fmt())
+        self.text(&table.trim_fmt())
     }
 
     /// Writes a line for people that is neither data nor a fault.
@@ -123,6 +158,7 @@ impl Printer {
     fn stderr(&self, level: Level, label: &str, message: &str) {
         if self.level >= level {
             // There is nowhere to tell that stderr is closed.
+            let message = harmless(message);
             self.bars.suspend(|| {
                 let _ = writeln!(io::stderr(), "{label}{message}");
             });
@@ -159,7 +195,7 @@ impl Progress<'_> {
             if let Ok(style) = ProgressStyle::with_template(BAR) {
                 bar.set_style(style.progress_chars("=> "));
             }
-            bar.set_prefix(stage.to_owned());
+            bar.set_prefix(harmless(stage));
             Stage { bar, began: Instant::now() }
         });
         stage_now.bar.set_length(total);
@@ -209,10 +245,36 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     table
 }
 
-/// Text on one line, of `limit` characters at most, without control characters.
+/// Whether a character steers a terminal, ends a line where nobody looks for it, or turns the
+/// direction of text. Those that join or part letters are needed to write, and stay.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Text that cannot steer a terminal: hidden characters are spaces; lines and tabs stay.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) && c != '\n' && c != '\t' { ' ' } else { c }).collect()
+}
+
+/// JSON of the same value in which hidden characters are escaped; they stand within texts only.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// Text on one line, of `limit` characters at most, without hidden characters.
 pub(super) fn plain(text: impl Display, limit: usize) -> String {
     let text = text.to_string();
-    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });
     let mut shown: String = chars.by_ref().take(limit).collect();
     if chars.next().is_some() {
         shown.pop();
@@ -241,8 +303,22 @@ mod tests {
     #[test]
     fn text_of_datasets_cannot_reach_the_terminal_with_control_characters() {
         assert_eq!(plain("a\x1b[31m\nb", 80), "a [31m b");
+        assert_eq!(plain("a\u{202e}b\u{9b}c", 80), "a b c");
         assert_eq!(plain("abcdef", 4), "abc…");
         assert_eq!(plain("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn what_is_hidden_is_cleaned_and_letters_of_all_scripts_stay() {
+        let hostile = "a\x1b]0;x\x07\r\u{9b}31m\u{202e}b\u{2067}c\u{200f}\u{2028}\u{feff}d\x7f";
+        assert_eq!(harmless(hostile), "a ]0;x   31m b c   d ");
+        let fine =
+            "line\n\ttab \u{915}\u{94d}\u{200d}\u{937} \u{645}\u{6cc}\u{200c}\u{62e} e\u{301}";
+        assert_eq!(harmless(fine), fine);
+        let json = serde_json::to_string(&[hostile, fine]).unwrap();
+        let shown = escaped(&json);
+        assert_eq!(harmless(&shown), shown);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [hostile, fine]);
     }
 
     #[test]

@@ -12,8 +12,6 @@ pub(super) mod sources;
 
 use clap::Subcommand;
 
-pub(super) use self::show::harmless;
-
 use crate::cli::{Context, Exit, failure::Result};
 
 #[derive(Debug, Subcommand)]

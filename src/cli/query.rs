@@ -15,7 +15,6 @@ use crate::{
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Baseline, RetrieveError, Retriever, checked},
-    sandbox::Place,
     tools::registry,
 };
 
@@ -73,11 +72,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means {
-        effort: args.effort,
-        sandbox: args.sandbox.options(Place::Process, ctx),
-        ..Means::with(&llm)
-    };
+    let places = args.sandbox.places(ctx);
+    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places) };
     let opened = open_bundle(&bundle, &base, &means)?;
     let retriever = &opened.answers;
     let k = args.k as usize;

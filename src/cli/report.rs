@@ -17,7 +17,13 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use crate::{
-    cli::{Context, Exit, dataset, eval::write, failure::Result, program::sources::Sources},
+    cli::{
+        Context, Exit, dataset,
+        eval::write,
+        failure::Result,
+        program::sources::Sources,
+        systems::{Means, SandboxArgs},
+    },
     dataset::{DatasetError, Split, load_split},
     optimize::journal::Journal,
 };
@@ -41,6 +47,8 @@ pub(super) struct Args {
     /// Dataset whose validation queries are answered [default: the one of the run]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -48,7 +56,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = Sources::of_run(&args.run)?;
     let record = gather::Record::read(&args.run, &journal, sources)?;
     let measured = measure(args, &record, ctx)?;
-    let html = page::render(&gather::page(&record, measured.as_ref())?)?;
+    let places = args.sandbox.places(ctx);
+    let html = page::render(&gather::page(&record, measured.as_ref(), &places)?)?;
     let out = args.out.clone().unwrap_or_else(|| args.run.join(DEFAULT_FILE));
     refuse_run_files(&out)?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
@@ -97,5 +106,6 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    gather::Measured::of(record, bundle, &base, queries, ctx).map(Some)
+    let means = Means::new(None, args.sandbox.places(ctx));
+    gather::Measured::of(record, bundle, &base, queries, &means, ctx).map(Some)
 }

@@ -6,7 +6,7 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
-        systems::{Means, open_system},
+        systems::{Means, SandboxArgs, open_system},
     },
     retrieve::checked,
 };
@@ -34,6 +34,8 @@ pub(super) struct Args {
     /// Say for each node why it has its place
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with rank, id, type, name and score
     #[arg(long)]
     json: bool,
@@ -46,7 +48,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let system = open_system(&args.system, &base, &Means::with(&llm))?;
+    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx));
+    let system = open_system(&args.system, &base, &means)?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

@@ -1,7 +1,11 @@
 //! Opens a system by its name on the command line: a baseline, a bundle or a program. The only
 //! place that knows which names exist, and where programs get their threads and cache.
 
-use std::{fmt, io, path::Path, sync::Arc};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
@@ -12,13 +16,14 @@ use crate::{
         Context,
         failure::{CommandError, Explain, Result},
         llm::Opened,
+        printer::Printer,
     },
     files,
     index::IndexedBase,
     infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
     program::Program,
     retrieve::{self, OpenError, Retriever, System},
-    sandbox::{Limits, Place, SandboxOptions, Workers},
+    sandbox::{Limits, Origin, Place, SandboxOptions, Trust, Workers},
     tools::{Assistant, ToolCache},
 };
 
@@ -44,31 +49,50 @@ enum SandboxName {
     Wasm,
 }
 
-/// The option of commands that run programs.
+/// The option of all commands that run programs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct SandboxArgs {
-    /// Where programs in Rhai run; modules always run inside WebAssembly [default: wasm for
-    /// `program run` and the llm actor, else rhai]
+    /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
+    /// search actor wrote and froze here, wasm for all else]
     #[arg(long, value_name = "NAME", value_enum)]
     sandbox: Option<SandboxName>,
 }
 
+/// Where the programs of one command run.
+#[derive(Clone)]
+pub(super) struct Places {
+    said: Option<Place>,
+    trust: Trust,
+    code_dir: Option<PathBuf>,
+    printer: Arc<Printer>,
+}
+
 impl SandboxArgs {
-    /// How programs are run, where nothing else is said; compiled code is kept in the home
-    /// directory.
-    pub(super) fn options(self, default: Place, ctx: &Context) -> SandboxOptions {
-        let place = match self.sandbox {
-            Some(SandboxName::Rhai) => Place::Process,
-            Some(SandboxName::Wasm) => Place::Wasm,
-            None => default,
-        };
-        let code_dir = Some(ctx.home.path().join("cache").join("code"));
-        SandboxOptions { place, code_dir }
+    /// What the user said, and what holds where nothing was said.
+    pub(super) fn places(self, ctx: &Context) -> Places {
+        let said = self.sandbox.map(|name| match name {
+            SandboxName::Rhai => Place::Process,
+            SandboxName::Wasm => Place::Wasm,
+        });
+        let (trust, code_dir) = (ctx.private.trust(), ctx.private.code_dir());
+        Places { said, trust, code_dir, printer: ctx.printer.clone() }
+    }
+}
+
+impl Places {
+    /// How programs of this origin are run: as the user said, or else by the rule of trust.
+    pub(super) fn of(&self, origin: Origin<'_>) -> SandboxOptions {
+        let place = self.said.unwrap_or_else(|| self.trust.place(origin));
+        self.printer.detail(match place {
+            Place::Process => "programs in Rhai run in this process",
+            Place::Wasm => "programs run inside WebAssembly",
+        });
+        SandboxOptions { place, code_dir: self.code_dir.clone() }
     }
 }
 
 /// What systems get beside the base.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Means {
     /// The language model, where one is configured: answers the tools of programs, reranks, calls
     /// tools.
@@ -76,14 +100,14 @@ pub(super) struct Means {
     /// How far a bundle leans on it.
     pub(super) effort: Effort,
     /// Where programs run.
-    pub(super) sandbox: SandboxOptions,
+    pub(super) places: Places,
 }
 
 impl Means {
-    /// A language model that may have been opened, and the defaults of all else.
-    pub(super) fn with(opened: &Option<Opened>) -> Means {
-        let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-        Means { assistant, ..Means::default() }
+    /// A language model that may have been opened, and where programs run; no effort.
+    pub(super) fn new(opened: Option<&Opened>, places: Places) -> Means {
+        let assistant = opened.map(|opened| opened.assistant.clone());
+        Means { assistant, effort: Effort::default(), places }
     }
 }
 
@@ -134,7 +158,7 @@ pub(super) fn open_system(
     }
     if let Some(file) = name.strip_prefix("program:") {
         let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads(), means)?;
+        let runtime = open_runtime(base, all_threads(), means, Origin::Elsewhere)?;
         let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
             .with_context(|| format!("{file} cannot be run"))?;
         return Ok(Box::new(opened));
@@ -167,7 +191,7 @@ pub(super) fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What programs run on, with this many threads and a cache.
+/// What programs of one origin run on, with this many threads and a cache.
 ///
 /// # Errors
 /// That the system refuses the threads.
@@ -175,10 +199,12 @@ pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
     means: &Means,
+    origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &means.sandbox);
+    let options = means.places.of(origin);
+    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &options);
     Ok(Arc::new(runtime.with_assistant(means.assistant.clone())))
 }
 
@@ -213,7 +239,8 @@ pub(super) fn open_bundle(
     base: &Arc<IndexedBase>,
     means: &Means,
 ) -> Result<OpenedBundle> {
-    let runtime = open_runtime(base, all_threads(), means)?;
+    let origin = Origin::Bundle(&bundle.digest);
+    let runtime = open_runtime(base, all_threads(), means, origin)?;
     let mut routed = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
     if means.effort >= Effort::Reads {
         routed = routed.routed_by(needed("--effort 1", means)?);

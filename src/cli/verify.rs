@@ -14,8 +14,11 @@ use crate::{
         dataset::{self, Dataset},
         failure::Result,
         printer::{plain, table},
+        systems::SandboxArgs,
     },
     dataset::DatasetError,
+    index::IndexedBase,
+    kb,
 };
 
 /// Characters of a detail that a table shows.
@@ -35,6 +38,8 @@ pub(super) struct Args {
     /// Replay on this dataset [default: the one it was made for, if it is installed]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with check, status and detail
     #[arg(long)]
     json: bool,
@@ -78,7 +83,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);
             checks.push(Check::ok("file", detail));
-            checks.extend(programs::check(&bundle)?);
+            checks.extend(programs::check(&bundle, &args.sandbox.places(ctx))?);
             checks.push(router(&bundle));
             checks.extend(on_dataset(args, &bundle, ctx)?);
         }
@@ -153,9 +158,32 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
     let name = &dataset.base.name;
+    if let Err(why) = digests(&dataset, &base, ctx) {
+        return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
+    }
     let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
-    checks.extend(replay::check(bundle, &dataset.base, &base, ctx)?);
+    let places = args.sandbox.places(ctx);
+    checks.extend(replay::check(bundle, &dataset.base, &base, places, ctx)?);
     Ok(checks)
+}
+
+/// Reads all files that answers come from and compares them with their digests.
+fn digests(
+    dataset: &Dataset,
+    base: &IndexedBase,
+    ctx: &Context,
+) -> std::result::Result<(), String> {
+    let progress = ctx.printer.progress();
+    let sizes = base.kb.manifest().files.values().map(|file| file.bytes);
+    let (mut done, total) = (0, sizes.sum::<u64>() + base.bytes_to_verify());
+    let mut more = |n| {
+        done += n;
+        progress.at("digests", done, total);
+    };
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    kb::verify(base.kb.dir(), &mut more).map_err(|error| said(&error))?;
+    base.verify(&mut more).map_err(|error| said(&error))?;
+    dataset.base.verify_queries(&mut |_| {}).map_err(|error| said(&error))
 }
 
 /// The dataset to replay on: the given one, or the one the bundle was made for, if installed.

@@ -93,6 +93,17 @@ pub struct BaseRecord {
     /// For a base of the STaRK benchmark, how it came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
+    /// blake3 of this object with an empty `checksum`, hex; empty in records of older versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub checksum: String,
+}
+
+impl BaseRecord {
+    /// The digest that `checksum` must hold.
+    fn own_digest(&self) -> serde_json::Result<String> {
+        let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
+        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+    }
 }
 
 /// An installed base.
@@ -117,6 +128,22 @@ impl Base {
     /// Where indexes over this base go; it may not exist.
     pub fn index_dir(&self) -> PathBuf {
         self.path.join(INDEX_DIR)
+    }
+
+    /// Reads its stored queries and compares them with their digests; `on_bytes` gets the number of
+    /// bytes read since the last call.
+    ///
+    /// # Errors
+    /// [`DatasetError::Damaged`] names the first file that differs; [`DatasetError::Io`].
+    pub fn verify_queries(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<(), DatasetError> {
+        for (name, record) in &self.record.query_files {
+            let path = self.queries_dir().join(name);
+            if !record.matches(&path, on_bytes).map_err(DatasetError::io("read", &path))? {
+                let what = "its digest is not the one in base.json".to_string();
+                return Err(DatasetError::Damaged { path, what });
+            }
+        }
+        Ok(())
     }
 
     /// Where its labelled queries are.
@@ -324,6 +351,10 @@ fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
             record.format_version
         )));
     }
+    let digest = record.own_digest().map_err(|error| damaged(error.to_string()))?;
+    if !record.checksum.is_empty() && record.checksum != digest {
+        return Err(damaged("its checksum does not match its content".to_string()));
+    }
     Ok(record)
 }
 
@@ -504,7 +535,7 @@ impl Staging {
         source: &Path,
         stark: Option<Origin>,
     ) -> Result<Base, DatasetError> {
-        let record = BaseRecord {
+        let mut record = BaseRecord {
             format_version: FORMAT_VERSION,
             title: manifest.title.clone(),
             licence: manifest.licence.clone(),
@@ -518,10 +549,15 @@ impl Staging {
             splits: queries.splits,
             query_files: queries.files,
             stark,
+            checksum: String::new(),
         };
         let path = self.dir.path().join(RECORD_FILE);
-        let written =
-            serde_json::to_vec_pretty(&record).map_err(std::io::Error::from).and_then(|json| {
+        let written = record
+            .own_digest()
+            .map(|checksum| record.checksum = checksum)
+            .and_then(|()| serde_json::to_vec_pretty(&record))
+            .map_err(std::io::Error::from)
+            .and_then(|json| {
                 let mut file = File::create_new(&path)?;
                 file.write_all(&json)?;
                 file.sync_all()

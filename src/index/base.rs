@@ -12,7 +12,7 @@ use crate::{
         Access, EmbedderChoice, IndexError, Part,
         embedder::IndexEmbedder,
         layout::{
-            NAMES, NAMES_TERMS, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
+            NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
             fingerprint, part_path,
         },
         names::NameIndex,
@@ -45,6 +45,7 @@ pub struct IndexedBase {
     /// The stemmer of all forward indexes.
     pub stems: Stems,
     embedder: IndexEmbedder,
+    words_seal: Option<Seal>,
     index_dir: PathBuf,
     name: String,
     kept_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
@@ -84,6 +85,7 @@ impl IndexedBase {
             vectors,
             stems: Stems::default(),
             embedder: IndexEmbedder::new(index_dir, record, access)?,
+            words_seal: words.record.seal,
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
             kept_vectors: Mutex::default(),
@@ -91,15 +93,35 @@ impl IndexedBase {
         })
     }
 
-    /// Reads the embedder, all vectors and the optional parts and compares them with their checksums, which opening
-    /// does not.
+    /// Reads all files of the index, and its embedder wherever it is, and compares them with their
+    /// digests, which opening does not. `on_bytes` gets the number of bytes read since the last call.
+    /// Whether all files have a digest: an index of an older version has none for its words.
     ///
     /// # Errors
     /// That one of them is damaged.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<bool, IndexError> {
         self.embedder.verify()?;
-        self.vectors.verify()?;
-        self.opened_parts()?.iter().try_for_each(parts::Opened::verify)
+        let mut sealed = true;
+        for (part, seal) in self.seals() {
+            match seal {
+                Some(seal) => seal.check(&self.index_dir.join(part), on_bytes)?,
+                None => sealed = false,
+            }
+        }
+        if !sealed {
+            self.vectors.verify()?;
+            self.opened_parts()?.iter().try_for_each(parts::Opened::verify)?;
+        }
+        Ok(sealed)
+    }
+
+    /// What [`IndexedBase::verify`] reads, bytes.
+    pub fn bytes_to_verify(&self) -> u64 {
+        self.seals().iter().filter_map(|(_, seal)| *seal).map(Seal::bytes).sum()
+    }
+
+    fn seals(&self) -> [(&str, Option<&Seal>); 2] {
+        [(WORDS, self.words_seal.as_ref()), (VECTORS, self.embedder.record().seal.as_ref())]
     }
 
     /// Identifies base, index format and embedder: equal fingerprints give equal answers.

@@ -145,11 +145,13 @@ fn build_part(
     let staging = staging(index)?;
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder };
     parts::build(part, &materials, watch, staging.path())?;
-    publish(&staging.keep(), &part_path(index, part))?;
-    if !record.parts.contains(&part) {
-        record.parts.push(part);
-        record.parts.sort_unstable();
+    // The record never names digests of what is being replaced.
+    if record.parts.contains(&part) {
+        record.parts.retain(|&listed| listed != part);
         record.write(&dir)?;
     }
-    Ok(())
+    publish(&staging.keep(), &part_path(index, part))?;
+    record.parts.push(part);
+    record.parts.sort_unstable();
+    record.write(&dir)
 }

@@ -5,10 +5,15 @@
 //! depends on the base alone, and `vectors/`, which depends on the embedder too. So a change of
 //! the embedder leaves the words as they are. Optional parts lie inside `vectors/`, each published
 //! by its own rename; the record lists those that are complete.
+//!
+//! A record has the digests of all files of its part and one of itself. Opening checks the last
+//! alone, as the others cost time linear in the files.
 
 use std::{
-    fmt, fs,
-    io::{self, Write},
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -18,6 +23,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     files,
     index::{EmbedderChoice, IndexError},
+    kb::FileRecord,
 };
 
 pub(super) const WORDS: &str = "words";
@@ -37,23 +43,126 @@ pub(super) const QUERIES: &str = "queries";
 const RECORD: &str = "record.json";
 /// Longest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
+/// Folders in one another below a part.
+const MAX_DEPTH: usize = 4;
 /// Version of `words/`; raised whenever any of its indexes would be built otherwise.
 const WORDS_FORMAT: u32 = 6;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
+/// What the files of a part are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Seal {
+    /// All files below the part but its record, by their paths with `/`.
+    pub(super) files: BTreeMap<String, FileRecord>,
+    /// blake3 of the record with this field empty, hex.
+    record: String,
+}
+
+impl Seal {
+    /// Reads all files of a part.
+    fn of(part: &Path) -> Result<Self, IndexError> {
+        let mut files = BTreeMap::new();
+        gather(part, "", MAX_DEPTH, &mut files)?;
+        files.remove(RECORD);
+        Ok(Self { files, record: String::new() })
+    }
+
+    /// Reads all files again and compares them; `on_bytes` gets the number of bytes read since the
+    /// last call.
+    ///
+    /// # Errors
+    /// The first file that differs or is not there.
+    pub(super) fn check(
+        &self,
+        part: &Path,
+        on_bytes: &mut dyn FnMut(u64),
+    ) -> Result<(), IndexError> {
+        for (name, record) in &self.files {
+            let path = part.join(name);
+            if !record.matches(&path, on_bytes).map_err(|error| IndexError::io(&path, error))? {
+                let what = "its digest is not the one in its record".to_owned();
+                return Err(IndexError::damaged(&path, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Size of all files, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.values().map(|file| file.bytes).sum()
+    }
+}
+
+/// Adds all files below a folder.
+fn gather(
+    dir: &Path,
+    prefix: &str,
+    depth: usize,
+    files: &mut BTreeMap<String, FileRecord>,
+) -> Result<(), IndexError> {
+    let failed = |error| IndexError::io(dir, error);
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        // Work under way.
+        if name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        let name = format!("{prefix}{}", name.to_string_lossy());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            if depth > 0 {
+                gather(&path, &format!("{name}/"), depth - 1, files)?;
+            }
+            continue;
+        }
+        let record = FileRecord::of(&path).map_err(|error| IndexError::io(&path, error))?;
+        files.insert(name, record);
+    }
+    Ok(())
+}
+
+/// A record with a seal; none in those of older versions.
+trait Sealed: Clone + Serialize {
+    fn seal(&mut self) -> &mut Option<Seal>;
+
+    /// The digest of the record itself.
+    fn own_digest(&self) -> serde_json::Result<String> {
+        let mut unsigned = self.clone();
+        if let Some(seal) = unsigned.seal() {
+            seal.record.clear();
+        }
+        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+    }
+}
+
+impl Sealed for WordsRecord {
+    fn seal(&mut self) -> &mut Option<Seal> {
+        &mut self.seal
+    }
+}
+
+impl Sealed for VectorsRecord {
+    fn seal(&mut self) -> &mut Option<Seal> {
+        &mut self.seal
+    }
+}
+
 /// What `words/record.json` says.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WordsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seal: Option<Seal>,
 }
 
 impl WordsRecord {
     pub(super) fn new(kb: &str) -> Self {
-        Self { format: WORDS_FORMAT, kb: kb.to_owned() }
+        Self { format: WORDS_FORMAT, kb: kb.to_owned(), seal: None }
     }
 
     /// The record of the words in an index directory.
@@ -64,9 +173,9 @@ impl WordsRecord {
         Ok(record)
     }
 
-    /// Writes it into the directory of the words.
+    /// Writes it into the directory of the words, all of which are there.
     pub(super) fn write(&self, words: &Path) -> Result<(), IndexError> {
-        write(&words.join(RECORD), self)
+        write(words, self)
     }
 }
 
@@ -89,6 +198,8 @@ pub(super) struct VectorsRecord {
     pub(super) candidates_only: bool,
     /// The optional parts that are there, ascending.
     pub(super) parts: Vec<Part>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seal: Option<Seal>,
 }
 
 /// What a record of vectors is made from.
@@ -112,6 +223,7 @@ impl VectorsRecord {
             dim: of.dim,
             candidates_only: of.candidates_only,
             parts: Vec::new(),
+            seal: None,
         }
     }
 
@@ -123,9 +235,9 @@ impl VectorsRecord {
         Ok(record)
     }
 
-    /// Writes it into the directory of the vectors, in one step.
+    /// Writes it into the directory of the vectors, in one step; reads all that is there.
     pub(super) fn write(&self, vectors: &Path) -> Result<(), IndexError> {
-        write(&vectors.join(RECORD), self)
+        write(vectors, self)
     }
 }
 
@@ -184,21 +296,34 @@ pub(super) fn part_path(index: &Path, part: Part) -> PathBuf {
     index.join(VECTORS).join(part.name())
 }
 
-fn read<T: DeserializeOwned>(path: &Path, base: &str) -> Result<T, IndexError> {
+fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, IndexError> {
     let bytes = match files::read(path, MAX_RECORD_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(IndexError::Missing { base: base.to_owned() });
         }
         read => read.map_err(|error| IndexError::io(path, error))?,
     };
-    serde_json::from_slice(&bytes).map_err(|e| IndexError::damaged(path, e.to_string()))
+    let damaged = |error: serde_json::Error| IndexError::damaged(path, error.to_string());
+    let mut record: T = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let digest = record.own_digest().map_err(damaged)?;
+    if record.seal().as_ref().is_some_and(|seal| seal.record != digest) {
+        let what = "its digest is not the one it states".to_owned();
+        return Err(IndexError::damaged(path, what));
+    }
+    Ok(record)
 }
 
-fn write(path: &Path, record: &impl Serialize) -> Result<(), IndexError> {
+/// Writes a record into its part, with a seal of all that is there.
+fn write(part: &Path, record: &impl Sealed) -> Result<(), IndexError> {
+    let path = &part.join(RECORD);
     let failed = |error| IndexError::io(path, error);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = files::temporary_file(folder, ".record-").map_err(failed)?;
-    let json = serde_json::to_vec_pretty(record).map_err(io::Error::from).map_err(failed)?;
+    let mut record = record.clone();
+    let sealed = Seal::of(part)?;
+    *record.seal() = Some(sealed.clone());
+    let digest = record.own_digest().map_err(io::Error::from).map_err(failed)?;
+    *record.seal() = Some(Seal { record: digest, ..sealed });
+    let mut file = files::temporary_file(part, ".record-").map_err(failed)?;
+    let json = serde_json::to_vec_pretty(&record).map_err(io::Error::from).map_err(failed)?;
     file.write_all(&json).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;

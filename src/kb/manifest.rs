@@ -1,7 +1,12 @@
 //! `manifest.json`: what a base holds and the digests of its files. Must not know how the files
 //! are laid out inside.
 
-use std::{collections::BTreeMap, io::ErrorKind, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +27,42 @@ pub struct FileRecord {
     pub bytes: u64,
     /// blake3 of the bytes, hex.
     pub blake3: String,
+}
+
+impl FileRecord {
+    /// What a file is now. O(bytes).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of(path: &Path) -> io::Result<FileRecord> {
+        let mut bytes = 0;
+        let digest = digest(path, &mut |n| bytes += n)?;
+        Ok(FileRecord { bytes, blake3: digest.to_hex().to_string() })
+    }
+
+    /// Whether a file is still what it was. O(bytes); `on_bytes` gets the number of bytes read since
+    /// the last call.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn matches(&self, path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<bool> {
+        Ok(digest(path, on_bytes)?.to_hex().as_str() == self.blake3)
+    }
+}
+
+/// The digest of a file, read in pieces.
+fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash> {
+    let mut file = fs::File::open(path)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0u8; 1 << 20];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(hasher.finalize());
+        }
+        hasher.update(buffer.get(..n).unwrap_or_default());
+        on_bytes(n as u64);
+    }
 }
 
 /// The content of `manifest.json`.
@@ -79,10 +120,10 @@ impl Manifest {
     pub fn read(dir: &Path) -> Result<Manifest, KbError> {
         let path = dir.join(MANIFEST_FILE);
         let bytes = match files::read(&path, MAX_MANIFEST_BYTES) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(KbError::NotABase { path: dir.to_path_buf() });
             }
-            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 return Err(KbError::damaged(path, "it is longer than 64 MiB"));
             }
             read => read.map_err(KbError::io("read", &path))?,

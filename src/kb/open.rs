@@ -6,7 +6,6 @@
 
 use std::{
     fs::File,
-    io::Read,
     ops::Range,
     path::{Path, PathBuf},
     sync::{
@@ -383,18 +382,7 @@ pub fn verify(dir: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), KbError> 
     let kb = Kb::open(dir)?;
     for (name, record) in &kb.manifest.files {
         let path = dir.join(name);
-        let mut file = File::open(&path).map_err(KbError::io("open", &path))?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0u8; 1 << 20];
-        loop {
-            let n = file.read(&mut buffer).map_err(KbError::io("read", &path))?;
-            if n == 0 {
-                break;
-            }
-            hasher.update(buffer.get(..n).unwrap_or_default());
-            on_bytes(n as u64);
-        }
-        if hasher.finalize().to_hex().as_str() != record.blake3 {
+        if !record.matches(&path, on_bytes).map_err(KbError::io("read", &path))? {
             return Err(KbError::damaged(path, "its digest is not the one in the manifest"));
         }
     }

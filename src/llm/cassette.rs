@@ -2,8 +2,8 @@
 //! repeated without a service, to the last byte.
 //!
 //! A cassette is one JSON object a line. The request itself is not in it, only its key, who asked
-//! which model, and an excerpt of the last message, for people. No key of a service can be in it:
-//! requests and replies have none.
+//! which model, and an excerpt of the last message, for people. No key of a service is in it:
+//! requests have none, and it is taken out of replies that repeat it.
 //!
 //! ```text
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}

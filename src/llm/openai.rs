@@ -164,7 +164,8 @@ impl OpenAi {
             Ok(bytes) => {
                 let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
                 let shown = |text: &str| self.service.shown(text);
-                reply::read(&bytes, request, shown).map_err(Failure::Unusable)
+                let read = reply::read(&bytes, request, shown).map_err(Failure::Unusable)?;
+                Ok(Reply { text: self.service.without_secrets(read.text), ..read })
             }
             Err(RemoteError::Stopped) => Err(Failure::Error(LlmError::Stopped)),
             Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {

@@ -13,7 +13,8 @@ use crate::remote::{Account, RemoteError, attempt::Attempt};
 
 /// Characters of a service's message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// A header's value of fewer bytes is no secret, and is left in messages.
+/// A header's value of fewer bytes is no secret, and is left in messages; a shorter key is left in
+/// replies, whose text it may be.
 const MIN_SECRET_BYTES: usize = 8;
 /// Codes that say that an account has nothing left.
 const QUOTA_CODES: [&str; 12] = [
@@ -70,6 +71,15 @@ impl Secrets {
         let values = account.headers.iter().map(|(_, value)| value);
         let values = values.filter(|value| value.len() >= MIN_SECRET_BYTES).cloned();
         Secrets(key.chain(values).collect())
+    }
+
+    /// A text without secrets that nothing else can be meant by.
+    pub(super) fn left_out(&self, text: String) -> String {
+        let long = self.0.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
+        long.fold(text, |text, secret| match text.contains(secret.as_str()) {
+            true => text.replace(secret.as_str(), "..."),
+            false => text,
+        })
     }
 
     /// A message on one short line, without secrets.

@@ -17,7 +17,8 @@
 //! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
 //! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. What a program
 //! leaks by cycles of captured variables stays leaked; it is measured and reported in
-//! [`Usage::leaked_bytes`], so that the caller can drop the program. A tool that blocks, blocks
+//! [`Usage::leaked_bytes`], so that the caller can drop the program, and beyond a sum no program runs
+//! in this process any more. A tool that blocks, blocks
 //! either engine.
 
 mod alloc;
@@ -27,14 +28,16 @@ mod failure;
 mod given;
 mod guard;
 mod limits;
+mod private;
 mod rhai;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod verdict;
 mod wasm;
 mod workers;
 
-use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +51,7 @@ use failure::push_clean;
 pub use failure::{Failure, FailureKind, Position, Usage};
 pub use limits::Limits;
 pub use rhai::RhaiSandbox;
+pub use trust::{Origin, Trust};
 pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 
@@ -144,6 +148,11 @@ pub trait Sandbox: Send + Sync {
         input: Input<'_>,
         limits: &Limits,
     ) -> Ran;
+}
+
+/// Whether a directory can hold what this user alone may write; makes it if it is not there.
+pub fn is_usable(dir: &Path) -> bool {
+    private::PrivateDir::open(dir).is_some()
 }
 
 /// Stands in for a host that went down with its worker.

@@ -17,7 +17,10 @@ mod values;
 
 use std::{
     cell::RefCell,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rhai::{AST, Dynamic, Engine, Map};
@@ -36,6 +39,12 @@ use crate::{
     },
     tools::{ToolHost, ToolSpec, registry},
 };
+
+/// What programs may leave behind in this process, all together, bytes: beyond it none runs here any
+/// more. Calls that run at that moment may add what they leave.
+const MAX_LEAKED_BYTES: u64 = 256 << 20;
+/// What they left so far.
+static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The hardened Rhai engine on a pool of workers.
 pub struct RhaiSandbox {
@@ -194,6 +203,9 @@ impl Tree {
         args: impl FnOnce() -> Vec<Dynamic>,
         read: impl FnOnce(Given) -> Result<(T, usize), Failure>,
     ) -> (Result<(T, meter::Ended), Failure>, Host) {
+        if let Err(failure) = check_leaked(limits) {
+            return (Err(failure), host);
+        }
         let done = with_engine(self.specs, limits, host, |engine| {
             let Some(ast) = &self.ast else {
                 return Err(Failure::new(FailureKind::Panic, "the program is gone", limits));
@@ -202,8 +214,28 @@ impl Tree {
         });
         let done = done.and_then(|done| done);
         let kept = done.as_ref().map_or(0, |read| read.1);
-        engine::end(done.map(|read| read.0), kept, limits)
+        let (ended, host) = engine::end(done.map(|read| read.0), kept, limits);
+        let usage = match &ended {
+            Ok((_, ended)) => &ended.usage,
+            Err(failure) => &failure.usage,
+        };
+        LEAKED_BYTES.fetch_add(usage.leaked_bytes, Ordering::Relaxed);
+        (ended, host)
     }
+}
+
+/// Whether another call may run in this process.
+fn check_leaked(limits: &Limits) -> Result<(), Failure> {
+    let leaked = LEAKED_BYTES.load(Ordering::Relaxed);
+    if leaked <= MAX_LEAKED_BYTES {
+        return Ok(());
+    }
+    let (leaked, most) = (leaked >> 20, MAX_LEAKED_BYTES >> 20);
+    let message = format!(
+        "programs left {leaked} MiB behind in this process, more than {most}: break their cycles, or \
+         run them with `--sandbox wasm`"
+    );
+    Err(Failure::new(FailureKind::Memory, &message, limits))
 }
 
 /// Runs one call; only on a big stack.

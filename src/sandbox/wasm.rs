@@ -13,6 +13,7 @@ mod guest;
 mod handles;
 mod interface;
 mod module;
+mod size;
 #[cfg(test)]
 mod tests;
 mod wire;

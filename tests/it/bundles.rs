@@ -79,11 +79,11 @@ fn bundle(world: &World, source: &str) -> Bundle {
     .sealed()
 }
 
-const SEARCHES: &str = "fn params() { #{ k: #{ value: 5, min: 1, max: 10 } } }\n\
+pub(crate) const SEARCHES: &str = "fn params() { #{ k: #{ value: 5, min: 1, max: 10 } } }\n\
     fn retrieve(query, candidates, params) { search(query, \"product\", params.k) }\n";
 
 /// A world with the bundle of `source` in `bundle.json`.
-fn world_with(source: &str) -> (World, Bundle) {
+pub(crate) fn world_with(source: &str) -> (World, Bundle) {
     let world = World::indexed();
     let bundle = bundle(&world, source);
     bundle.write(&world.path("bundle.json")).unwrap();

@@ -20,7 +20,10 @@ use proptest::{prelude::*, strategy::ValueTree as _};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::{support::World, toolkit};
+use crate::{
+    support::{self, World},
+    toolkit,
+};
 
 /// Compiled code of all tests of this binary.
 static CODE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
@@ -348,7 +351,7 @@ fn the_command_line_runs_modules_and_chooses_the_engine() {
     assert_eq!(ran(&["program.rhai"]), expected);
     assert_eq!(ran(&["program.wasm"]), expected);
     // Compiled code is kept, for the owner only.
-    let code = world.path("home").join("cache/code");
+    let code = support::state().join("code");
     let kept = fs::read_dir(code).map_or(0, |files| files.count());
     assert!(kept >= 3, "{kept} files: a key, the engine, the module");
     let eval = ["eval", "--dataset", "tiny", "--system", "program:program.rhai", "--split", "val"];

@@ -83,6 +83,7 @@ impl World {
         command
             .args(args)
             .env("AGENT_HOME", self.path("home"))
+            .env("AGENT_STATE", state())
             .env_remove("AGENT_LOG")
             .env_remove("OPENAI_API_KEY")
             .env_remove("OPENAI_BASE_URL")
@@ -133,6 +134,11 @@ impl Ran {
             assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
         }
     }
+}
+
+/// Where all worlds keep compiled code and what they made: worlds are made here, all of them.
+pub(crate) fn state() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-state")
 }
 
 /// Writes a base of six nodes: four products, of which 0 and 1 are made by brand 4 and 2 and 3

@@ -115,7 +115,7 @@ impl Rows {
                 shown.add_rows(self.rows);
                 ctx.printer.table(&shown)
             }
-            Format::Markdown => ctx.printer.data(&self.markdown()),
+            Format::Markdown => ctx.printer.text(&self.markdown()),
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(Vec::new());
                 csv.write_record(&self.headings)?;

@@ -10,8 +10,7 @@ use crate::{
         Context,
         failure::Result,
         hits::MAX_SHOWN,
-        printer::{plain, table},
-        program::harmless,
+        printer::{harmless, plain, table},
     },
     dataset::LabelledQuery,
     explain::{Cause, Explained, Explainer, Kind, Loss, causes},
@@ -211,7 +210,7 @@ impl Report<'_> {
             return self.print_calls(ctx);
         }
         for group in groups.iter().filter(|group| marks(group, n).next().is_some()) {
-            ctx.printer.data(&format!("\n{}", self.marked(group)))?;
+            ctx.printer.text(&format!("\n{}", self.marked(group)))?;
         }
         Ok(())
     }
@@ -221,7 +220,7 @@ impl Report<'_> {
         for explained in self.explained {
             if let Some(loss) = &explained.loss {
                 let line = loss.line.map_or(String::new(), |line| format!(", line {line}"));
-                ctx.printer.data(&format!(
+                ctx.printer.text(&format!(
                     "\n{}: {}{line}: {}",
                     loss.kind.name(),
                     plain(&loss.function, MAX_SHOWN),
@@ -233,7 +232,7 @@ impl Report<'_> {
                 let line = line.map_or(String::new(), |line| line.to_string());
                 let _ = writeln!(text, "{line:>4}  {}", plain(call, MAX_CALL));
             }
-            ctx.printer.data(&text)?;
+            ctx.printer.text(&text)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{
         user::{self, UserProgram},
     },
     program::Program,
-    sandbox::{ChosenSandbox, Limits, Place, Sandbox, Workers},
+    sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers},
 };
 
 /// Where a run's configuration has the digest of the user's programs.
@@ -72,7 +72,7 @@ pub(super) fn read_programs(
         let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
         return Err(CommandError::usage(why));
     }
-    let mut sandbox = sandbox.options(Place::Process, ctx);
+    let mut sandbox = sandbox.places(ctx).of(Origin::Elsewhere);
     if is_dry_run {
         sandbox.code_dir = None;
     }

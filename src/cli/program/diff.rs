@@ -1,10 +1,6 @@
 //! `agent program diff`: what differs between two programs, in source, numbers, answers and cost.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    io::{self, IsTerminal},
-};
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use similar::TextDiff;
@@ -19,15 +15,16 @@ use crate::{
         program::{
             hunks::hunks,
             measure::{Cost, Ground, On, compare, cost, ranks},
-            show::harmless,
             sources::{Entry, Place, Sources, declared},
         },
+        systems::SandboxArgs,
     },
     dataset::{LabelledQuery, load_split},
     eval::{Comparison, Interval},
     infer::ParamValues,
     optimize::trial::{Pool, Trial},
     program::Program,
+    sandbox::SandboxOptions,
 };
 
 /// Lines around a change.
@@ -72,6 +69,8 @@ pub(in crate::cli) struct Args {
     /// Run on this dataset [default: the one of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -154,7 +153,10 @@ struct Printed<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
-    let name = |entry: &Entry| format!("{} {}", entry.program.short_id(), entry.category);
+    let options = args.sandbox.places(ctx).of(sources.origin());
+    let name = |entry: &Entry| {
+        format!("{} {}", entry.program.short_id(), plain(&entry.category, MAX_SHOWN))
+    };
     let (before, after) = (from.program.shown(), to.program.shown());
     let diff = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let diff = diff
@@ -162,8 +164,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         .context_radius(CONTEXT_LINES)
         .header(&name(from), &name(to))
         .to_string();
-    let params = changed(&numbers(from), &numbers(to));
-    let (answers, effects) = answers(args, &sources, from, to, ctx)?;
+    let params = changed(&numbers(from, &options), &numbers(to, &options));
+    let (answers, effects) = answers(args, &sources, from, to, &options, ctx)?;
     if args.json {
         let (from, to) = (from.program.id(), to.program.id());
         let (diff, params) = (diff.as_str(), params.as_slice());
@@ -177,6 +179,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     for Changed { name, from, to } in &params {
         let shown = |value: &Option<f64>| value.map_or("none".to_owned(), |v| v.to_string());
+        let name = plain(name, MAX_SHOWN);
         let _ = writeln!(text, "  {name}: {} -> {}", shown(from), shown(to));
     }
     if text.is_empty() {
@@ -186,7 +189,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         tell_answers(answers, &mut text);
     }
     tell_effects(&effects, &mut text);
-    ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
+    ctx.printer.data(&text)?;
     Ok(Exit::Done)
 }
 
@@ -196,6 +199,7 @@ fn answers(
     sources: &Sources,
     from: &Entry,
     to: &Entry,
+    options: &SandboxOptions,
     ctx: &Context,
 ) -> Result<(Option<Answers>, Vec<Effect>)> {
     let known = from.on_validation.as_ref().zip(to.on_validation.as_ref());
@@ -211,7 +215,7 @@ fn answers(
         );
         return Ok((None, Vec::new()));
     }
-    let mut ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let mut ground = Ground::open(name, args.on, MAX_QUERIES, options, ctx)?;
     let category = sources.category(to).or_else(|| sources.category(from));
     if let Some((bundle, category)) = category.filter(|_| !args.all) {
         ground.keep_routed(bundle, category, ctx);
@@ -419,8 +423,9 @@ fn tell_effects(effects: &[Effect], text: &mut String) {
 }
 
 /// The numbers a program runs with.
-fn numbers(entry: &Entry) -> BTreeMap<String, f64> {
-    let declared = declared(&entry.program).into_iter().map(|param| (param.name, param.value));
+fn numbers(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> {
+    let declared = declared(&entry.program, options).into_iter();
+    let declared = declared.map(|param| (param.name, param.value));
     let mut numbers: BTreeMap<String, f64> = declared.collect();
     numbers.extend(entry.params.clone());
     numbers

@@ -51,9 +51,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let entry = sources.find(&args.program)?;
     let chain = chain(&sources, entry.program.id());
     if args.json {
-        let lines: std::result::Result<Vec<_>, _> =
-            chain.iter().map(serde_json::to_string).collect();
-        ctx.printer.data(&lines?.join("\n"))?;
+        ctx.printer.json_lines(&chain)?;
         return Ok(Exit::Done);
     }
     let headings = ["program", "by", "change", "n", "difference", "p", "accepted"];

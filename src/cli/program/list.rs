@@ -55,9 +55,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.json {
-        let lines: std::result::Result<Vec<_>, _> =
-            listed.iter().map(serde_json::to_string).collect();
-        ctx.printer.data(&lines?.join("\n"))?;
+        ctx.printer.json_lines(&listed)?;
         return Ok(Exit::Done);
     }
     let headings = ["id", "category", "by", "tuned", "n train", "mrr", "n val", "mrr", "frozen"];

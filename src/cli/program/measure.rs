@@ -28,7 +28,7 @@ use crate::{
     optimize::trial::{mean, reciprocal_rank},
     program::Program,
     retrieve::Ranking,
-    sandbox::Workers,
+    sandbox::{SandboxOptions, Workers},
     tools::ToolCache,
 };
 
@@ -95,7 +95,13 @@ impl Ground {
     ///
     /// # Errors
     /// That there is no such dataset, that it has no index, or no queries.
-    pub(super) fn open(name: &str, on: On, most: usize, ctx: &Context) -> Result<Ground> {
+    pub(super) fn open(
+        name: &str,
+        on: On,
+        most: usize,
+        options: &SandboxOptions,
+        ctx: &Context,
+    ) -> Result<Ground> {
         let found = dataset::find(name, ctx)?;
         let all = load_split(&found.base, &on.split())?;
         if all.is_empty() {
@@ -108,8 +114,9 @@ impl Ground {
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let workers = Arc::new(workers);
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
-        let cached = Arc::new(Runtime::new(base.clone(), workers.clone(), cache));
-        let runtime = Arc::new(Runtime::new(base, workers, None));
+        let cached = Runtime::in_sandbox(base.clone(), workers.clone(), cache, options);
+        let runtime = Runtime::in_sandbox(base, workers, None, options);
+        let (cached, runtime) = (Arc::new(cached), Arc::new(runtime));
         Ok(Ground { runtime, cached, queries })
     }
 

@@ -28,7 +28,9 @@ use crate::{
     infer::{ParamValues, Runtime},
     program::Program,
     retrieve::{Ranking, RetrieveError, checked},
-    sandbox::{Code, Failure, FailureKind, Limits, Outcome, Place, Position, Usage, Workers},
+    sandbox::{
+        Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
+    },
     tools::ToolCache,
 };
 
@@ -125,8 +127,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    // A file may come from anybody.
-    let options = args.sandbox.options(Place::Wasm, ctx);
+    let options = args.sandbox.places(ctx).of(Origin::Elsewhere);
     let workers = Arc::new(Workers::new(1).context("cannot start a thread for the program")?);
     let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
     let runtime = Runtime::in_sandbox(base.clone(), workers, cache, &options)
@@ -134,7 +135,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let runtime = Arc::new(runtime);
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
-    warm_up(&runtime, &program, options.place, ctx);
+    if let Err(failure) = warm_up(&runtime, &program, options.place, ctx) {
+        tell_failure(&failure, args, ctx)?;
+        end(Exit::Failed);
+    }
     match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
@@ -164,21 +168,29 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own. What
-/// fails will fail again, and is told then.
-fn warm_up(runtime: &Runtime, program: &Program, place: Place, ctx: &Context) {
+/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own.
+///
+/// # Errors
+/// Why the module, or the engine for Rhai, cannot be compiled.
+fn warm_up(
+    runtime: &Runtime,
+    program: &Program,
+    place: Place,
+    ctx: &Context,
+) -> std::result::Result<(), Failure> {
     let began = Instant::now();
     let engine = Program::new("fn retrieve(query, candidates, params) { }");
-    let _ = match (program.code(), place) {
-        (Code::Wasm(_), _) => runtime.compile(program),
-        (Code::Rhai(_), Place::Wasm) => runtime.compile(&engine),
-        (Code::Rhai(_), Place::Process) => return,
+    match (program.code(), place) {
+        (Code::Wasm(_), _) => runtime.compile(program)?,
+        (Code::Rhai(_), Place::Wasm) => runtime.compile(&engine)?,
+        (Code::Rhai(_), Place::Process) => return Ok(()),
     };
     let took = began.elapsed();
     if took > TOLD {
         let took = took.as_secs_f64();
         ctx.printer.notice(&format!("compiled for WebAssembly, once, in {took:.1} s"));
     }
+    Ok(())
 }
 
 /// Ends the process without freeing anything: what a program left behind may take long to free, or

@@ -14,6 +14,7 @@ use crate::{
             measure::{Ground, On, compare, ranks},
             sources::Place,
         },
+        systems::SandboxArgs,
     },
     eval::Interval,
     infer::ParamValues,
@@ -58,6 +59,8 @@ pub(in crate::cli) struct Args {
     /// Run on this dataset [default: the one of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print JSON lines with name, value, mrr, difference, ci95, p, wins and losses
     #[arg(long)]
     json: bool,
@@ -86,7 +89,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let entry = sources.find(&args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
-    let mut ground = Ground::open(name, args.on, MAX_QUERIES, ctx)?;
+    let options = args.sandbox.places(ctx).of(sources.origin());
+    let mut ground = Ground::open(name, args.on, MAX_QUERIES, &options, ctx)?;
     if let Some((bundle, category)) = sources.category(entry).filter(|_| !args.all) {
         ground.keep_routed(bundle, category, ctx);
     }
@@ -122,9 +126,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
     }
     if args.json {
-        let lines: std::result::Result<Vec<_>, _> =
-            rows.iter().map(serde_json::to_string).collect();
-        ctx.printer.data(&lines?.join("\n"))?;
+        ctx.printer.json_lines(&rows)?;
         return Ok(Exit::Done);
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));

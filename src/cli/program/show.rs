@@ -1,9 +1,6 @@
 //! `agent program show`: the source of a program, with its tuned numbers.
 
-use std::{
-    fmt::Write,
-    io::{self, IsTerminal},
-};
+use std::fmt::Write;
 
 use serde::Serialize;
 
@@ -12,15 +9,17 @@ use crate::{
         Context, Exit,
         failure::Result,
         program::sources::{Entry, Place, declared},
+        systems::SandboxArgs,
     },
     infer::ParamValues,
-    sandbox::Param,
+    sandbox::{Param, SandboxOptions},
 };
 
 /// Print the source of a program
 ///
 /// Tuned numbers follow as comments, so that what is printed is a program. Of a module its header
-/// and size are printed; with --json its bytes are there, in base64.
+/// and size are printed; with --json its bytes are there, in base64. A file or a pipe gets every
+/// byte of the source; on a terminal, characters that could steer it are left out.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -28,6 +27,8 @@ pub(in crate::cli) struct Args {
     program: String,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -47,6 +48,7 @@ struct Shown<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read()?;
     let entry = sources.find(&args.program)?;
+    let options = args.sandbox.places(ctx).of(sources.origin());
     if args.json {
         ctx.printer.json(&Shown {
             id: entry.program.id(),
@@ -54,25 +56,25 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             description: entry.program.description(),
             proposed_by: &entry.proposed_by,
             source: entry.program.source(),
-            declared: declared(&entry.program),
+            declared: declared(&entry.program, &options),
             params: &entry.params,
         })?;
         return Ok(Exit::Done);
     }
-    let text = format!("{}{}", entry.program.shown(), tuned(entry));
-    ctx.printer.data(&if io::stdout().is_terminal() { harmless(&text) } else { text })?;
+    let text = format!("{}{}", entry.program.shown(), tuned(entry, &options));
+    ctx.printer.data(&text)?;
     Ok(Exit::Done)
 }
 
 /// Tuned numbers as comments; empty when there are none.
-fn tuned(entry: &Entry) -> String {
+fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     let mut text = String::new();
     if entry.params.is_empty() {
         return text;
     }
     let end = if entry.program.shown().ends_with('\n') { "" } else { "\n" };
     let _ = writeln!(text, "{end}\n// Tuned numbers:");
-    let declared = declared(&entry.program);
+    let declared = declared(&entry.program, options);
     for (name, value) in &entry.params {
         let _ = match declared.iter().find(|param| param.name == *name) {
             Some(Param { value: before, min, max, .. }) => {
@@ -82,9 +84,4 @@ fn tuned(entry: &Entry) -> String {
         };
     }
     text
-}
-
-/// Text without characters that could steer a terminal; lines and tabs stay.
-pub(in crate::cli) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }

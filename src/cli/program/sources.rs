@@ -20,11 +20,11 @@ use crate::{
     infer::ParamValues,
     optimize::{
         BUNDLE_FILE, Decision,
-        journal::{Journal, PREFIX_DIGITS, StepRecord},
+        journal::{DATABASE_FILE, Journal, PREFIX_DIGITS, StepRecord},
         trial::{TRIAL, Trial},
     },
     program::Program,
-    sandbox::{ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers},
+    sandbox::{ChosenSandbox, Limits, Origin, Param, Sandbox, SandboxOptions, Workers},
 };
 
 /// The kind of steps that hold tests of changes.
@@ -94,6 +94,8 @@ pub(in crate::cli) struct Sources {
     pub(in crate::cli) dataset: Option<String>,
     /// Digest of the validation queries; of runs only.
     pub(in crate::cli) validation: Option<String>,
+    /// The file of the journal; of runs only.
+    journal: Option<PathBuf>,
 }
 
 impl Place {
@@ -133,6 +135,7 @@ fn of_bundle(bundle: &Bundle) -> Sources {
         bundle: Some(bundle.clone()),
         dataset: Some(bundle.dataset.name.clone()),
         validation: None,
+        journal: None,
     }
 }
 
@@ -171,6 +174,7 @@ impl Sources {
             bundle: None,
             dataset: text(journal.config().get("dataset")),
             validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
+            journal: Some(dir.join(DATABASE_FILE)),
         };
         // Entries by program and numbers.
         let mut places: HashMap<(String, String), usize> = HashMap::new();
@@ -209,6 +213,15 @@ impl Sources {
         }
         sources.bundle = bundle;
         Ok(sources)
+    }
+
+    /// Where the programs come from.
+    pub(in crate::cli) fn origin(&self) -> Origin<'_> {
+        match (&self.journal, &self.bundle) {
+            (Some(journal), _) => Origin::Run(journal),
+            (None, Some(bundle)) => Origin::Bundle(&bundle.digest),
+            (None, None) => Origin::Elsewhere,
+        }
     }
 
     /// The category of the bundle that a program answers.
@@ -274,10 +287,10 @@ impl Sources {
 }
 
 /// The numbers a program declares; none when it does not run.
-pub(in crate::cli) fn declared(program: &Program) -> Vec<Param> {
+pub(in crate::cli) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
-    let sandbox = ChosenSandbox::new(workers.into(), &SandboxOptions::default());
+    let sandbox = ChosenSandbox::new(workers.into(), options);
     let compiled = sandbox.compile(program.code(), &limits);
     compiled.and_then(|compiled| sandbox.declared_params(&compiled, &limits)).unwrap_or_default()
 }

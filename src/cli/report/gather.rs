@@ -19,17 +19,15 @@ use crate::{
         explain::{explain_all, points},
         failure::Result,
         optimize::raced,
-        program::{
-            harmless,
-            sources::{Entry, Sources, declared},
-        },
+        printer::harmless,
+        program::sources::{Entry, Sources, declared},
         report::{
             chart::{Bar, Chart, Sample, bar, chart},
             sentence,
             spent::Taken,
         },
         routing,
-        systems::{Means, STAND_IN, all_threads, open_bundle, open_runtime},
+        systems::{Means, Places, STAND_IN, all_threads, open_bundle, open_runtime},
     },
     dataset::LabelledQuery,
     eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
@@ -41,6 +39,7 @@ use crate::{
         trial::{TRIAL, Trial},
     },
     retrieve::{Baseline, System as BaselineSystem},
+    sandbox::{Origin, SandboxOptions},
 };
 
 /// Programs that the chart shows; further ones are counted.
@@ -108,18 +107,19 @@ impl Measured {
         bundle: &Bundle,
         base: &Arc<IndexedBase>,
         queries: Vec<LabelledQuery>,
+        means: &Means,
         ctx: &Context,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, &Means::default())?.answers)?];
+        let mut systems = vec![measured("bundle", &*open_bundle(bundle, base, means)?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
-        let runtime = open_runtime(base, all_threads(), &Means::default())?;
+        let origin = Origin::Bundle(&bundle.digest);
+        let runtime = open_runtime(base, all_threads(), means, origin)?;
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;
@@ -265,8 +265,14 @@ struct WorkRow {
 ///
 /// # Errors
 /// That a statistic cannot be computed.
-pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Result<Page<'a>> {
+pub(super) fn page<'a>(
+    record: &'a Record,
+    measured: Option<&Measured>,
+    places: &Places,
+) -> Result<Page<'a>> {
     let bundle = record.bundle.as_ref();
+    let origin = bundle.map_or(Origin::Elsewhere, |bundle| Origin::Bundle(&bundle.digest));
+    let sandbox = places.of(origin);
     let categories = bundle.map_or(&[][..], |bundle| &bundle.categories);
     let explained = measured.map_or(&[][..], |measured| &measured.explained);
     let asked = explained.len();
@@ -321,7 +327,7 @@ pub(super) fn page<'a>(record: &'a Record, measured: Option<&Measured>) -> Resul
         categories: categories
             .iter()
             .enumerate()
-            .map(|(at, category)| block(record, category, at, explained))
+            .map(|(at, category)| block(record, category, at, explained, &sandbox))
             .collect(),
         kinds: kinds(explained),
         lost: explained.iter().filter(|one| one.loss.is_some()).count(),
@@ -418,6 +424,7 @@ fn block(
     category: &Category,
     at: usize,
     explained: &[Explained],
+    sandbox: &SandboxOptions,
 ) -> CategoryBlock {
     let program = &category.program;
     let n = explained.len();
@@ -439,7 +446,7 @@ fn block(
     let score = category.validation.as_ref();
     let shown =
         |share: Option<f64>| share.map_or("-".to_owned(), |of| format!("{:.1}", 100.0 * of));
-    let numbers = declared(program);
+    let numbers = declared(program, sandbox);
     CategoryBlock {
         name: category.name.clone(),
         description: program.description().to_owned(),

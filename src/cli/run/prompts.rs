@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         if args.json {
             ctx.printer.json(&shown)?;
         } else {
-            ctx.printer.data(&text(&shown))?;
+            ctx.printer.text(&text(&shown))?;
         }
     }
     Ok(Exit::Done)

@@ -10,10 +10,9 @@ use anyhow::Context as _;
 
 use crate::{
     bundle::{Bundle, Category},
-    cli::{failure::Result, verify::Check},
+    cli::{failure::Result, systems::Places, verify::Check},
     sandbox::{
-        ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Sandbox, SandboxOptions,
-        Workers,
+        ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,
     },
     tools::{Kind, ToolError, ToolHost, Value, registry},
 };
@@ -23,9 +22,9 @@ const DRY_QUERY: &str = "dry call";
 /// How the engine begins to say that no function takes the arguments of a call.
 const NO_FUNCTION: &str = "no function takes these arguments: ";
 
-pub(super) fn check(bundle: &Bundle) -> Result<Vec<Check>> {
+pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
     let workers = Workers::new(1).context("cannot start a thread for programs")?;
-    let sandbox = ChosenSandbox::new(Arc::new(workers), &SandboxOptions::default());
+    let sandbox = ChosenSandbox::new(Arc::new(workers), &places.of(Origin::Bundle(&bundle.digest)));
     let mut failed = Vec::new();
     for category in &bundle.categories {
         if let Err(why) = check_one(&sandbox, category) {

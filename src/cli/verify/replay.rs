@@ -20,7 +20,7 @@ use crate::{
     cli::{
         Context,
         failure::Result,
-        systems::{Means, all_threads, open_runtime},
+        systems::{Means, Places, all_threads, open_runtime},
         verify::Check,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -29,7 +29,7 @@ use crate::{
     infer::{Runtime, chosen_categories, join},
     optimize::trial::{mean, reciprocal_rank},
     retrieve::{Baseline, Ranking, Retriever, System},
-    sandbox::{Compiled, FailureKind},
+    sandbox::{Compiled, FailureKind, Origin},
 };
 
 /// Nodes a baseline ranks.
@@ -55,6 +55,7 @@ pub(super) fn check(
     bundle: &Bundle,
     installed: &Base,
     base: &Arc<IndexedBase>,
+    places: Places,
     ctx: &Context,
 ) -> Result<Vec<Check>> {
     let queries = load_split(installed, &Split::Val)?;
@@ -63,7 +64,9 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let runtime = open_runtime(base, all_threads(), &Means::default())?;
+    let means = Means::new(None, places);
+    let origin = Origin::Bundle(&bundle.digest);
+    let runtime = open_runtime(base, all_threads(), &means, origin)?;
     let compiled: std::result::Result<Vec<Compiled>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else {

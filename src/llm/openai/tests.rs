@@ -258,6 +258,15 @@ fn l6_replies_that_cannot_be_used_are_asked_for_three_times_then_told() {
 }
 
 #[test]
+fn a_key_that_a_service_repeats_is_in_no_reply() {
+    let text = format!("authorization: Bearer {KEY}, {KEY}");
+    let (reply, n) = asked(&choice(&json!({"message": {"content": text}})));
+    assert_eq!((reply.unwrap().text.as_str(), n), ("authorization: Bearer ..., ...", 1));
+    let refusal = choice(&json!({"message": {"content": null, "refusal": format!("not {KEY}")}}));
+    assert_eq!(asked(&refusal).0.unwrap().text, "not ...");
+}
+
+#[test]
 fn l6_forms_that_cannot_be_read_are_asked_for_again_too() {
     let big = format!("{{\"x\":\"{}\"}}", "x".repeat(10 << 20));
     let not_text = [

@@ -18,6 +18,7 @@ use crate::{
         wasm::{
             engine::{Ticking, engine},
             handles::HandleTable,
+            size::Size,
             wire::{Reader, write},
         },
     },
@@ -129,6 +130,8 @@ pub(super) struct Call {
     /// Time that tools waited for language models, which does not count.
     waited: Duration,
     growth: Growth,
+    /// What the host has of messages and of values in them at this moment, bytes.
+    passing: u64,
     output: String,
     /// Whether the module is the engine for Rhai.
     is_rhai: bool,
@@ -156,6 +159,7 @@ impl Call {
             started: Instant::now(),
             waited: Duration::ZERO,
             growth: Growth::default(),
+            passing: 0,
             output: String::new(),
             is_rhai,
         }
@@ -176,11 +180,29 @@ impl Call {
     }
 
     fn note_peak(&mut self) {
-        self.growth.peak = self.growth.peak.max(self.growth.now + self.handles.bytes());
+        let now = self.growth.now + self.handles.bytes() + self.passing;
+        self.growth.peak = self.growth.peak.max(now);
+    }
+
+    /// Counts what a message will take on the host, before it is taken.
+    ///
+    /// # Errors
+    /// That it is more than is left.
+    fn pass(&mut self, bytes: u64) -> wasmtime::Result<()> {
+        self.passing = bytes;
+        let most = self.most_bytes().saturating_add(SPARE_BYTES);
+        if (self.growth.now + self.handles.bytes()).saturating_add(bytes) > most {
+            let most = self.limits.memory_bytes >> 20;
+            let why = format!("the module with its messages wants more than {most} MiB");
+            return Err(self.stop(FailureKind::Memory, &why));
+        }
+        self.note_peak();
+        Ok(())
     }
 
     /// Writes what a tool gave, held as far as it has no form as bytes.
     fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
+        Size::of(value).check(&self.limits)?;
         let left = self.most_bytes().saturating_sub(self.growth.now);
         self.handles.most_bytes = left.min(self.limits.memory_bytes);
         write(reply, value, &mut self.handles)?;
@@ -342,6 +364,8 @@ fn answer(
     at: u32,
     len: u32,
 ) -> wasmtime::Result<(usize, Answer)> {
+    // The message, and the values that are read from it.
+    caller.data_mut().pass(2 * u64::from(len))?;
     let message = bytes_at(caller, at, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
     call.tool_calls += 1;
@@ -365,6 +389,9 @@ fn answer(
     if !(least..=most).contains(&given) {
         return Ok((tool, bad(&format!("takes {least} to {most} arguments, not {given}"))));
     }
+    if let Some(why) = args.iter().find_map(|arg| Size::of(arg).check(&call.limits).err()) {
+        return Err(call.stop(FailureKind::Memory, &format!("an argument has {why}")));
+    }
     let Some(host) = &mut call.host else {
         return Ok((tool, bad("tools cannot be called in params()")));
     };
@@ -381,11 +408,14 @@ fn answer(
             return Err(call.stop(FailureKind::Panic, &message));
         }
     };
+    // What the tool gave, and the message that it becomes.
+    call.pass(2 * Size::of(&value).bytes())?;
     let mut reply = Vec::new();
     if let Err(why) = call.write_answer(&value, &mut reply) {
         return Err(call.stop(FailureKind::Memory, &format!("{}: {why}", spec.name)));
     }
     let length = reply.len();
+    call.passing = length as u64;
     call.message = reply;
     Ok((tool, Ok(length)))
 }

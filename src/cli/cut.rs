@@ -1,0 +1,154 @@
+//! Tells which file was cut short while it was mapped, where the system would end the process without
+//! a line: reading behind the new end of a mapped file is a bus error.
+//!
+//! The handler calls nothing but what a handler may: it opens, reads, writes and ends. Which file is
+//! at the address is read from the system's list of mappings. Linux only; elsewhere nothing changes.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::install;
+
+/// There is no such list here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn install() {}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{ffi::CStr, mem, ptr};
+
+    use crate::cli::Exit;
+
+    /// The list of mappings, one a line: `from-to rights offset device inode    path`.
+    const MAPPINGS: &CStr = c"/proc/self/maps";
+    /// Longest line that is read: a path has at most 4,096 bytes.
+    const LINE_BYTES: usize = 4_096 + 128;
+    const BEGINS: &[u8] = b"error: ";
+    const ENDS: &[u8] = b" was cut short or replaced while it was read, or its disk failed\n\
+        hint: check it with `agent doctor`, then import or index the dataset again\n";
+
+    /// Lets the process say which file it was before it ends.
+    pub(in crate::cli) fn install() {
+        // SAFETY: `action` is a plain structure for which zeros are valid; the handler has the
+        // signature that SA_SIGINFO asks for, and calls only functions that are safe in a handler.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            action.sa_sigaction = tell as extern "C" fn(_, _, _) as usize;
+            // On the thread's own stack, which is sound: that for signals may have no room.
+            action.sa_flags = libc::SA_SIGINFO;
+            // Without the handler the process ends as before.
+            libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+        }
+    }
+
+    /// Names the mapped file and ends the process; what is no mapped file ends it as the system does.
+    extern "C" fn tell(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the system gives the handler a valid structure, which has an address for SIGBUS.
+        let address = unsafe { (*info).si_addr() } as usize;
+        let mut line = [0; LINE_BYTES];
+        match mapped_at(address, &mut line) {
+            Some(path) => {
+                path.iter_mut()
+                    .filter(|byte| byte.is_ascii_control())
+                    .for_each(|byte| *byte = b'?');
+                write(BEGINS);
+                write(path);
+                write(ENDS);
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(Exit::Failed as libc::c_int) }
+            }
+            None => {
+                // SAFETY: the instruction is tried again when the handler returns, and then the
+                // default ends the process.
+                unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+            }
+        }
+    }
+
+    fn write(bytes: &[u8]) {
+        // SAFETY: the bytes are there; that stderr is closed cannot be told anywhere.
+        unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+    }
+
+    /// The path of the file that is mapped at an address, read into `line`.
+    fn mapped_at(address: usize, line: &mut [u8; LINE_BYTES]) -> Option<&mut [u8]> {
+        // SAFETY: the path ends with zero.
+        let file = unsafe { libc::open(MAPPINGS.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if file < 0 {
+            return None;
+        }
+        let mut length = 0;
+        loop {
+            let mut byte = 0u8;
+            // SAFETY: one byte is read into one byte. The process ends soon, so calls do not count.
+            let n = unsafe { libc::read(file, (&raw mut byte).cast(), 1) };
+            if n != 1 {
+                return None;
+            }
+            if byte != b'\n' {
+                // What is too long is cut.
+                if let Some(place) = line.get_mut(length) {
+                    *place = byte;
+                    length += 1;
+                }
+                continue;
+            }
+            if holds(line.get(..length)?, address) {
+                break;
+            }
+            length = 0;
+        }
+        let line = line.get_mut(..length)?;
+        let path = line.iter().position(|byte| *byte == b'/')?;
+        line.get_mut(path..)
+    }
+
+    /// Whether a line `from-to ...` is that of a mapping with this address.
+    fn holds(line: &[u8], address: usize) -> bool {
+        let mut bounds = [0usize; 2];
+        let mut at = 0;
+        for byte in line {
+            match (byte, char::from(*byte).to_digit(16)) {
+                (b'-', _) if at == 0 => at = 1,
+                (_, Some(digit)) => {
+                    let Some(bound) = bounds.get_mut(at) else { return false };
+                    *bound = bound.wrapping_shl(4) | digit as usize;
+                }
+                _ => break,
+            }
+        }
+        (bounds[0]..bounds[1]).contains(&address)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_file_behind_an_address_is_found() {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("some file");
+            std::fs::write(&path, vec![1; 10_000]).unwrap();
+            let file = std::fs::File::open(&path).unwrap();
+            // SAFETY: nobody changes the file.
+            let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
+            for address in [map.as_ptr() as usize, map.as_ptr() as usize + 9_999] {
+                let mut line = [0; LINE_BYTES];
+                let found = mapped_at(address, &mut line).unwrap();
+                assert_eq!(found, path.to_str().unwrap().as_bytes());
+            }
+            assert!(mapped_at(8, &mut [0; LINE_BYTES]).is_none());
+            // The stack is no file.
+            let on_stack = &raw const map as usize;
+            assert!(mapped_at(on_stack, &mut [0; LINE_BYTES]).is_none());
+        }
+
+        #[test]
+        fn bounds_of_a_line_are_read() {
+            let line = b"7f00-7f1F r--s 00000000 08:01 12   /a";
+            assert_eq!(
+                [0x7eff, 0x7f00, 0x7f1e, 0x7f1f].map(|at| holds(line, at)),
+                [false, true, true, false]
+            );
+            assert!(!holds(b"", 0) && !holds(b"zz-zz", 0));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A directory that one user alone may write to, with a key in it that only they can read: whatever
+//! bears a keyed digest of it was written by this user, on this machine.
+//!
+//! Must not know what is kept. Whoever can read the key can pass for the user; so the directory must
+//! not be part of what people hand to one another.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs,
+    hash::BuildHasher as _,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Length of the key and of a digest, bytes.
+pub(super) const KEY_BYTES: usize = 32;
+/// Name of the file that holds the key.
+const KEY_FILE: &str = "key";
+
+/// A directory of one user, and its key.
+#[derive(Clone, Debug)]
+pub(super) struct PrivateDir {
+    path: PathBuf,
+    key: [u8; KEY_BYTES],
+}
+
+impl PrivateDir {
+    /// The directory, which is made if it is not there; `None` when it cannot be used or others may
+    /// write to it.
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        create_own(path).ok()?;
+        if !is_own(path) {
+            return None;
+        }
+        let key = read_key(path).or_else(|| {
+            write_key(path).ok()?;
+            read_key(path)
+        })?;
+        Some(Self { path: path.to_owned(), key })
+    }
+
+    /// The directory if it is there and has a key; makes nothing.
+    pub(super) fn find(path: &Path) -> Option<Self> {
+        let key = is_own(path).then(|| read_key(path)).flatten()?;
+        Some(Self { path: path.to_owned(), key })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keyed digest of some parts, one after another: give all but one a known length.
+    pub(super) fn seal(&self, parts: &[&[u8]]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        for part in parts {
+            hasher.update(part);
+        }
+        hasher.finalize()
+    }
+
+    /// Writes a file of the directory, readable by its owner only, whole or not at all.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn publish(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        publish(&self.path, name, parts)
+    }
+
+    /// Removes the oldest files of one suffix beyond the number that is kept.
+    pub(super) fn keep_newest(&self, suffix: &str, most: usize) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let mut files: Vec<_> = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.path().extension().is_some_and(|found| found == suffix))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        files.sort();
+        let surplus = files.len().saturating_sub(most);
+        for (_, path) in files.iter().take(surplus) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn publish(dir: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    // Readable by its owner only.
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(dir.join(name))?;
+    Ok(())
+}
+
+fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
+    let path = dir.join(KEY_FILE);
+    if !is_own(&path) {
+        return None;
+    }
+    let mut key = Vec::new();
+    fs::File::open(path).ok()?.take(KEY_BYTES as u64 + 1).read_to_end(&mut key).ok()?;
+    key.try_into().ok()
+}
+
+/// Writes a key that nobody can guess: the standard library seeds its hashers from the system. Of
+/// several processes that do so at once the first one's key stays.
+fn write_key(dir: &Path) -> io::Result<()> {
+    let mut hasher = blake3::Hasher::new();
+    for part in 0..8u64 {
+        hasher.update(&RandomState::new().hash_one(part).to_le_bytes());
+    }
+    let (path, key) = (dir.join(KEY_FILE), hasher.finalize());
+    if path.exists() {
+        // What is there is no key.
+        return publish(dir, KEY_FILE, &[key.as_bytes()]);
+    }
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(key.as_bytes())?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(&path) {
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done.map(drop).map_err(|error| error.error),
+    }
+}
+
+/// Makes a directory that only its owner can read, whatever the user's mask.
+#[cfg(unix)]
+fn create_own(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+#[cfg(not(unix))]
+fn create_own(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)
+}
+
+/// Whether nobody but its owner may write to a path, and the owner is this user.
+#[cfg(unix)]
+fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let writable_by_others = 0o022;
+    fs::symlink_metadata(path).is_ok_and(|found| {
+        let mine = fs::metadata("/proc/self").map_or(true, |process| process.uid() == found.uid());
+        !found.is_symlink() && found.mode() & writable_by_others == 0 && mine
+    })
+}
+
+#[cfg(not(unix))]
+fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PrivateDir;
+
+    #[test]
+    fn a_directory_is_found_only_where_it_was_made() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a/b");
+        assert!(PrivateDir::find(&path).is_none() && !path.exists());
+        let made = PrivateDir::open(&path).expect("usable");
+        let found = PrivateDir::find(&path).expect("made");
+        assert_eq!(made.seal(&[b"one", b"two"]), found.seal(&[b"onetwo"]));
+        let other = PrivateDir::open(&dir.path().join("c")).expect("usable");
+        assert_ne!(made.seal(&[b"one"]), other.seal(&[b"one"]));
+    }
+
+    #[test]
+    fn the_oldest_files_go_first() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = PrivateDir::open(dir.path()).expect("usable");
+        for at in 0..5u8 {
+            own.publish(&format!("{at}.x"), &[&[at]]).expect("written");
+        }
+        own.keep_newest("x", 2);
+        let left = std::fs::read_dir(dir.path()).expect("listed").count();
+        assert_eq!(left, 3, "two files and the key");
+        assert!(PrivateDir::find(dir.path()).is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_others_may_write_to_is_not_used() {
+        use std::{fs, os::unix::fs::PermissionsExt as _};
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("set");
+        assert!(PrivateDir::open(dir.path()).is_none());
+        assert!(PrivateDir::find(dir.path()).is_none());
+    }
+}

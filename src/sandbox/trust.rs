@@ -1,0 +1,173 @@
+//! The one rule of trust: where a program of some origin runs when the user says nothing.
+//!
+//! A program runs in this process if the search actor wrote it here: in a run that was begun here and
+//! had no other author, or from a bundle that such a run froze here. All others run inside
+//! WebAssembly. What a file says of itself is no proof: what was made here is noted in a
+//! [`PrivateDir`], by digests under its key, and a copied home brings neither key nor notes.
+//!
+//! Must not know how programs are run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use crate::sandbox::{Place, private::PrivateDir};
+
+/// Runs and bundles that are remembered; the oldest notes go first.
+const MAX_NOTES: usize = 20_000;
+/// Ends the name of a note.
+const SUFFIX: &str = "made";
+/// Bytes of a kind of note, the same for all.
+const RUN: &[u8] = b"run\0\0\0";
+const BUNDLE: &[u8] = b"bundle";
+
+/// Where a program comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// A run, by the file of its journal.
+    Run(&'a Path),
+    /// A bundle, by its digest, which was computed from its content.
+    Bundle(&'a str),
+    /// A file, a language model, anybody.
+    Elsewhere,
+}
+
+/// What this user made on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    dir: Option<PathBuf>,
+}
+
+impl Trust {
+    /// What is noted in a directory, which need not exist; without one nothing is trusted.
+    pub fn new(dir: Option<PathBuf>) -> Self {
+        Self { dir }
+    }
+
+    /// Where a program runs unless the user says otherwise.
+    pub fn place(&self, origin: Origin<'_>) -> Place {
+        let noted = || {
+            let dir = PrivateDir::find(self.dir.as_deref()?)?;
+            Some(dir.path().join(note(&dir, origin)?).is_file())
+        };
+        if noted() == Some(true) { Place::Process } else { Place::Wasm }
+    }
+
+    /// Notes that a run, or the bundle it froze, is the work of the search actor alone. What cannot
+    /// be noted is not trusted.
+    pub fn keep(&self, made: Origin<'_>) {
+        let Some(dir) = self.dir.as_deref().and_then(PrivateDir::open) else { return };
+        if let Some(name) = note(&dir, made)
+            && dir.publish(&name, &[]).is_ok()
+        {
+            dir.keep_newest(SUFFIX, MAX_NOTES);
+        }
+    }
+
+    /// Forgets a run: from now on others write programs in it.
+    pub fn forget(&self, made: Origin<'_>) {
+        let Some(dir) = self.dir.as_deref().and_then(PrivateDir::find) else { return };
+        if let Some(name) = note(&dir, made) {
+            // It may never have been noted.
+            let _ = fs::remove_file(dir.path().join(name));
+        }
+    }
+}
+
+/// The name of the note on something; `None` of what is never trusted.
+fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
+    let (kind, what) = match made {
+        Origin::Run(journal) => (RUN, identity(journal)?.into_bytes()),
+        Origin::Bundle(digest) => (BUNDLE, digest.as_bytes().to_vec()),
+        Origin::Elsewhere => return None,
+    };
+    Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &what]).to_hex()))
+}
+
+/// What a file is, however its content changes: its place, its number in the file system, and when
+/// it was made. A copy, or a file unpacked in its place, is another one.
+#[cfg(unix)]
+fn identity(file: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = fs::canonicalize(file).ok()?;
+    let found = fs::metadata(&path).ok()?;
+    let made = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+    Some(format!("{}\0{}\0{}\0{made}", path.display(), found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(file: &Path) -> Option<String> {
+    let path = fs::canonicalize(file).ok()?;
+    let made = fs::metadata(&path).ok()?.created().ok()?;
+    let made = made.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+    Some(format!("{}\0{made}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Origin, Trust};
+    use crate::sandbox::Place;
+
+    #[test]
+    fn what_was_made_here_is_trusted_and_nothing_else() {
+        let world = tempfile::tempdir().expect("a directory");
+        let trust = Trust::new(Some(world.path().join("state")));
+        let (mine, other) = (Origin::Bundle("abcd"), Origin::Bundle("abce"));
+        assert_eq!(trust.place(mine), Place::Wasm);
+        assert!(!world.path().join("state").exists(), "asking makes nothing");
+        trust.keep(mine);
+        assert_eq!([mine, other].map(|of| trust.place(of)), [Place::Process, Place::Wasm]);
+        trust.keep(Origin::Elsewhere);
+        assert_eq!(trust.place(Origin::Elsewhere), Place::Wasm);
+        // A bundle is no run of that name.
+        assert_eq!(trust.place(Origin::Run("abcd".as_ref())), Place::Wasm);
+        assert_eq!(Trust::new(None).place(mine), Place::Wasm);
+    }
+
+    #[test]
+    fn notes_of_another_key_say_nothing() {
+        let world = tempfile::tempdir().expect("a directory");
+        let (here, there) = (world.path().join("here"), world.path().join("there"));
+        let (mine, strangers) = (Trust::new(Some(here.clone())), Trust::new(Some(there.clone())));
+        mine.keep(Origin::Bundle("mine"));
+        strangers.keep(Origin::Bundle("theirs"));
+        for entry in fs::read_dir(&there).expect("listed") {
+            let from = entry.expect("an entry").path();
+            if from.extension().is_some() {
+                fs::copy(&from, here.join(from.file_name().expect("a name"))).expect("copied");
+            }
+        }
+        assert_eq!(mine.place(Origin::Bundle("theirs")), Place::Wasm);
+        assert_eq!(mine.place(Origin::Bundle("mine")), Place::Process);
+    }
+
+    #[test]
+    fn a_run_is_trusted_in_its_place_until_it_is_forgotten_or_replaced() {
+        let world = tempfile::tempdir().expect("a directory");
+        let trust = Trust::new(Some(world.path().join("state")));
+        let run = world.path().join("run.sqlite");
+        fs::write(&run, "one").expect("written");
+        if fs::metadata(&run).and_then(|found| found.created()).is_err() {
+            eprintln!("skipped: this file system does not say when a file was made");
+            return;
+        }
+        trust.keep(Origin::Run(&run));
+        assert_eq!(trust.place(Origin::Run(&run)), Place::Process);
+        fs::write(&run, "one and more").expect("written");
+        assert_eq!(trust.place(Origin::Run(&run)), Place::Process, "a run grows");
+        let copy = world.path().join("copy.sqlite");
+        fs::copy(&run, &copy).expect("copied");
+        assert_eq!(trust.place(Origin::Run(&copy)), Place::Wasm);
+        // Another file in its place, even where the system gives it the same number.
+        fs::remove_file(&run).expect("removed");
+        fs::copy(&copy, &run).expect("copied");
+        assert_eq!(trust.place(Origin::Run(&run)), Place::Wasm);
+        trust.keep(Origin::Run(&run));
+        trust.forget(Origin::Run(&run));
+        assert_eq!(trust.place(Origin::Run(&run)), Place::Wasm);
+    }
+}

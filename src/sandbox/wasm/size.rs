@@ -1,0 +1,79 @@
+//! How large a value is that crosses the border, by the same measures as the engine for Rhai in this
+//! process: elements of lists, entries of maps, and text, nested ones included.
+
+use crate::{sandbox::Limits, tools::Value};
+
+/// The size of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    items: usize,
+    entries: usize,
+    text_bytes: usize,
+}
+
+impl Size {
+    /// The size of a value; sets, scores and vectors are handles and have none.
+    pub(super) fn of(value: &Value) -> Self {
+        let mut size = Self::default();
+        size.add(value);
+        size
+    }
+
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Text(text) => self.text_bytes += text.len(),
+            Value::List(items) => {
+                self.items += items.len();
+                items.iter().for_each(|item| self.add(item));
+            }
+            Value::Map(entries) => {
+                self.entries += entries.len();
+                for (name, entry) in entries {
+                    self.text_bytes += name.len();
+                    self.add(entry);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is over its limit, in words.
+    ///
+    /// # Errors
+    /// The first that is.
+    pub(super) fn check(&self, limits: &Limits) -> Result<(), String> {
+        let within = |what: &str, found: usize, most: usize| match found <= most {
+            true => Ok(()),
+            false => Err(format!("{found} {what}, more than {most}; ask for less at once")),
+        };
+        within("elements of a list", self.items, limits.list_items)?;
+        within("entries of a map", self.entries, limits.map_entries)?;
+        within("bytes of text", self.text_bytes, limits.text_bytes)
+    }
+
+    /// Memory that it takes about, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let places = (self.items + 2 * self.entries) * size_of::<Value>();
+        (places + self.text_bytes) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Size;
+    use crate::{sandbox::Limits, tools::Value};
+
+    #[test]
+    fn nested_values_are_counted_and_bounded() {
+        let texts = |n: usize, bytes: usize| Value::List(vec![Value::text(&"x".repeat(bytes)); n]);
+        let map = Value::Map([("ab".to_owned(), texts(3, 5))].into());
+        let size = Size::of(&Value::List(vec![map, Value::Int(1)]));
+        assert_eq!(size, Size { items: 5, entries: 1, text_bytes: 17 });
+        assert!(size.bytes() > 17);
+        let limits = Limits { list_items: 10, text_bytes: 20, ..Limits::default() };
+        let checked = |value: &Value| Size::of(value).check(&limits);
+        assert_eq!([texts(10, 2), texts(4, 5)].map(|value| checked(&value)), [Ok(()), Ok(())]);
+        assert!(checked(&texts(11, 0)).is_err_and(|why| why.starts_with("11 elements")));
+        assert!(checked(&texts(3, 7)).is_err_and(|why| why.starts_with("21 bytes of text")));
+    }
+}
