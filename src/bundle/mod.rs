@@ -9,6 +9,7 @@
 //! router        weights by feature, one per category
 //! fusion        how many categories answer a query, and how their scores are joined
 //! order         weights of the evidence by which joined answers are put in order, if they are
+//! cutoff        weights of the signs by which answers end, and how good they were, if it is known
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all of the above
@@ -18,6 +19,7 @@
 //!
 //! Must not know: how programs were found, how they run.
 
+pub mod cutoff;
 pub mod order;
 pub mod router;
 
@@ -30,7 +32,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bundle::{order::Order, router::Router},
+    bundle::{cutoff::Cutoff, order::Order, router::Router},
     eval::Interval,
     files,
     index::IndexedBase,
@@ -63,6 +65,9 @@ pub struct Bundle {
     /// In which order joined answers are put; none leaves the order of their joined scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
+    /// Where answers end; none if that was not learnt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cutoff: Option<Cutoff>,
     /// Scores on the validation split.
     pub validation: Validation,
     /// How it was made.

@@ -24,7 +24,7 @@ const FOUND: usize = 20;
 /// Words at the beginning of a query that count as such.
 const FIRST_STEMS: usize = 3;
 /// Link strength from which a node's words count as its name.
-const SURE_LINK: f32 = 0.45;
+pub const SURE_LINK: f32 = 0.45;
 
 /// A feature of a query with its value.
 pub type Features = Vec<(String, f32)>;

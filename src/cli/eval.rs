@@ -3,6 +3,7 @@
 
 mod files;
 mod report;
+mod sets;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -27,7 +28,7 @@ use crate::{
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Baseline, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Ranking, Retriever},
 };
 
 /// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
@@ -70,6 +71,9 @@ pub(super) struct Args {
     /// Compare every pair of systems, not only each with the first
     #[arg(long)]
     pairs: bool,
+    /// Which metrics are printed
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    metrics: MetricsName,
     /// Write the rankings to this file in TREC format; with several systems the name must hold
     /// {system}
     #[arg(long, value_name = "OUT.trec")]
@@ -95,6 +99,17 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+/// Which metrics are printed, as an option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum MetricsName {
+    /// Those of the STaRK benchmark: where in the ranking the answers are
+    #[default]
+    Stark,
+    /// Precision, recall and F1 of the nodes up to where a system says its answers end, and how
+    /// often they are exactly the answers; systems are not compared
+    Set,
+}
+
 /// A `COLUMN=VALUE` of the command line.
 pub(super) fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
     let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
@@ -108,6 +123,8 @@ pub(super) struct Measured {
     /// By query.
     pub(super) results: Vec<QueryResult>,
     rankings: Vec<Ranking>,
+    /// Where each ranking's answers end, as far as the system says so.
+    ends: Vec<Option<usize>>,
     /// Over all queries.
     pub(super) evaluation: Evaluation,
     /// Queries that failed because a service gave no answer: with any, the means say nothing.
@@ -163,6 +180,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if let Some(path) = &args.results_file {
         write(path, |out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
+    }
+    if args.metrics == MetricsName::Set {
+        sets::print(args, &measured, &queries, labels.as_deref(), ctx)?;
+        return Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done });
     }
     let report = Report {
         dataset: &args.dataset,
@@ -243,32 +264,35 @@ pub(super) fn measured(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.retrieve(&query.text, DEPTH);
+        let answer = system.answer(&query.text, DEPTH);
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (ranking, failure) = match answer {
-            Ok(ranking) => (ranking, None),
+        let (Answer { ranking, end }, failure) = match answer {
+            Ok(answer) => (answer, None),
             // A query that no system can read is answered with nothing.
             Err(error) => {
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.retrieve(&query.text, DEPTH).unwrap_or_default();
+                let baseline = stand_in.answer(&query.text, DEPTH).unwrap_or_default();
                 (baseline, Some(error.to_string()))
             }
         };
         let metrics = Metrics::of(&ranking, &query.answers, candidates);
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
-        Ok((QueryResult { query_id: query.id, metrics, latency_ms, failure }, ranking))
+        let result = QueryResult { query_id: query.id, metrics, latency_ms, failure };
+        Ok((result, (ranking, end.map(|end| end.rank))))
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     drop(progress);
-    let (results, rankings): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let (results, answers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let (rankings, ends) = answers.into_iter().unzip();
     let evaluation = Evaluation::from_results(&results, SEED)?;
     let outages = outages.into_inner();
     Ok(Measured {
         system: name.to_owned(),
         results,
         rankings,
+        ends,
         evaluation,
         outages,
         llm: Spent::default(),

@@ -9,7 +9,7 @@ use crate::{
         printer::{plain, table},
     },
     kb::{Kb, NodeId},
-    retrieve::Ranking,
+    retrieve::{End, Ranking},
 };
 
 /// Most nodes that a command prints.
@@ -22,8 +22,10 @@ pub(super) const MAX_SHOWN: usize = 80;
 pub(super) struct Hit<'a> {
     /// Its place, from 1.
     pub(super) rank: usize,
-    /// Its id.
+    /// Its id in the base.
     pub(super) id: NodeId,
+    /// The id that the user's data call it by.
+    pub(super) key: String,
     /// Its type.
     #[serde(rename = "type")]
     pub(super) node_type: &'a str,
@@ -41,6 +43,7 @@ pub(super) fn hits<'a>(kb: &'a Kb, ranking: &Ranking) -> Vec<Hit<'a>> {
     let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| Hit {
         rank: at + 1,
         id,
+        key: id.to_string(),
         node_type: kb.type_name(kb.node_type(id)),
         name: kb.name(id),
         score,
@@ -57,11 +60,21 @@ pub(super) fn print_json(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
     ctx.printer.json_lines(hits)
 }
 
-/// Prints rank, id, type, name and score in columns.
+/// Says where the answers end, behind the last of `n` printed nodes that is one.
+fn told_end(end: End, n: usize) -> String {
+    let [precision, recall] = [end.precision, end.recall].map(|share| 100.0 * share);
+    let expected = format!("expected precision {precision:.0} %, recall {recall:.0} %");
+    match end.rank {
+        rank if rank > n => format!("-- the answers likely go on to rank {rank} ({expected})\n"),
+        _ => format!("-- the answers likely end here ({expected})\n"),
+    }
+}
+
+/// Prints rank, id, type, name and score in columns, and where the answers end.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_table(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+pub(super) fn print_table(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> Result<()> {
     let mut rows = table(["rank", "id", "type", "name", "score"], &[0, 1, 4]);
     for hit in hits {
         rows.add_row([
@@ -72,19 +85,30 @@ pub(super) fn print_table(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
             format!("{:.4}", hit.score),
         ]);
     }
-    ctx.printer.table(&rows)
+    let Some(end) = end else { return ctx.printer.table(&rows) };
+    let shown = rows.trim_fmt();
+    let last = end.rank.min(hits.len());
+    let lines = shown.lines().enumerate().map(|(at, line)| match at == last {
+        true => format!("{line}\n{}", told_end(end, hits.len())),
+        false => format!("{line}\n"),
+    });
+    ctx.printer.data(&lines.collect::<String>())
 }
 
-/// Prints each node with its explanation below it; those without one are single lines.
+/// Prints each node with its explanation below it, those without one as single lines, and where the
+/// answers end.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_explained(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+pub(super) fn print_explained(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> Result<()> {
     let blocks = hits.iter().map(|hit| {
         let why = hit.explanation.iter().flat_map(|text| text.lines());
         let why: String = why.map(|line| format!("    {line}\n")).collect();
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
-        format!("{}. {name} ({node_type} {}), score {:.4}\n{why}", hit.rank, hit.id, hit.score)
+        let last = end.filter(|end| end.rank.min(hits.len()) == hit.rank);
+        let rule = last.map_or(String::new(), |end| told_end(end, hits.len()));
+        let Hit { rank, id, score, .. } = hit;
+        format!("{rank}. {name} ({node_type} {id}), score {score:.4}\n{why}{rule}")
     });
     ctx.printer.text(&blocks.collect::<String>())
 }

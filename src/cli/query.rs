@@ -1,9 +1,11 @@
 //! `agent query`: answers a question with a frozen bundle.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+
+use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, BundleError},
+    bundle::{Bundle, BundleError, router::SURE_LINK},
     cli::{
         Context, Exit, dataset,
         failure::Result,
@@ -14,7 +16,7 @@ use crate::{
     },
     index::IndexedBase,
     infer::BundleRetriever,
-    retrieve::{Baseline, RetrieveError, Retriever, checked},
+    retrieve::{Answer, Baseline, End, RetrieveError, Retriever, checked},
     tools::registry,
 };
 
@@ -27,8 +29,9 @@ const COMPUTES: &str = "rank";
 
 /// Answer a question with a frozen bundle
 ///
-/// Prints rank, id, type, name and score, best first. When a program of the bundle fails, the
-/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// Prints rank, id, type, name and score, best first, and behind which rank the answers likely end;
+/// what follows are the next best nodes. When a program of the bundle fails, the ranking of the
+/// hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle
@@ -55,7 +58,7 @@ pub(super) struct Args {
     force: bool,
     #[command(flatten)]
     sandbox: SandboxArgs,
-    /// Print JSON lines with rank, id, type, name and score
+    /// Print one JSON object: route, nodes, the rank behind which the answers end, times
     #[arg(long)]
     json: bool,
     /// How far a bundle leans on a language model
@@ -65,7 +68,68 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    query: &'a str,
+    /// The bundle's file, as it was given.
+    bundle: String,
+    /// Whether the query names anything of the base.
+    recognised: bool,
+    /// Most probable first.
+    route: Vec<Way<'a>>,
+    hits: &'a [Hit<'a>],
+    /// The last rank that is an answer, which may lie behind `hits`; none where that is not known.
+    cutoff: Option<usize>,
+    /// What is expected of the nodes up to there.
+    expected: Option<Expected>,
+    /// Why the nodes are those of another system; none where they are the bundle's.
+    stand_in: Option<String>,
+    /// Milliseconds by stage.
+    timings: BTreeMap<&'static str, f64>,
+}
+
+/// A category that answers.
+#[derive(Serialize)]
+struct Way<'a> {
+    category: &'a str,
+    probability: f32,
+    /// The beginning of its program's id.
+    program: &'a str,
+}
+
+/// How good the nodes up to the cut-off are expected to be, each in `0..=1`.
+#[derive(Serialize)]
+struct Expected {
+    precision: f32,
+    recall: f32,
+}
+
+impl From<End> for Expected {
+    fn from(End { precision, recall, .. }: End) -> Self {
+        Self { precision, recall }
+    }
+}
+
+/// Notes under a name how many milliseconds passed since the last note.
+struct Stages {
+    since: Instant,
+    ms: BTreeMap<&'static str, f64>,
+}
+
+impl Stages {
+    fn begin() -> Self {
+        Self { since: Instant::now(), ms: BTreeMap::new() }
+    }
+
+    fn note(&mut self, stage: &'static str) {
+        self.ms.insert(stage, self.since.elapsed().as_secs_f64() * 1e3);
+        self.since = Instant::now();
+    }
+}
+
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let mut stages = Stages::begin();
     let text = checked(&args.text)?;
     let bundle = read_bundle(&args.bundle)?;
     let dataset = dataset::find(&args.dataset, ctx)?;
@@ -75,37 +139,69 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let places = args.sandbox.places(ctx);
     let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places) };
     let opened = open_bundle(&bundle, &base, &means)?;
+    stages.note("open_ms");
     let retriever = &opened.answers;
     let k = args.k as usize;
-    let (ranking, failed) = match retriever.retrieve(text, k) {
-        Ok(ranking) => (ranking, false),
+    let (Answer { ranking, end }, stand_in) = match retriever.answer(text, k) {
+        Ok(answer) => (answer, None),
         Err(RetrieveError::Program(failure)) => {
             let name = STAND_IN.name();
             ctx.printer.warning(&format!("a program failed: {failure}"));
             ctx.printer.warning(&format!("this is the ranking of {name} instead"));
-            (Baseline::new(base.clone(), STAND_IN).retrieve(text, k)?, true)
+            (Baseline::new(base.clone(), STAND_IN).answer(text, k)?, Some(failure))
         }
         Err(error) => return Err(error.into()),
     };
+    stages.note("answer_ms");
     let mut hits = hits::hits(&base.kb, &ranking);
-    let explain = args.explain && !failed;
+    let explain = args.explain && stand_in.is_none();
     if explain {
         for hit in hits.iter_mut().take(MAX_EXPLAINED) {
             let whole = retriever.explain(text, hit.id)?;
             hit.explanation = Some(if args.json { whole } else { told(&whole) });
         }
+        stages.note("explain_ms");
     }
-    if hits.is_empty() {
-        ctx.printer.notice("no node matches");
+    let recognised = base.names.link(&base.kb, text, &[], 1).largest() >= SURE_LINK;
+    match (recognised, hits.is_empty()) {
+        (false, true) => ctx.printer.notice("nothing in this base was recognised"),
+        (false, false) => ctx.printer.notice(
+            "no name in the question was recognised; these nodes are found by its other words",
+        ),
+        (true, true) => ctx.printer.notice("no node matches"),
+        (true, false) => {}
     }
+    let exit = if stand_in.is_some() { Exit::Failed } else { Exit::Done };
     if args.json {
-        hits::print_json(&hits, ctx)?;
+        let route = route(text, &opened.routed, &bundle)?;
+        stages.note("route_ms");
+        ctx.printer.json(&Printed {
+            query: text,
+            bundle: args.bundle.display().to_string(),
+            recognised,
+            route,
+            hits: &hits,
+            cutoff: end.map(|end| end.rank),
+            expected: end.map(Expected::from),
+            stand_in,
+            timings: stages.ms,
+        })?;
     } else if explain {
-        print_explained(text, &opened.routed, &bundle, &hits, ctx)?;
+        print_explained(&route(text, &opened.routed, &bundle)?, &hits, end, ctx)?;
     } else if !hits.is_empty() {
-        hits::print_table(&hits, ctx)?;
+        hits::print_table(&hits, end, ctx)?;
     }
-    Ok(if failed { Exit::Failed } else { Exit::Done })
+    Ok(exit)
+}
+
+/// The categories that answer, most probable first.
+fn route<'a>(text: &str, retriever: &BundleRetriever, bundle: &'a Bundle) -> Result<Vec<Way<'a>>> {
+    let ways = retriever.route(text)?.into_iter().filter_map(|(at, probability)| {
+        let category = bundle.categories.get(at)?;
+        let program = category.program.short_id();
+        Some(Way { category: &category.name, probability, program })
+    });
+    Ok(ways.collect())
 }
 
 /// Refuses another base than the bundle's unless forced.
@@ -121,25 +217,22 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, ctx: &Context) -
 
 /// The categories that answer, then the nodes with what the programs did.
 fn print_explained(
-    text: &str,
-    retriever: &BundleRetriever,
-    bundle: &Bundle,
+    route: &[Way<'_>],
     hits: &[Hit<'_>],
+    end: Option<End>,
     ctx: &Context,
 ) -> Result<()> {
     let mut rows = table(["category", "probability", "program"], &[1]);
-    for (at, probability) in retriever.route(text)? {
-        if let Some(category) = bundle.categories.get(at) {
-            rows.add_row([
-                plain(&category.name, MAX_CATEGORY),
-                format!("{:.1} %", probability * 100.0),
-                category.program.short_id().to_owned(),
-            ]);
-        }
+    for Way { category, probability, program } in route {
+        rows.add_row([
+            plain(category, MAX_CATEGORY),
+            format!("{:.1} %", probability * 100.0),
+            (*program).to_owned(),
+        ]);
     }
     ctx.printer.table(&rows)?;
     ctx.printer.data("\n")?;
-    hits::print_explained(hits, ctx)
+    hits::print_explained(hits, end, ctx)
 }
 
 /// Of an explanation the categories that rank the node, of their calls the tools that gave it, and

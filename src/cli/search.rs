@@ -62,9 +62,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     } else if args.json {
         hits::print_json(&hits, ctx)?;
     } else if args.explain {
-        hits::print_explained(&hits, ctx)?;
+        hits::print_explained(&hits, None, ctx)?;
     } else {
-        hits::print_table(&hits, ctx)?;
+        hits::print_table(&hits, None, ctx)?;
     }
     Ok(Exit::Done)
 }

@@ -7,6 +7,7 @@
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
 //! | [`mod@calibration`] | given probabilities and what came true: do they mean what they say |
+//! | [`sets`] | given where rankings end: how good the nodes up to there are as sets |
 //! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
 //! | [`trec`] | given rankings and answers: which files do the usual external tools read |
 //!
@@ -18,6 +19,7 @@ pub mod comparison;
 pub mod evaluation;
 pub mod metrics;
 pub mod ranks;
+pub mod sets;
 pub mod statistics;
 pub mod trec;
 
@@ -26,6 +28,7 @@ pub use crate::eval::comparison::{Comparison, compare};
 pub use crate::eval::evaluation::{EvalError, Evaluation, Latency, QueryResult, evaluate_groups};
 pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
 pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
+pub use crate::eval::sets::{SetEvaluation, SetMetrics, SetResult};
 pub use crate::eval::statistics::Interval;
 
 pub use crate::kb::NodeId;

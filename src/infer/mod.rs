@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::{
     bundle::{
         Bundle, Fusion,
+        cutoff::Cutoff,
         order::{Evidence, Order, evidence},
         router::{Router, features},
     },
@@ -27,7 +28,7 @@ use crate::{
     kb::{Combine, NodeId, Scores},
     llm::{LlmError, Role},
     program::Program,
-    retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
@@ -298,6 +299,7 @@ pub struct BundleRetriever {
     router: Router,
     fusion: Fusion,
     order: Option<Order>,
+    cutoff: Option<Cutoff>,
     /// Who routes instead of the bundle's router.
     assistant: Option<Arc<Assistant>>,
 }
@@ -323,8 +325,9 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let order = bundle.order.clone();
-        Ok(Self { runtime, name, members: members?, router, fusion, order, assistant: None })
+        let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
+        let (members, assistant) = (members?, None);
+        Ok(Self { runtime, name, members, router, fusion, order, cutoff, assistant })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -400,6 +403,10 @@ impl Retriever for BundleRetriever {
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        Ok(self.answer(query, k)?.ranking)
+    }
+
+    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
         let mut rankings = Vec::new();
         for (category, probability) in self.route(query)? {
             rankings.push((probability, self.rank(&self.members[category], query, None)?));
@@ -408,8 +415,10 @@ impl Retriever for BundleRetriever {
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
         let (base, order) = (self.runtime.base(), self.order.as_ref());
         let mut ranking = join(base, checked(query)?, &borrowed, self.fusion, order)?;
+        // The end depends on all nodes: whoever asks for fewer is told the same.
+        let end = self.cutoff.as_ref().and_then(|cutoff| cutoff.end(&ranking));
         ranking.truncate(k);
-        Ok(ranking)
+        Ok(Answer { ranking, end })
     }
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {

@@ -10,9 +10,11 @@ use rayon::prelude::*;
 use crate::{
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
+        cutoff::Cutoff,
         order::{Evidence, Order, evidence},
         router::{Features, Router, features},
     },
+    dataset::LabelledQuery,
     eval::statistics::bootstrap_interval,
     infer::{chosen_categories, join},
     kb::NodeId,
@@ -21,6 +23,7 @@ use crate::{
         ablation::Ablation,
         accept::Challenge,
         actor::Actor,
+        cutoff::{self, FOLDS},
         members::{Member, needed},
         order, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
@@ -30,8 +33,6 @@ use crate::{
 
 /// L2 penalties that are tried, by cross-validation on training queries.
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
-/// Folds of the cross-validation.
-const FOLDS: usize = 5;
 /// Stream of random numbers for the folds of validation queries.
 const FOLD_STREAM: u64 = 4 << 40;
 /// The feature of every query; all that is left without a router.
@@ -180,32 +181,82 @@ fn all_rankings(
     members.iter().map(of).collect()
 }
 
-/// The order of joined answers, learnt from the training queries.
-fn train_order(
-    run: &Run<'_>,
-    members: &[Member],
-    routing: &Routing,
-) -> Result<Order, OptimizeError> {
-    let rankings = all_rankings(run, members, &run.train)?;
-    let fusion = in_order(members.len());
-    let (base, train) = (&run.base, &run.train.queries);
-    run.trials.check_stop()?;
-    let of_query = |query: usize| -> Result<(Evidence, &[NodeId]), OptimizeError> {
-        let chosen = chosen_categories(&routing.train[query], fusion);
-        let parts: Vec<(f32, &Ranking)> =
-            chosen.into_iter().map(|(at, p)| (p, &rankings[at][query].0)).collect();
-        let labelled = &train[query];
-        let evidence = evidence(base, &labelled.text, &parts)?;
-        Ok((evidence, labelled.answers.as_slice()))
-    };
-    let queries: Result<Vec<_>, OptimizeError> =
-        (0..train.len()).into_par_iter().map(of_query).collect();
-    Ok(order::train(&queries?))
+/// What the programs say of the training queries, each routed by a router that did not see it.
+struct Lessons {
+    /// By member and query.
+    rankings: Vec<Vec<Ranking>>,
+    /// By query: the evidence on the nodes that all members put forward.
+    evidence: Vec<Evidence>,
+}
+
+impl Lessons {
+    /// Runs all programs on all training queries.
+    fn new(run: &Run<'_>, members: &[Member], routing: &Routing) -> Result<Self, OptimizeError> {
+        let rankings = without_failures(all_rankings(run, members, &run.train)?);
+        run.trials.check_stop()?;
+        let (base, fusion) = (&run.base, in_order(members.len()));
+        let of_query = |(query, labelled): (usize, &LabelledQuery)| {
+            let parts = parts(&rankings, query, &routing.train[query], fusion);
+            Ok(evidence(base, &labelled.text, &parts)?)
+        };
+        let train = run.train.queries.par_iter().enumerate();
+        let evidence = train.map(of_query).collect::<Result<Vec<Evidence>, OptimizeError>>()?;
+        Ok(Self { rankings, evidence })
+    }
+
+    /// The order of joined answers, learnt from those training queries that are taken.
+    fn order(&self, train: &[LabelledQuery], taken: impl Fn(usize) -> bool) -> Order {
+        let lessons: Vec<(Evidence, &[NodeId])> = (0..train.len())
+            .filter(|&query| taken(query))
+            .map(|query| (self.evidence[query].clone(), train[query].answers.as_slice()))
+            .collect();
+        order::train(&lessons)
+    }
+
+    /// Where answers end that are joined in this way, learnt from the training queries, each put in
+    /// order by what the others teach; none if they are too few.
+    fn cutoff(
+        &self,
+        run: &Run<'_>,
+        routing: &Routing,
+        fusion: Fusion,
+    ) -> Result<Option<Cutoff>, OptimizeError> {
+        let (base, train) = (&run.base, &run.train.queries);
+        run.trials.check_stop()?;
+        let folds = if fusion.ordered { FOLDS } else { 0 };
+        let without = |fold: usize| self.order(train, |query| query % FOLDS != fold);
+        let orders: Vec<Order> = (0..folds).into_par_iter().map(without).collect();
+        let ranked = |(query, labelled): (usize, &LabelledQuery)| {
+            let parts = parts(&self.rankings, query, &routing.train[query], fusion);
+            Ok(join(base, &labelled.text, &parts, fusion, orders.get(query % FOLDS))?)
+        };
+        let rankings: Result<Vec<Ranking>, OptimizeError> =
+            train.par_iter().enumerate().map(ranked).collect();
+        let answers = train.iter().map(|labelled| labelled.answers.as_slice());
+        Ok(cutoff::train(&rankings?.into_iter().zip(answers).collect::<Vec<_>>()))
+    }
+}
+
+/// The rankings alone, by member and query.
+fn without_failures(ranked: Vec<Vec<Ranked>>) -> Vec<Vec<Ranking>> {
+    ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
+}
+
+/// What answers a query: the rankings of the chosen categories with their probabilities.
+fn parts<'a>(
+    rankings: &'a [Vec<Ranking>],
+    query: usize,
+    probabilities: &[f32],
+    fusion: Fusion,
+) -> Vec<(f32, &'a Ranking)> {
+    let chosen = chosen_categories(probabilities, fusion).into_iter();
+    chosen.map(|(at, probability)| (probability, &rankings[at][query])).collect()
 }
 
 /// How programs answer the validation queries together.
 struct Answers {
     routing: Routing,
+    lessons: Lessons,
     /// The order of joined answers.
     order: Order,
     /// Reciprocal ranks for every way of joining categories.
@@ -234,20 +285,15 @@ impl Answers {
             let (program, params) = (&member.program, &member.params);
             run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
         }
-        let rankings: Vec<Vec<Ranking>> = rankings
-            .into_iter()
-            .map(|ranked| ranked.into_iter().map(|pair| pair.0).collect())
-            .collect();
-        let order = train_order(run, members, &routing)?;
+        let rankings = without_failures(rankings);
+        let lessons = Lessons::new(run, members, &routing)?;
+        let order = lessons.order(&run.train.queries, |_| true);
         let rank = |ranking: &Ranking, query: usize| {
             reciprocal_rank(&run.trials.runtime, ranking, &run.validation.queries[query].answers)
         };
         let answer = |query: usize, fusion: Fusion| -> Result<f32, OptimizeError> {
             let probabilities = routing.router.probabilities(&features.validation[query]);
-            let parts: Vec<(f32, &Ranking)> = chosen_categories(&probabilities, fusion)
-                .into_iter()
-                .map(|(at, probability)| (probability, &rankings[at][query]))
-                .collect();
+            let parts = parts(&rankings, query, &probabilities, fusion);
             let text = &run.validation.queries[query].text;
             Ok(rank(&join(&run.base, text, &parts, fusion, Some(&order))?, query))
         };
@@ -262,7 +308,7 @@ impl Answers {
             .iter()
             .map(|&query| rankings.iter().map(|of| rank(&of[query], query)).fold(0.0, f32::max))
             .collect();
-        Ok(Self { routing, order, fused: fused?, best })
+        Ok(Self { routing, lessons, order, fused: fused?, best })
     }
 
     /// The way of joining categories that is best on some queries; ties go to the earlier one.
@@ -355,6 +401,7 @@ pub(super) fn freeze(
         llm: actor.map(|actor| actor.provenance(run.options)),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
     };
+    let cutoff = answers.lessons.cutoff(run, &answers.routing, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);
     let order = fusion.ordered.then_some(answers.order);
     let (format, digest) = (FORMAT, String::new());
@@ -365,6 +412,7 @@ pub(super) fn freeze(
         router,
         fusion,
         order,
+        cutoff,
         validation,
         provenance,
         digest,

@@ -20,6 +20,7 @@ mod actor;
 mod adam;
 mod archive;
 mod bandit;
+pub mod cutoff;
 pub mod discover;
 mod freeze;
 mod improve;

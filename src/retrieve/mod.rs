@@ -34,6 +34,26 @@ const MAX_EXCERPT: usize = 160;
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
 
+/// A ranking, and where in it the answers end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// At most as many nodes as were asked for.
+    pub ranking: Ranking,
+    /// Where the answers end; none where the retriever cannot tell.
+    pub end: Option<End>,
+}
+
+/// The last place of a ranking that is an answer, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct End {
+    /// Its rank, from 1; it may lie behind the nodes that were asked for.
+    pub rank: usize,
+    /// Share of the nodes up to there that are expected to be right, in `0..=1`.
+    pub precision: f32,
+    /// Share of the right nodes that are expected up to there, in `0..=1`.
+    pub recall: f32,
+}
+
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
@@ -78,6 +98,14 @@ pub trait Retriever: Send + Sync {
     /// [`RetrieveError`]; a query that fails is counted as failed, never as answered.
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError>;
 
+    /// The same ranking, and where in it the answers end.
+    ///
+    /// # Errors
+    /// As [`Retriever::retrieve`].
+    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
+        Ok(Answer { ranking: self.retrieve(query, k)?, end: None })
+    }
+
     /// Why the node has its place in the answer to the query, in lines of text.
     ///
     /// # Errors
@@ -100,6 +128,10 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
         (**self).retrieve(query, k)
+    }
+
+    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
+        (**self).answer(query, k)
     }
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs};
 use agent::{
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, Provenance, Validation,
+        cutoff::{Cutoff, Expected},
         router::Router,
     },
     dataset::Home,
@@ -57,6 +58,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
         order: None,
+        cutoff: None,
         validation: Validation {
             n: 2,
             mrr: 1.0,
@@ -102,11 +104,40 @@ fn install_other(world: &World) {
 fn a_bundle_answers_explains_and_is_measured() {
     let (world, bundle) = world_with(SEARCHES);
     let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "steel dart"];
-    let hits = world.run(query.into_iter().chain(["--json", "-k", "2"])).json_lines();
+    let answer = &world.run(query.into_iter().chain(["--json", "-k", "2"])).json_lines()[0];
+    let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
+    let published = [
+        "query",
+        "bundle",
+        "recognised",
+        "route",
+        "hits",
+        "cutoff",
+        "expected",
+        "stand_in",
+        "timings",
+    ];
+    assert_eq!(keys, published);
+    let hits = answer["hits"].as_array().unwrap();
     let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["rank", "id", "type", "name", "score"]);
+    assert_eq!(keys, ["rank", "id", "key", "type", "name", "score"]);
     assert_eq!((&hits[0]["rank"], &hits[0]["id"]), (&json!(1), &json!(0)));
-    assert!(world.run(query).done().contains("steel dart"));
+    assert_eq!(hits[0]["key"], "0");
+    let program = bundle.categories[0].program.short_id();
+    let route = json!([
+        { "category": "products by words", "probability": 1.0, "program": program }
+    ]);
+    assert_eq!((&answer["route"], &answer["bundle"]), (&route, &json!("bundle.json")));
+    assert_eq!((&answer["query"], &answer["recognised"]), (&json!("steel dart"), &json!(true)));
+    for stage in ["open_ms", "answer_ms", "route_ms"] {
+        assert!(answer["timings"][stage].as_f64().unwrap() > 0.0, "{stage}: {answer}");
+    }
+    // A bundle from before ends were learnt answers, and does not say where its answers end.
+    assert!(
+        [&answer["cutoff"], &answer["expected"], &answer["stand_in"]].iter().all(|v| v.is_null())
+    );
+    let shown = world.run(query).done();
+    assert!(shown.contains("steel dart") && !shown.contains("answers likely"), "{shown}");
     let explained = world.run(query.into_iter().chain(["--explain"])).done();
     for word in ["products by words", bundle.categories[0].program.short_id(), "100.0 %"] {
         assert!(explained.contains(word), "{word} is not in {explained}");
@@ -123,6 +154,78 @@ fn a_bundle_answers_explains_and_is_measured() {
     assert_eq!(listed[0]["validation"], json!({"n": 2, "mrr": 1.0}));
     let lineage = ["program", "lineage", "products by words", "--bundle", "bundle.json"];
     world.run(lineage).fails(1, &["--run DIR"]);
+}
+
+#[test]
+fn a_bundle_says_where_its_answers_end() {
+    let (world, bundle) = world_with(SEARCHES);
+    let expected = vec![Expected { from: 0.0, n: 12, precision: 0.75, recall: 0.5 }];
+    let first = BTreeMap::from([("first".to_owned(), 9.0)]);
+    let cutoff = Some(Cutoff { weights: first, expected });
+    Bundle { cutoff, ..bundle }.sealed().write(&world.path("bundle.json")).unwrap();
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny"];
+    let ask = |text: &'static str, more: &'static [&'static str]| {
+        world.run(query.into_iter().chain([text]).chain(more.iter().copied()))
+    };
+    let shown = ask("steel dart", &[]).done();
+    let lines: Vec<&str> = shown.lines().collect();
+    let rule = "-- the answers likely end here (expected precision 75 %, recall 50 %)";
+    assert_eq!(lines[2], rule, "{shown}");
+    assert!(lines[1].contains("steel dart") && lines.len() > 3, "{shown}");
+    assert_eq!(ask("steel dart", &["--explain"]).done().matches(rule).count(), 1);
+    let answer = &ask("steel dart", &["--json"]).json_lines()[0];
+    assert_eq!(answer["cutoff"], 1);
+    assert_eq!(answer["expected"], json!({ "precision": 0.75, "recall": 0.5 }));
+
+    // Nothing of the base is named, and no word is found: no answer, so no end of it.
+    let ran = ask("zyzzyx", &["--json"]);
+    assert!(ran.stderr.contains("nothing in this base was recognised"), "{}", ran.stderr);
+    let nothing = &ran.json_lines()[0];
+    assert_eq!((&nothing["recognised"], &nothing["cutoff"]), (&json!(false), &json!(null)));
+    assert_eq!(nothing["hits"], json!([]));
+
+    let ran = ask("something durable", &["--json"]);
+    assert!(ran.stderr.contains("no name in the question was recognised"), "{}", ran.stderr);
+    let by_words = &ran.json_lines()[0];
+    assert_eq!((&by_words["recognised"], &by_words["cutoff"]), (&json!(false), &json!(1)));
+
+    // One node where the answer goes on: the rank is that of the whole ranking.
+    let last = BTreeMap::from([("rank".to_owned(), 99.0)]);
+    let bundle = Bundle::read(&world.path("bundle.json")).unwrap();
+    let cutoff = bundle.cutoff.clone().map(|cutoff| Cutoff { weights: last, ..cutoff });
+    Bundle { cutoff, ..bundle }.sealed().write(&world.path("bundle.json")).unwrap();
+    let shown = ask("steel dart", &["-k", "1"]).done();
+    assert!(shown.contains("-- the answers likely go on to rank "), "{shown}");
+    let all = ask("steel dart", &["--json"]).json_lines().pop().unwrap();
+    assert_eq!(all["cutoff"], all["hits"].as_array().unwrap().len());
+}
+
+#[test]
+fn sets_are_measured_of_systems_that_say_where_answers_end() {
+    let (world, bundle) = world_with(SEARCHES);
+    let eval = ["eval", "--dataset", "tiny", "--split", "val", "--metrics", "set", "--system"];
+    let ran = world.run(eval.into_iter().chain(["bundle:bundle.json"]));
+    let why = "-: bundle:bundle.json does not say where its answers end";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    let table = ran.done();
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..6], ["bundle:bundle.json", "2", "-", "-", "-", "-"], "{table}");
+
+    let expected = vec![Expected { from: 0.0, n: 12, precision: 0.75, recall: 0.5 }];
+    let first = BTreeMap::from([("first".to_owned(), 9.0)]);
+    let cutoff = Some(Cutoff { weights: first, expected });
+    Bundle { cutoff, ..bundle }.sealed().write(&world.path("bundle.json")).unwrap();
+    let lines = world.run(eval.into_iter().chain(["bundle:bundle.json", "--by", "kind", "--json"]));
+    let line = lines.json_lines().pop().unwrap();
+    let keys: Vec<&String> = line["metrics"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["precision", "recall", "f1", "exact"]);
+    assert_eq!((&line["n"], &line["without_end"]), (&json!(2), &json!(0)));
+    assert_eq!(line["metrics"]["precision"], 1.0, "{line}");
+    let oracle = line["best_f1"].as_f64().unwrap();
+    assert!(oracle >= line["best_fixed"]["f1"].as_f64().unwrap(), "{line}");
+    assert_eq!(line["groups"]["llm"]["n"], 1);
+    let markdown = world.run(eval.into_iter().chain(["bm25", "--format", "markdown"])).done();
+    assert!(markdown.starts_with("| system | n | precision | recall | f1 | exact |"), "{markdown}");
 }
 
 #[test]

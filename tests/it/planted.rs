@@ -137,6 +137,10 @@ fn the_relation_that_answers_all_queries_is_found() {
         let measured = world.run(eval).json_lines().pop().unwrap();
         assert_eq!(measured["metrics"]["hit@1"], 1.0, "seed {seed}: {measured}");
         assert!(line["validation"]["held_out"]["mrr"].as_f64().unwrap() > 0.95, "{line}");
+        // Answers are clean sets: all that is made in the city, and nothing else.
+        let sets = eval.into_iter().chain(["--metrics", "set"]);
+        let sets = world.run(sets).json_lines().pop().unwrap();
+        assert_eq!(sets["metrics"]["f1"], 1.0, "seed {seed}: {sets}");
         // That of the relation does better than any words, on its queries and on all.
         let first = line["first_better"].as_array().unwrap();
         let moments =

@@ -14,7 +14,7 @@ fn the_best_node_comes_first_with_all_keys() {
         let search = ["search", "tiny", "steel dart", "--system", system, "-k", "2", "--json"];
         let hits = world.run(search).json_lines();
         let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["rank", "id", "type", "name", "score"], "{system}");
+        assert_eq!(keys, ["rank", "id", "key", "type", "name", "score"], "{system}");
         assert!(hits.len() <= 2 && hits[0]["rank"] == 1, "{system}");
         // Embeddings learned from six texts do not tell the darts apart.
         let best = hits.iter().find(|hit| hit["id"] == 0).unwrap();

@@ -14,7 +14,7 @@ use crate::{
 /// Metrics in tables; CSV and JSON have all.
 pub(super) const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
 /// What the row of all queries is called where there are groups.
-const ALL: &str = "all";
+pub(super) const ALL: &str = "all";
 
 /// How means are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -65,7 +65,7 @@ pub(super) struct Report<'a> {
 
 /// LLM use of a system.
 #[derive(Serialize)]
-struct LlmUse {
+pub(super) struct LlmUse {
     calls: u64,
     tokens_in: u64,
     tokens_out: u64,
@@ -99,15 +99,15 @@ struct Printed<'a> {
 }
 
 /// Rows of text under headings.
-struct Rows {
-    headings: Vec<&'static str>,
+pub(super) struct Rows {
+    pub(super) headings: Vec<&'static str>,
     /// Columns of numbers begin here.
-    numbers: usize,
-    rows: Vec<Vec<String>>,
+    pub(super) numbers: usize,
+    pub(super) rows: Vec<Vec<String>>,
 }
 
 impl Rows {
-    fn print(self, format: Format, ctx: &Context) -> Result<()> {
+    pub(super) fn print(self, format: Format, ctx: &Context) -> Result<()> {
         match format {
             Format::Table => {
                 let right: Vec<usize> = (self.numbers..self.headings.len()).collect();

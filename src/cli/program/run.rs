@@ -253,7 +253,7 @@ fn tell_ranking(ranking: &Ranking, runtime: &Runtime, ctx: &Context) -> Result<(
         ctx.printer.notice("the program found no node");
         return Ok(());
     }
-    hits::print_table(&hits::hits(&runtime.base().kb, ranking), ctx)
+    hits::print_table(&hits::hits(&runtime.base().kb, ranking), None, ctx)
 }
 
 fn tell_failure(failure: &Failure, args: &Args, ctx: &Context) -> Result<Exit> {

@@ -1,0 +1,231 @@
+//! Measures answers that are sets: the nodes of a ranking up to where its answers end.
+//!
+//! Precision is the share of the given nodes that are right, recall the share of the right nodes
+//! that are given, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979, chapter
+//! 7), and an answer is exact if it gives all right nodes and no other. Means are macro means over
+//! all queries; a query whose ranking is not told to end anywhere counts 0 in each.
+//!
+//! Two yardsticks need a ranking alone: the fixed end `k` that is best for all queries together, and
+//! the end that is best for each query, which no rule can beat. Both are chosen with the answers in
+//! hand.
+//!
+//! Unlike [`crate::eval::ranks`], a given node that is no candidate counts as given: what is measured
+//! is what a user is shown.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use crate::eval::{
+    NodeId,
+    evaluation::EvalError,
+    statistics::{Interval, bootstrap_intervals},
+};
+
+/// The last fixed end that is tried.
+pub const MOST_FIXED: usize = 100;
+/// How many numbers [`SetMetrics`] holds.
+const N: usize = 4;
+/// Their names, in order.
+pub const SET_METRICS: [&str; N] = ["precision", "recall", "f1", "exact"];
+
+/// How good a set is as the answer to one query, or on average; each in `0..=1`.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SetMetrics<T = f64> {
+    /// Share of the given nodes that are right; 0 if none is given.
+    pub precision: T,
+    /// Share of the right nodes that are given.
+    pub recall: T,
+    /// Harmonic mean of both; 0 if no given node is right.
+    pub f1: T,
+    /// 1 if the right nodes are given and no other.
+    pub exact: T,
+}
+
+impl<T: Copy> SetMetrics<T> {
+    /// The numbers in the order of [`SET_METRICS`].
+    pub fn values(&self) -> [T; N] {
+        [self.precision, self.recall, self.f1, self.exact]
+    }
+
+    fn from_values([precision, recall, f1, exact]: [T; N]) -> Self {
+        Self { precision, recall, f1, exact }
+    }
+}
+
+impl SetMetrics {
+    /// The first `end` nodes of a ranking of distinct nodes against distinct answers, at least one.
+    pub fn of(ranking: &[(NodeId, f32)], end: usize, answers: &[NodeId]) -> Self {
+        let n_given = end.min(ranking.len());
+        let sought: HashSet<NodeId> = answers.iter().copied().collect();
+        let n_right = ranking.iter().take(n_given).filter(|pair| sought.contains(&pair.0)).count();
+        let share = |of: usize| if of == 0 { 0.0 } else { n_right as f64 / of as f64 };
+        Self {
+            precision: share(n_given),
+            recall: share(sought.len()),
+            f1: f1(n_right, n_given, sought.len()),
+            exact: f64::from(n_right == n_given && n_right == sought.len()),
+        }
+    }
+}
+
+/// F1 of `given` nodes of which `right` are among `sought` answers.
+fn f1(right: usize, given: usize, sought: usize) -> f64 {
+    2.0 * right as f64 / (given + sought).max(1) as f64
+}
+
+/// F1 of the first 1, 2, ... nodes of a ranking, up to `most` and no further than its end.
+pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], most: usize) -> Vec<f64> {
+    let sought: HashSet<NodeId> = answers.iter().copied().collect();
+    let mut n_right = 0;
+    let ends = ranking.iter().take(most).enumerate().map(|(at, pair)| {
+        n_right += usize::from(sought.contains(&pair.0));
+        f1(n_right, at + 1, sought.len())
+    });
+    ends.collect()
+}
+
+/// What the answer to one query came to as a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetResult {
+    /// The query's id in its dataset.
+    pub query_id: i64,
+    /// The nodes up to the end; none if the ranking is not told to end anywhere.
+    pub at_end: Option<SetMetrics>,
+    /// F1 by end, as [`f1_by_end`] gives it up to [`MOST_FIXED`].
+    pub by_end: Vec<f64>,
+}
+
+impl SetResult {
+    /// The ranking of a query, told to end at `end` or nowhere, against its answers.
+    pub fn of(
+        query_id: i64,
+        ranking: &[(NodeId, f32)],
+        end: Option<usize>,
+        answers: &[NodeId],
+    ) -> Self {
+        let at_end = end.map(|end| SetMetrics::of(ranking, end, answers));
+        Self { query_id, at_end, by_end: f1_by_end(ranking, answers, MOST_FIXED) }
+    }
+
+    /// F1 of the first `k` nodes; of all, where there are fewer.
+    fn at(&self, k: usize) -> f64 {
+        self.by_end.get(k - 1).or(self.by_end.last()).copied().unwrap_or(0.0)
+    }
+}
+
+/// An end that is the same for all queries.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
+pub struct FixedEnd {
+    /// The number of nodes.
+    pub k: usize,
+    /// Mean F1 there.
+    pub f1: f64,
+}
+
+/// The summary of one system on one set of queries.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetEvaluation {
+    /// Queries.
+    pub n: usize,
+    /// Queries whose ranking is not told to end anywhere.
+    pub without_end: usize,
+    /// Means over all queries; none if no ranking is told to end anywhere.
+    #[serde(rename = "metrics")]
+    pub means: Option<SetMetrics>,
+    /// Bootstrap interval of each mean.
+    pub ci95: Option<SetMetrics<Interval>>,
+    /// The fixed end up to [`MOST_FIXED`] with the best mean F1, the smallest of equals.
+    pub best_fixed: FixedEnd,
+    /// Mean F1 if every ranking ended where its F1 is best.
+    pub best_f1: f64,
+}
+
+impl SetEvaluation {
+    /// Sums up results in any order; `seed` drives the bootstrap alone.
+    ///
+    /// # Errors
+    /// [`EvalError::NoQueries`].
+    pub fn from_results(results: &[&SetResult], seed: u64) -> Result<SetEvaluation, EvalError> {
+        if results.is_empty() {
+            return Err(EvalError::NoQueries);
+        }
+        let mut sorted = results.to_vec();
+        sorted.sort_by_key(|result| result.query_id);
+        let n = sorted.len();
+        let mean = |of: &dyn Fn(&SetResult) -> f64| {
+            sorted.iter().map(|result| of(result)).sum::<f64>() / n as f64
+        };
+        let without_end = sorted.iter().filter(|result| result.at_end.is_none()).count();
+        let (mut means, mut ci95) = (None, None);
+        if without_end < n {
+            let row = |result: &&SetResult| result.at_end.unwrap_or_default().values();
+            let rows: Vec<[f64; N]> = sorted.iter().map(row).collect();
+            let sum = |at: usize| rows.iter().filter_map(|row| row.get(at)).sum::<f64>();
+            means = Some(SetMetrics::from_values(std::array::from_fn(|at| sum(at) / n as f64)));
+            let intervals = bootstrap_intervals(&rows, seed)
+                .map_err(|source| EvalError::Statistics { quantity: "metrics", source })?;
+            ci95 = Some(SetMetrics::from_values(intervals));
+        }
+        let best_fixed = (1..=MOST_FIXED)
+            .map(|k| FixedEnd { k, f1: mean(&|result| result.at(k)) })
+            .reduce(|best, next| if next.f1 > best.f1 { next } else { best })
+            .unwrap_or(FixedEnd { k: 1, f1: 0.0 });
+        let best_f1 = mean(&|result| result.by_end.iter().copied().fold(0.0, f64::max));
+        Ok(SetEvaluation { n, without_end, means, ci95, best_fixed, best_f1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranking(nodes: &[NodeId]) -> Vec<(NodeId, f32)> {
+        nodes.iter().map(|&node| (node, 1.0 / (node + 1) as f32)).collect()
+    }
+
+    #[test]
+    fn sets_are_measured_as_by_hand() {
+        let ranking = ranking(&[4, 1, 7, 9]);
+        let two_of_three = SetMetrics::of(&ranking, 3, &[1, 4, 8, 9]);
+        let [precision, recall, f1, exact] = two_of_three.values();
+        assert_eq!((precision, recall, exact), (2.0 / 3.0, 0.5, 0.0));
+        assert!((f1 - 4.0 / 7.0).abs() < 1e-12, "{f1}");
+        assert_eq!(SetMetrics::of(&ranking, 2, &[1, 4]).values(), [1.0; 4]);
+        assert_eq!(SetMetrics::of(&ranking, 1, &[4]).values(), [1.0; 4]);
+        assert_eq!(SetMetrics::of(&ranking, 2, &[7]).values(), [0.0; 4]);
+        assert_eq!(SetMetrics::of(&[], 0, &[7]).values(), [0.0; 4]);
+        assert_eq!(SetMetrics::of(&ranking, 9, &[4, 1, 7, 9]).values(), [1.0; 4]);
+    }
+
+    #[test]
+    fn by_end_is_f1_of_every_beginning() {
+        let ranking = ranking(&[4, 1, 7, 9, 2]);
+        let answers = [1, 9, 30];
+        let by_end = f1_by_end(&ranking, &answers, 100);
+        assert_eq!(by_end.len(), 5);
+        for (at, f1) in by_end.iter().enumerate() {
+            assert_eq!(*f1, SetMetrics::of(&ranking, at + 1, &answers).f1, "{at}");
+        }
+        assert_eq!(f1_by_end(&ranking, &answers, 2), by_end[..2]);
+    }
+
+    #[test]
+    fn a_query_without_an_end_counts_and_a_system_without_one_has_no_means() {
+        let ranking = ranking(&[4, 1, 7]);
+        let exact = SetResult::of(9, &ranking, Some(2), &[1, 4]);
+        let open = SetResult::of(3, &ranking, None, &[4]);
+        let sums = SetEvaluation::from_results(&[&exact, &open], 0).unwrap();
+        assert_eq!((sums.n, sums.without_end), (2, 1));
+        assert_eq!(sums.means.unwrap().values(), [0.5; 4]);
+        assert_eq!(sums.ci95.unwrap().f1, Interval { low: 0.0, high: 1.0 });
+        // One node: 2/3 and 1; two nodes: 1 and 2/3; one is taken.
+        assert_eq!(sums.best_fixed.k, 1);
+        assert!((sums.best_fixed.f1 - 5.0 / 6.0).abs() < 1e-12);
+        assert_eq!(sums.best_f1, 1.0);
+        assert_eq!(SetEvaluation::from_results(&[&open, &exact], 0).unwrap(), sums);
+        let none = SetEvaluation::from_results(&[&open], 0).unwrap();
+        assert_eq!((none.means, none.ci95, none.without_end), (None, None, 1));
+        assert_eq!(SetEvaluation::from_results(&[], 0), Err(EvalError::NoQueries));
+    }
+}

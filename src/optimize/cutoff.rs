@@ -1,0 +1,231 @@
+//! Trains where answers end: a choice among the places of each training query's ranking.
+//!
+//! The objective is the mean over queries of the logarithm of the expected F1 of the answer under the
+//! probabilities of its places, less an L2 penalty: the reward of Choppy (Bahri et al., SIGIR 2020)
+//! with F1 for every place. Full-batch Adam (Kingma & Ba 2015) from zero; queries are summed in
+//! their order: deterministic on any number of threads.
+//!
+//! What is remembered of precision and recall comes from cross-validation: every query is cut by
+//! weights that were learnt without it. Rankings of training queries must come from a router and an
+//! order that did not see them, or scores drop more clearly behind answers than they will later.
+
+use rayon::prelude::*;
+
+use crate::{
+    bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places},
+    eval::{SetMetrics, sets::f1_by_end},
+    kb::NodeId,
+    optimize::adam::Adam,
+    retrieve::Ranking,
+};
+
+/// Queries with an answer in their ranking that must be there; from fewer nothing is learnt.
+const MIN_QUERIES: usize = 10;
+/// Parts into which queries are divided, each cut by what the others teach.
+pub(super) const FOLDS: usize = 5;
+/// Groups of queries, by how probable their end is, whose precision and recall are remembered.
+const GROUPS: usize = 5;
+/// Steps of ascent.
+const STEPS: usize = 300;
+/// Step size of Adam.
+const RATE: f64 = 0.05;
+/// L2 penalty on every weight.
+const RIDGE: f64 = 1e-3;
+/// Added to every F1, so that a query none of whose places is good does not rule.
+const FLOOR: f64 = 0.02;
+
+/// One number for each sign.
+type Row = [f64; SIGNS.len()];
+
+/// What one training query teaches.
+struct Lesson {
+    places: Vec<Place>,
+    /// F1 of an answer that ends at each place.
+    worth: Vec<f64>,
+}
+
+impl Lesson {
+    fn new(ranking: &Ranking, answers: &[NodeId]) -> Self {
+        let (places, f1) = (places(ranking), f1_by_end(ranking, answers, MOST));
+        let worth = places.iter().map(|place| f1.get(place.rank - 1).copied().unwrap_or(0.0));
+        let worth = worth.collect();
+        Self { places, worth }
+    }
+
+    /// Whether some place is better than others.
+    fn teaches(&self) -> bool {
+        self.worth.iter().any(|&worth| worth > 0.0)
+    }
+
+    /// The slope of the logarithm of the expected F1.
+    fn slope(&self, weights: &Row) -> Row {
+        let log = |place: &Place| -> f64 {
+            place.signs.iter().zip(weights).map(|(sign, weight)| f64::from(*sign) * weight).sum()
+        };
+        let logs: Vec<f64> = self.places.iter().map(log).collect();
+        let largest = logs.iter().copied().fold(f64::MIN, f64::max);
+        let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
+        let all: f64 = powers.iter().sum();
+        let worths = self.worth.iter().map(|worth| worth + FLOOR);
+        let expected = powers.iter().zip(worths).map(|(p, worth)| p * worth).sum::<f64>() / all;
+        let mut slope = [0.0; SIGNS.len()];
+        for ((place, power), worth) in self.places.iter().zip(&powers).zip(&self.worth) {
+            let share = power / all * (worth + FLOOR - expected) / expected;
+            for (slope, sign) in slope.iter_mut().zip(place.signs) {
+                *slope += share * f64::from(sign);
+            }
+        }
+        slope
+    }
+}
+
+/// The cut-off learnt from rankings of training queries with their answers; none where fewer than
+/// [`MIN_QUERIES`] have an answer within the ranks that are looked at.
+pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
+    let lessons: Vec<Lesson> =
+        queries.par_iter().map(|(ranking, answers)| Lesson::new(ranking, answers)).collect();
+    if lessons.iter().filter(|lesson| lesson.teaches()).count() < MIN_QUERIES {
+        return None;
+    }
+    let without = |fold: usize| weights(&lessons, |query| query % FOLDS != fold);
+    let folds: Vec<Cutoff> = (0..FOLDS).into_par_iter().map(without).collect();
+    let cut = queries.iter().zip(&lessons).enumerate().filter_map(|(query, (known, lesson))| {
+        let (ranking, answers) = known;
+        let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.places)?;
+        Some((probability, SetMetrics::of(ranking, rank, answers)))
+    });
+    let expected = expected(cut.collect());
+    Some(Cutoff { expected, ..weights(&lessons, |_| true) })
+}
+
+/// The weights learnt from those queries that are taken.
+fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
+    let numbered = lessons.iter().enumerate();
+    let taught: Vec<&Lesson> = numbered
+        .filter(|&(query, lesson)| taken(query) && lesson.teaches())
+        .map(|pair| pair.1)
+        .collect();
+    let n = taught.len().max(1) as f64;
+    let mut weights: Row = [0.0; SIGNS.len()];
+    let mut adam = Adam::new(weights.len(), RATE);
+    for _ in 0..STEPS {
+        let slopes: Vec<Row> = taught.par_iter().map(|lesson| lesson.slope(&weights)).collect();
+        let mut gradient = weights.map(|weight| -RIDGE * weight);
+        for slope in slopes {
+            for (sum, slope) in gradient.iter_mut().zip(slope) {
+                *sum += slope / n;
+            }
+        }
+        adam.ascend(&mut weights, &gradient);
+    }
+    let named = SIGNS.iter().zip(weights);
+    let weights = named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect();
+    Cutoff { weights, expected: Vec::new() }
+}
+
+/// Precision and recall of about equal groups of queries by ascending probability of their end;
+/// groups are joined until precision rises with probability (pool adjacent violators: Ayer et al.
+/// 1955), and equal probabilities are never parted.
+fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
+    cut.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least = cut.len().div_ceil(GROUPS);
+    let mut groups: Vec<&[(f32, SetMetrics)]> = Vec::new();
+    let mut rest = cut.as_slice();
+    while !rest.is_empty() {
+        let last = rest.get(least - 1).or(rest.last()).map_or(0.0, |pair| pair.0);
+        let (group, others) = rest.split_at(rest.partition_point(|pair| pair.0 <= last));
+        groups.push(group);
+        rest = others;
+    }
+    let mut pooled: Vec<Expected> = Vec::new();
+    for group in groups {
+        let mean = |of: fn(&SetMetrics) -> f64| {
+            (group.iter().map(|pair| of(&pair.1)).sum::<f64>() / group.len() as f64) as f32
+        };
+        let mut next = Expected {
+            from: group.first().map_or(0.0, |pair| pair.0),
+            n: group.len(),
+            precision: mean(|metrics| metrics.precision),
+            recall: mean(|metrics| metrics.recall),
+        };
+        while let Some(before) = pooled.pop_if(|before| before.precision >= next.precision) {
+            next = joined(before, next);
+        }
+        pooled.push(next);
+    }
+    if let Some(first) = pooled.first_mut() {
+        first.from = 0.0;
+    }
+    pooled
+}
+
+/// Two neighbouring groups as one.
+fn joined(before: Expected, next: Expected) -> Expected {
+    let n = before.n + next.n;
+    let mean = |a: f32, b: f32| (a * before.n as f32 + b * next.n as f32) / n as f32;
+    Expected {
+        from: before.from,
+        n,
+        precision: mean(before.precision, next.precision),
+        recall: mean(before.recall, next.recall),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ranking whose first `n` nodes answer, and whose scores drop behind them.
+    fn clear(query: usize, n: usize) -> Ranking {
+        let score = |at: usize| {
+            let drop = if at < n { 1.0 } else { 0.2 };
+            drop * (1.0 - (at as f32 + query as f32 * 0.1) * 0.01)
+        };
+        (0..30).map(|at| (at as NodeId, score(at))).collect()
+    }
+
+    const ALL: [NodeId; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+    /// Queries with 1 to 7 answers.
+    fn queries() -> Vec<(Ranking, &'static [NodeId])> {
+        (0..21).map(|query| (clear(query, 1 + query % 7), &ALL[..1 + query % 7])).collect()
+    }
+
+    #[test]
+    fn clean_sets_are_cut_exactly_and_known_to_be() {
+        let cutoff = train(&queries()).unwrap();
+        for n in [1, 2, 5, 9] {
+            let end = cutoff.end(&clear(40, n)).unwrap();
+            assert_eq!((end.rank, end.precision, end.recall), (n, 1.0, 1.0));
+        }
+        assert_eq!(cutoff.expected.iter().map(|group| group.n).sum::<usize>(), 21);
+        assert_eq!(Some(&cutoff), train(&queries()).as_ref());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        assert_eq!(Some(cutoff), pool.install(|| train(&queries())));
+    }
+
+    #[test]
+    fn too_few_queries_and_rankings_without_answers_teach_nothing() {
+        let all = queries();
+        assert_eq!(train(&all[..MIN_QUERIES - 1]), None);
+        assert!(train(&all[..MIN_QUERIES]).is_some());
+        let none: &[NodeId] = &[77];
+        let wrong: Vec<(Ranking, &[NodeId])> =
+            all.iter().map(|(ranking, _)| (ranking.clone(), none)).collect();
+        assert_eq!(train(&wrong), None);
+        assert_eq!(train(&vec![(Ranking::new(), none); 20]), None);
+    }
+
+    #[test]
+    fn more_probable_ends_are_never_less_precise() {
+        let of = |precision| SetMetrics { precision, recall: 0.5, f1: 0.0, exact: 0.0 };
+        let cut = [(0.9, 0.9), (0.5, 0.2), (0.6, 0.8), (0.7, 0.4), (0.7, 0.6), (0.8, 0.7)];
+        let groups =
+            expected(cut.map(|(probability, precision)| (probability, of(precision))).into());
+        let told: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
+        // Pairs are 0.5 and 0.6; the two of 0.7; 0.8 and 0.9. The first two tie and are joined.
+        assert_eq!(told, [(0.0, 4), (0.8, 2)]);
+        assert!((groups[0].precision - 0.5).abs() < 1e-6 && groups[0].recall == 0.5);
+        assert_eq!(expected(Vec::new()), []);
+    }
+}
