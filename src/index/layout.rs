@@ -36,7 +36,7 @@ const RECORD: &str = "record.json";
 /// Longest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Version of `words/`; raised whenever any of its indexes would be built otherwise.
-const WORDS_FORMAT: u32 = 5;
+const WORDS_FORMAT: u32 = 6;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
