@@ -28,7 +28,7 @@ use crate::{
             spool::Spool,
         },
     },
-    kb::{KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
+    kb::{Direction, KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
 };
 
 /// Licence of the benchmark's data.
@@ -64,6 +64,22 @@ pub struct Origin {
     pub mode: Mode,
     /// Whether the split `test-0.1` is the beginning of the test split, for want of a file.
     pub derived_tenth: bool,
+    /// Whether the reference's neighbors are those of the stored direction alone, and the edges
+    /// are its own: in mode [`Mode::Faithful`], if every pair of nodes is stored both ways, so that
+    /// the reference has nothing to make undirected.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub one_way: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Origin {
+    /// Where the neighbors are that the reference has.
+    pub fn direction(&self) -> Direction {
+        if self.one_way { Direction::Out } else { Direction::Any }
+    }
 }
 
 /// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
@@ -97,7 +113,7 @@ pub fn import_stark(
     let spool = tempfile::tempfile_in(staging.path());
     let spool = spool.map_err(DatasetError::io("create a file in", staging.path()))?;
     read_nodes(&files, spool, &mut writer, &mut watch)?;
-    let n_pushed = read_edges(&files, mode, &mut writer, &mut watch)?;
+    let (n_pushed, one_way) = read_edges(&files, mode, &mut writer, &mut watch)?;
     let meta = KbMeta {
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
@@ -115,7 +131,7 @@ pub fn import_stark(
         &mut problems,
         &mut watch,
     )?;
-    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth };
+    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way };
     let base = staging.publish(&manifest, queries, source, Some(origin))?;
     Ok(ImportReport {
         base,
@@ -277,13 +293,14 @@ fn read_nodes(
     }
 }
 
-/// Reads all edges; returns how many were pushed, duplicates included.
+/// Reads all edges; returns how many were pushed, duplicates included, and whether the reference
+/// follows them one way.
 fn read_edges(
     files: &Files,
     mode: Mode,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<u64, DatasetError> {
+) -> Result<(u64, bool), DatasetError> {
     let relations = names(files, "edge_type_dict.pkl", files.kind.relations())?;
     let n_nodes = writer.n_nodes();
     let to_node = ("node", |end| u32::try_from(end).ok().filter(|end| *end < n_nodes));
@@ -299,8 +316,12 @@ fn read_edges(
             format!("{} types, but {} edges; fetch both again", types.len(), sources.len());
         return Err(wrong(path, message));
     }
+    let mut one_way = false;
     if mode == Mode::Faithful {
-        types = merged_types(sources, targets, &types);
+        match merged_types(sources, targets, &types) {
+            Some(merged) => types = merged,
+            None => one_way = true,
+        }
     }
     let total = types.len() as u64;
     for (at, ((&source, &target), number)) in sources.iter().zip(targets).zip(&types).enumerate() {
@@ -314,5 +335,5 @@ fn read_edges(
         writer.push_edge(source, relation, target)?;
     }
     watch.report(Phase::Edges, total, total)?;
-    Ok(total)
+    Ok((total, one_way))
 }
