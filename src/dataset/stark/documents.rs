@@ -252,9 +252,8 @@ mod tests {
     fn pairs_stored_both_ways_are_followed_as_stored() {
         let gene = |name| ("gene/protein", name, "");
         let (_dir, kb) = base(&[gene("A"), gene("B")], &[(0, "ppi", 1), (1, "carrier", 0)]);
-        let relations = |one_way, node| {
-            Documents::new(&kb, &origin(Kind::Prime, one_way)).relations(node)
-        };
+        let relations =
+            |one_way, node| Documents::new(&kb, &origin(Kind::Prime, one_way)).relations(node);
         // stark_qa 1.1.0 on edge_index [[0, 1], [1, 0]] with two types.
         assert_eq!(relations(true, 0), "- relations:\n  ppi: {gene/protein: (B),}");
         assert_eq!(relations(true, 1), "- relations:\n  carrier: {gene/protein: (A),}");

@@ -12,11 +12,7 @@
 /// `stark_qa` calls it).
 ///
 /// The three slices are of equal length. `O(e log e)` time, 16 bytes an edge.
-pub(super) fn merged_types(
-    sources: &[u32],
-    targets: &[u32],
-    types: &[u16],
-) -> Option<Vec<u16>> {
+pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u16>> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {
         u64::from(source.min(target)) << 32 | u64::from(source.max(target))

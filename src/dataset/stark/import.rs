@@ -112,7 +112,7 @@ pub fn import_stark(
     let mut writer = KbWriter::create(&staging.kb_dir())?;
     let spool = tempfile::tempfile_in(staging.path());
     let spool = spool.map_err(DatasetError::io("create a file in", staging.path()))?;
-    read_nodes(&files, spool, &mut writer, &mut watch)?;
+    let printed_values = read_nodes(&files, spool, &mut writer, &mut watch)?;
     let (n_pushed, one_way) = read_edges(&files, mode, &mut writer, &mut watch)?;
     let meta = KbMeta {
         title: kind.title().to_string(),
@@ -137,6 +137,7 @@ pub fn import_stark(
         base,
         duplicate_edges: n_pushed - manifest.n_edges,
         filler_nodes: 0,
+        printed_values,
         problems: problems.into_counts(),
     })
 }
@@ -183,6 +184,8 @@ struct InOrder<'a> {
     type_of: Vec<u16>,
     writer: &'a mut KbWriter,
     spool: Spool,
+    /// Values kept as text.
+    n_printed: u64,
 }
 
 impl InOrder<'_> {
@@ -201,7 +204,13 @@ impl InOrder<'_> {
     /// Takes the next item of the file.
     fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
         let n_nodes = self.type_of.len();
-        let known = id.as_int().and_then(|id| u32::try_from(id).ok());
+        // Python finds a node by any number that equals its id.
+        let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
+        let number = match id {
+            Value::Bool(id) => Some((*id).into()),
+            id => id.as_int().or_else(|| id.as_float().and_then(whole)),
+        };
+        let known = number.and_then(|id| u32::try_from(id).ok());
         let Some(id) = known.filter(|id| (*id as usize) < n_nodes) else {
             return Err(self.wrong(format!(
                 "a key is no node id from 0 to {}, the last of node_types.pt; fetch both again",
@@ -211,6 +220,7 @@ impl InOrder<'_> {
         if id < self.writer.n_nodes() || self.spool.has(id) {
             return Err(self.wrong(format!("node {id} is there twice; fetch it again")));
         }
+        self.n_printed += info.n_printed();
         let node = node::read(self.files.kind, self.type_name(id)?, info)
             .map_err(|what| self.wrong(format!("node {id}: {what}; fetch the file again")))?;
         if id == self.writer.n_nodes() {
@@ -243,12 +253,13 @@ impl InOrder<'_> {
     }
 }
 
+/// Reads and writes all nodes; returns how many values are kept as text.
 fn read_nodes(
     files: &Files,
     spool: std::fs::File,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<u64, DatasetError> {
     let to_type = ("type", |number| u16::try_from(number).ok());
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
     // Not above the limit.
@@ -259,6 +270,7 @@ fn read_nodes(
         type_of,
         writer,
         spool: Spool::new(spool, n_nodes),
+        n_printed: 0,
     };
     // The file is read twice.
     let total = 2 * files.size(NODES_FILE);
@@ -289,7 +301,7 @@ fn read_nodes(
         written if written < n_nodes => {
             Err(nodes.wrong(format!("node {written} of {n_nodes} is missing; fetch it again")))
         }
-        _ => Ok(()),
+        _ => Ok(nodes.n_printed),
     }
 }
 
