@@ -281,7 +281,7 @@ fn parse_answers(text: &str, n_nodes: u32) -> Result<Vec<NodeId>, (ProblemKind, 
         let message = format!("answer_ids {text:?} {what}; write node ids as \"[3, 17]\"");
         (ProblemKind::BadAnswers, message)
     };
-    let within = |(open, close)| text.trim().strip_prefix(open)?.strip_suffix(close);
+    let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
     let inner = brackets.into_iter().find_map(within).ok_or_else(|| bad("is no list"))?.trim();
     if inner.is_empty() {

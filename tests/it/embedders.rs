@@ -232,7 +232,7 @@ fn imported_vectors_rank_by_their_dot_product_and_answer_known_queries_only() {
     let qa = "id,query,answer_ids\n0,a dart,[0]\n1,a kite,[1]\n2,a dart,[2]\n";
     let (twice, file) = (world.path("twice"), |name: &str| world.path("twice").join(name));
     fs::create_dir_all(twice.join("split")).unwrap();
-    for name in ["nodes.jsonl", "edges.tsv"] {
+    for name in ["nodes.jsonl", "edges.tsv", "dataset.toml"] {
         fs::copy(world.path("tiny").join(name), file(name)).unwrap();
     }
     fs::write(file("qa.csv"), qa).unwrap();

@@ -64,7 +64,7 @@ fn json(value: &Value) -> serde_json::Value {
         Value::Single(number) => {
             json(&Value::Float(number.to_string().parse().unwrap_or(f64::NAN)))
         }
-        Value::Printed(printed) => printed.text.as_ref().into(),
+        Value::Printed(printed) => serde_json::Value::from(&*printed.text),
         Value::Str(text) => text.as_ref().into(),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => list(items),
         Value::Dict(items) => {

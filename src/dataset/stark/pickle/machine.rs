@@ -662,7 +662,9 @@ fn unicode(bytes: &[u8]) -> Arc<str> {
     }
     let mut replaced = bytes.to_vec();
     for at in 0..replaced.len().saturating_sub(2) {
-        if let Some(three @ [0xed, 0xa0..=0xbf, 0x80..=0xbf]) = replaced.get_mut(at..at + 3) {
+        let is_surrogate =
+            matches!(replaced.get(at..at + 3), Some([0xed, 0xa0..=0xbf, 0x80..=0xbf]));
+        if is_surrogate && let Some(three) = replaced.get_mut(at..at + 3) {
             three.copy_from_slice("\u{fffd}".as_bytes());
         }
     }

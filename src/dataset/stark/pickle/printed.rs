@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn text(value: Option<Value>) -> (String, String) {
-        let Some(Value::Printed(printed)) = value else { panic!("{value:?}") };
+        let Some(Value::Printed(printed)) = &value else { panic!("{value:?}") };
         (printed.text.to_string(), printed.repr.to_string())
     }
 
