@@ -183,13 +183,28 @@ pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether the character is matched by `\w`.
+/// Whether the character is matched by `\w`: letters and numbers, without the symbols that look
+/// like circled or squared letters, which Unicode calls alphabetic all the same.
 fn is_reference_char(c: char) -> bool {
-    c == '_' || c.is_alphanumeric() && !is_combining_mark(c)
+    let is_symbol = || {
+        matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}'
+            | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}')
+    };
+    c == '_' || c.is_alphanumeric() && !is_combining_mark(c) && !is_symbol()
 }
 
 /// Calls back with the words of the BM25 baseline, in order.
 pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
+    // The lower case of this letter depends on what stands around it, beyond the word too.
+    if text.contains('\u{3a3}') {
+        for_each_run(&text.to_lowercase(), &mut each);
+    } else {
+        for_each_run(text, &mut each);
+    }
+}
+
+/// The same for a text whose words can be put in lower case one by one.
+fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (bytes, mut word) = (text.as_bytes(), String::new());
     let mut at = 0;
@@ -290,6 +305,23 @@ mod tests {
             words.push(word.to_owned());
         });
         assert_eq!(words, ["köln", "a1", "x_y", "42", "éé", "sé", "ab"]);
+    }
+
+    #[test]
+    fn symbols_like_letters_end_a_word_and_a_sigma_sees_beyond_it() {
+        let words = |text| {
+            let mut words = Vec::new();
+            for_each_reference_word(text, |word| words.push(word.to_owned()));
+            words
+        };
+        // As bm25s 0.3.16 splits them under Python 3.11.
+        assert_eq!(words("ab\u{24d0}cd \u{24b6}\u{24b7} \u{1f130}\u{1f189}"), ["ab", "cd"]);
+        assert_eq!(words("\u{2163}\u{2164} \u{2460}\u{2461} \u{2170}\u{2171}").len(), 3);
+        assert_eq!(words("ΟΔΟΣ:ΟΔΟΣ, ΣΑΣ"), ["οδοσ", "οδος", "σας"]);
+        let symbols = (0..=0x10ffff)
+            .filter_map(char::from_u32)
+            .filter(|&c| c.is_alphanumeric() && !is_combining_mark(c) && !is_reference_char(c));
+        assert_eq!(symbols.count(), 130);
     }
 
     #[test]

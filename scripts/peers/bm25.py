@@ -23,8 +23,10 @@ index = bm25s.BM25.load(place)
 
 
 def search(query):
-    words = bm25s.tokenize(query, show_progress=False)
-    return index.retrieve(words, k=100, show_progress=False, n_threads=1)
+    words = bm25s.tokenize([query], return_ids=False, show_progress=False)
+    # bm25s refuses a query of stop words alone; it finds nothing.
+    if words[0]:
+        index.retrieve(words, k=100, show_progress=False, n_threads=1)
 
 
 for query in queries[:20]:

@@ -275,6 +275,9 @@ struct Imported<'a> {
     current: bool,
     duplicate_edges: u64,
     filler_nodes: u32,
+    /// Values kept as their text, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    printed_values: Option<u64>,
     left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -303,6 +306,7 @@ fn tell_of_import(
             current: !waits,
             duplicate_edges: report.duplicate_edges,
             filler_nodes: report.filler_nodes,
+            printed_values: Some(report.printed_values).filter(|&n| n > 0),
             left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
         })?;
     } else if !waits {

@@ -236,6 +236,12 @@ pub(super) fn import(
         let filled = count(report.filler_nodes.into());
         ctx.printer.warning(&format!("{filled} missing node ids were filled with empty nodes"));
     }
+    if report.printed_values > 0 {
+        let printed = count(report.printed_values);
+        ctx.printer.notice(&format!(
+            "{printed} values that are no plain ones, such as dates, were kept as their text"
+        ));
+    }
     for problem in &report.problems {
         let (label, times) = (problem.kind.label(), count(problem.count));
         let example = problem.examples.first().map(|example| format!(", first {example}"));

@@ -2,6 +2,7 @@
 //! It opens the test split, as `optimize` does after freezing and `explain` when it is told to.
 
 mod files;
+mod measures;
 mod report;
 mod sets;
 
@@ -15,8 +16,11 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-use self::report::{Format, Groups, Report, SHOWN, Versus};
 pub(super) use self::{files::write, report::percent};
+use self::{
+    measures::{How, Measures},
+    report::{Format, Groups, Report, SHOWN, Versus},
+};
 use crate::{
     cli::{
         Context, Exit, dataset,
@@ -25,14 +29,14 @@ use crate::{
         systems::{BUNDLE, Effort, Means, STAND_IN, SandboxArgs, open_system},
     },
     dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
-    eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
+    eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
     retrieve::{Answer, Baseline, Ranking, Retriever},
 };
 
-/// Nodes ranked for every query; metrics without a cut-off see the rest as unnamed.
-const DEPTH: usize = 1_000;
+/// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
+const MAX_KEPT: usize = 1 << 28;
 /// Seed of bootstrap and randomisation; a constant, so that equal results give equal intervals.
 pub(super) const SEED: u64 = 0;
 /// Failed queries that are told one by one.
@@ -42,9 +46,10 @@ const CATEGORY: &str = "category";
 
 /// Measure systems on labelled queries
 ///
-/// Ranks 1,000 nodes per query. Prints means with 95 % bootstrap intervals; with several systems,
-/// each is also compared with the first one on the same queries: paired bootstrap intervals, and
-/// p-values of paired randomisation tests corrected for their number. A query that a system fails on
+/// Ranks --depth nodes per query and measures them as --metrics says. Prints means with 95 %
+/// bootstrap intervals; with several systems, each is also compared with the first one on the same
+/// queries: paired bootstrap intervals, and p-values of paired randomisation tests corrected for
+/// their number. A query that a system fails on
 /// counts with the ranking of the hybrid baseline, and the exit status is 1; where a service gave
 /// no answer, the evaluation is marked invalid and not compared.
 /// Latencies are wall times while all cores are busy.
@@ -56,9 +61,9 @@ pub(super) struct Args {
     /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
-    /// Measure bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, hybrid,
-    /// hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE or program:FILE;
-    /// may be repeated
+    /// Measure bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
+    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE or
+    /// program:FILE; may be repeated
     #[arg(long = "system", value_name = "SYSTEM", required = true)]
     systems: Vec<String>,
     /// Keep queries with this value in a further column of their file only; may be repeated
@@ -68,12 +73,11 @@ pub(super) struct Args {
     /// the first bundle puts a query in, unless the queries have a column of that name
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
+    #[command(flatten)]
+    measures: Measures,
     /// Compare every pair of systems, not only each with the first
     #[arg(long)]
     pairs: bool,
-    /// Which metrics are printed
-    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
-    metrics: MetricsName,
     /// Write the rankings to this file in TREC format; with several systems the name must hold
     /// {system}
     #[arg(long, value_name = "OUT.trec")]
@@ -99,17 +103,6 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
-/// Which metrics are printed, as an option.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum MetricsName {
-    /// Those of the STaRK benchmark: where in the ranking the answers are
-    #[default]
-    Stark,
-    /// Precision, recall and F1 of the nodes up to where a system says its answers end, and how
-    /// often they are exactly the answers; systems are not compared
-    Set,
-}
-
 /// A `COLUMN=VALUE` of the command line.
 pub(super) fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
     let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
@@ -122,6 +115,7 @@ pub(super) struct Measured {
     pub(super) system: String,
     /// By query.
     pub(super) results: Vec<QueryResult>,
+    /// By query; empty ones unless they are kept for a run file.
     rankings: Vec<Ranking>,
     /// Where each ranking's answers end, as far as the system says so.
     ends: Vec<Option<usize>>,
@@ -150,6 +144,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let queries = queries(&args.split, &args.filters, &dataset.base)?;
+    let sets = args.measures.are_sets();
+    let how = How { keep: sets || run_files.is_some(), ..How::from(args.measures) };
+    if how.keep && queries.len().saturating_mul(how.depth) > MAX_KEPT {
+        let (n, depth) = (queries.len(), how.depth);
+        return Err(anyhow!("rankings of {n} queries to depth {depth} are too many to be kept"))
+            .hint("lower --depth, or evaluate fewer queries at a time");
+    }
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
@@ -165,7 +166,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     for (name, system) in &systems {
         let spent = || means.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
-        let mut one = self::measured(name, &**system, &stand_in, &queries, &base, ctx)?;
+        let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);
         measured.push(one);
     }
@@ -181,7 +182,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         write(path, |out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
-    if args.metrics == MetricsName::Set {
+    if sets {
         sets::print(args, &measured, &queries, labels.as_deref(), ctx)?;
         return Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done });
     }
@@ -194,6 +195,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         },
         versus: comparisons(&measured, args.pairs)?,
         measured: &measured,
+        measures: args.measures,
     };
     if args.json {
         report.print_json(ctx)?
@@ -247,8 +249,21 @@ fn joined(splits: &[Split]) -> String {
     splits.iter().map(Split::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Runs a system on all queries, in parallel; results are in the order of the queries.
+/// Runs a system on all queries, as `agent eval` does unless it is told otherwise.
 pub(super) fn measured(
+    name: &str,
+    system: &dyn Retriever,
+    stand_in: &dyn Retriever,
+    queries: &[LabelledQuery],
+    base: &IndexedBase,
+    ctx: &Context,
+) -> Result<Measured> {
+    measured_as(How::default(), name, system, stand_in, queries, base, ctx)
+}
+
+/// Runs a system on all queries, in parallel; results are in the order of the queries.
+fn measured_as(
+    how: How,
     name: &str,
     system: &dyn Retriever,
     stand_in: &dyn Retriever,
@@ -264,7 +279,7 @@ pub(super) fn measured(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.answer(&query.text, DEPTH);
+        let answer = system.answer(&query.text, how.depth);
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
         let (Answer { ranking, end }, failure) = match answer {
             Ok(answer) => (answer, None),
@@ -273,11 +288,12 @@ pub(super) fn measured(
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.answer(&query.text, DEPTH).unwrap_or_default();
+                let baseline = stand_in.answer(&query.text, how.depth).unwrap_or_default();
                 (baseline, Some(error.to_string()))
             }
         };
-        let metrics = Metrics::of(&ranking, &query.answers, candidates);
+        let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
+        let ranking = if how.keep { ranking } else { Ranking::new() };
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
         let result = QueryResult { query_id: query.id, metrics, latency_ms, failure };
         Ok((result, (ranking, end.map(|end| end.rank))))
@@ -382,7 +398,7 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
         if n > 0 {
             any = true;
             let of = one.evaluation.n;
-            ctx.printer.warning(&format!(
+            ctx.printer.error(&format!(
                 "{}: {n} of {of} queries failed and count with the ranking of {}",
                 one.system,
                 STAND_IN.name()

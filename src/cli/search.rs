@@ -22,9 +22,9 @@ pub(super) struct Args {
     /// What to look for
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Rank with one of bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
-    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE, program:FILE; with a
-    /// language model rerank, rerank:SYSTEM, react
+    /// Rank with one of bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean,
+    /// multi:top3, late, hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1),
+    /// bundle:FILE, program:FILE; with a language model rerank, rerank:SYSTEM, react
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names")]
     system: String,
     /// Print at most this many nodes, 1 to 10000

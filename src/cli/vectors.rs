@@ -64,8 +64,18 @@ pub(super) fn read(dir: &Path, base: &Base, kb: &Kb, ctx: &Context) -> Result<Im
     let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, ctx)?;
     let file = dir.join("query_human_generated_eval").join(QUERIES);
     let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], ctx)?;
-    let ((found, missing), total) = ((with.0 + human.0, with.1 + human.1), count(done));
+    let (found, total) = (with.found + human.found, count(done));
     ctx.printer.notice(&format!("read vectors of {total} nodes and {} queries", count(found)));
+    let unlike = [with.unlike, human.unlike].concat();
+    if let Some(first) = unlike.first() {
+        let n = count(unlike.len() as u64);
+        ctx.printer.warning(&format!(
+            "{n} queries have the words of another one but another vector, query {first} is the \
+             first; `dense` answers them by the other one's vector, since it knows queries by their \
+             words"
+        ));
+    }
+    let missing = with.missing + human.missing;
     if missing > 0 {
         let missing = count(missing);
         ctx.printer.warning(&format!(
@@ -96,14 +106,25 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Adds the vectors of queries by their texts; how many queries have one, and how many have not. A
-/// split that the base lacks, or a file that is not there, gives none.
+/// What became of some queries.
+#[derive(Default)]
+struct Added {
+    /// Queries with a vector.
+    found: u64,
+    /// Queries without one.
+    missing: u64,
+    /// Ids of queries whose words had another vector already, which stays.
+    unlike: Vec<i64>,
+}
+
+/// Adds the vectors of queries by their texts. A split that the base lacks, or a file that is not
+/// there, gives none.
 fn add_queries(
     import: &mut ImportBuilder<'_>,
     file: &Path,
     splits: impl IntoIterator<Item = std::result::Result<Vec<LabelledQuery>, DatasetError>>,
     ctx: &Context,
-) -> Result<(u64, u64)> {
+) -> Result<Added> {
     let mut texts: HashMap<i64, String> = HashMap::new();
     for split in splits {
         match split {
@@ -112,15 +133,19 @@ fn add_queries(
             Err(error) => return Err(error.into()),
         }
     }
-    let mut found = 0;
+    let mut added = Added::default();
     if file.is_file() {
         each_row(file, ctx, &mut |id, vector| {
             let Some(text) = texts.remove(&id) else { return Ok(()) };
-            found += 1;
-            Ok(import.query(&text, vector)?)
+            added.found += 1;
+            if !import.query(&text, vector)? {
+                added.unlike.push(id);
+            }
+            Ok(())
         })?;
     }
-    Ok((found, texts.len() as u64))
+    added.missing = texts.len() as u64;
+    Ok(added)
 }
 
 /// Hands out the vectors of a dictionary with their ids.

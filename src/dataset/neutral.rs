@@ -85,6 +85,9 @@ pub struct ImportReport {
     pub duplicate_edges: u64,
     /// Empty nodes filled in for missing ids.
     pub filler_nodes: u32,
+    /// Values that are kept as the text that Python prints of them, such as dates; a file of the
+    /// STaRK benchmark may have some.
+    pub printed_values: u64,
     /// Wrong lines by kind; empty after a strict import.
     pub problems: Vec<ProblemCount>,
 }
@@ -159,6 +162,7 @@ pub fn import_neutral(
         base,
         duplicate_edges: n_pushed - manifest.n_edges,
         filler_nodes,
+        printed_values: 0,
         problems: problems.into_counts(),
     })
 }

@@ -291,22 +291,31 @@ impl<'a> LineNumbers<'a> {
     }
 }
 
-/// `[3, 17]` as sorted, distinct node ids.
+/// `[3, 17]` as sorted, distinct node ids. Python's other ways to write a few numbers mean the
+/// same: `(3, 17)`, `{3, 17}`, each with or without a comma at the end.
 fn parse_answers(text: &str, n_nodes: u32) -> Result<Vec<NodeId>, (ProblemKind, String)> {
-    let bad = || {
-        let shown: String = text.chars().take(60).collect();
-        let message = format!("answer_ids {shown:?} is no list; write node ids as \"[3, 17]\"");
+    let shown = |text: &str| text.chars().take(60).collect::<String>();
+    let bad = |what: &str| {
+        let text = shown(text);
+        let message = format!("answer_ids {text:?} {what}; write node ids as \"[3, 17]\"");
         (ProblemKind::BadAnswers, message)
     };
-    let inner = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let inner = inner.ok_or_else(bad)?;
-    if inner.trim().is_empty() {
+    let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
+    let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
+    let inner = brackets.into_iter().find_map(within).ok_or_else(|| bad("is no list"))?.trim();
+    if inner.is_empty() {
         let message = "the query has no answers; drop it or label it".to_string();
         return Err((ProblemKind::BadAnswers, message));
     }
+    if text.trim().starts_with('(') && !inner.contains(',') {
+        return Err(bad("is one number in parentheses, no list"));
+    }
     let mut answers = Vec::new();
-    for part in inner.split(',') {
-        let id: u64 = part.trim().parse().map_err(|_| bad())?;
+    for part in inner.strip_suffix(',').unwrap_or(inner).split(',') {
+        let part = part.trim();
+        let id: u64 = part
+            .parse()
+            .map_err(|_| bad(&format!("has {:?}, which is no node id", shown(part))))?;
         let node = in_range(id, n_nodes).ok_or_else(|| {
             let last = n_nodes.saturating_sub(1);
             let message = format!("answer {id} is not in the base, ids are 0 to {last}; drop it");
@@ -472,4 +481,33 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<FileRecord, DatasetError> {
     written.map_err(DatasetError::io("write", path))?;
     let blake3 = blake3::hash(bytes).to_hex().to_string();
     Ok(FileRecord { bytes: bytes.len() as u64, blake3 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_python_writes_a_few_numbers() {
+        for text in ["[2, 1]", "[1, 2,]", "(1, 2)", "(2, 1, )", "{1, 2}", " [1,2,1] "] {
+            assert_eq!(parse_answers(text, 3).unwrap(), [1, 2], "{text}");
+        }
+        assert_eq!(parse_answers("(2,)", 3).unwrap(), [2]);
+        for (text, words) in [
+            ("[1.0, 2]", "has \"1.0\", which is no node id"),
+            ("[1, [2]]", "has \"[2]\", which is no node id"),
+            ("[1,, 2]", "has \"\", which is no node id"),
+            ("[,]", "has \"\", which is no node id"),
+            ("{1: 2}", "has \"1: 2\""),
+            ("[-1]", "has \"-1\""),
+            ("(1)", "is one number in parentheses"),
+            ("1, 2", "is no list"),
+            ("[1, 2)", "is no list"),
+            ("{}", "the query has no answers"),
+            ("[3]", "answer 3 is not in the base"),
+        ] {
+            let (_, message) = parse_answers(text, 3).unwrap_err();
+            assert!(message.contains(words), "{text}: {message}");
+        }
+    }
 }

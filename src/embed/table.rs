@@ -10,7 +10,7 @@
 //! [`Embedder::verify`] reads it all.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     fs::File,
     io::Write,
     ops::Range,
@@ -26,6 +26,8 @@ use crate::embed::{EmbedError, Embedder, Matrix};
 pub const MAX_QUERIES: usize = 1 << 20;
 /// Characters of a query that an error shows.
 const MAX_SHOWN_CHARS: usize = 100;
+/// Distance of two vectors of one text, as a share of their length, that is taken for rounding.
+const ROUNDING: f64 = 1e-2;
 /// Version of the file format written and read.
 const FORMAT: &str = "1";
 
@@ -37,6 +39,15 @@ fn key(text: &str) -> Key {
     let mut key = Key::default();
     key.copy_from_slice(&hash.as_bytes()[..size_of::<Key>()]);
     key
+}
+
+/// Whether two vectors differ by rounding alone, as two replies of a service to one text do.
+fn is_close(one: &[f32], other: &[f32]) -> bool {
+    let squares = |numbers: &mut dyn Iterator<Item = f32>| {
+        numbers.map(|number| f64::from(number) * f64::from(number)).sum::<f64>()
+    };
+    let apart = squares(&mut one.iter().zip(other).map(|(a, b)| a - b));
+    apart <= ROUNDING * ROUNDING * squares(&mut one.iter().copied())
 }
 
 /// Collects the vectors of queries.
@@ -52,12 +63,12 @@ impl QueryTableBuilder {
     }
 
     /// Adds the vector of a query, whose outer white space does not count. Of equal queries the first
-    /// one stays.
+    /// one stays; false if it has another vector, by more than rounding.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] for a vector of another length, [`EmbedError::Parameter`] for numbers
     /// that are not finite or more than [`MAX_QUERIES`].
-    pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<(), EmbedError> {
+    pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<bool, EmbedError> {
         if vector.len() != self.dim {
             return Err(EmbedError::Shape { rows: 1, dim: self.dim, got: vector.len() });
         }
@@ -70,8 +81,13 @@ impl QueryTableBuilder {
         if self.rows.len() == MAX_QUERIES {
             return wrong("queries", &format!("at most {MAX_QUERIES}"), "more".to_owned());
         }
-        self.rows.entry(key(query)).or_insert(vector);
-        Ok(())
+        match self.rows.entry(key(query)) {
+            Entry::Vacant(place) => {
+                place.insert(vector);
+                Ok(true)
+            }
+            Entry::Occupied(kept) => Ok(is_close(kept.get(), &vector)),
+        }
     }
 
     /// The table as the bytes of its file, and their checksum.
@@ -222,10 +238,13 @@ mod tests {
     #[test]
     fn a_query_has_the_vector_it_was_given_and_others_have_none() {
         let mut builder = QueryTableBuilder::new(2);
-        for (query, vector) in
-            [("a dart", [3.0, 4.0]), (" a kite\n", [0.5, -1.0]), ("a dart", [9.0, 9.0])]
-        {
-            builder.add(query, vector.to_vec()).unwrap();
+        for (query, vector, is_kept) in [
+            ("a dart", [3.0, 4.0], true),
+            (" a kite\n", [0.5, -1.0], true),
+            ("a dart", [9.0, 9.0], false),
+            ("a dart ", [3.0, 4.001], true),
+        ] {
+            assert_eq!(builder.add(query, vector.to_vec()).unwrap(), is_kept);
         }
         assert!(matches!(builder.add("x", vec![1.0]), Err(EmbedError::Shape { .. })));
         assert!(matches!(builder.add("x", vec![1.0, f32::NAN]), Err(EmbedError::Parameter { .. })));

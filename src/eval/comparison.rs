@@ -83,7 +83,7 @@ fn values_by_query(
 ) -> Result<BTreeMap<i64, f64>, EvalError> {
     let mut values = BTreeMap::new();
     for &QueryResult { query_id, ref metrics, .. } in results {
-        if values.insert(query_id, f64::from(metrics.get(metric))).is_some() {
+        if values.insert(query_id, metrics.get(metric)).is_some() {
             return Err(EvalError::RepeatedQuery { query_id });
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     /// Results of queries 0, 1, … whose only answer has these ranks.
     fn results(ranks: &[u32]) -> Vec<QueryResult> {
         let ranking: Vec<(u32, f32)> = (0..100).map(|i| (i, -(i as f32))).collect();
-        let metrics = |&rank| Metrics::of(&ranking, &[rank - 1], Candidates::All(200));
+        let metrics = |&rank| Metrics::of(&ranking, &[rank - 1], Candidates::All(200)).into();
         let result =
             |(query_id, metrics)| QueryResult { query_id, metrics, latency_ms: 1.0, failure: None };
         (0..).zip(ranks.iter().map(metrics)).map(result).collect()

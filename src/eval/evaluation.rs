@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::eval::metrics::{MetricTable, Metrics, N_METRICS};
+use crate::eval::metrics::{MetricTable, N_METRICS};
 use crate::eval::statistics::{self, Interval, StatisticsError};
 
 /// Why results cannot be summed up or compared.
@@ -57,7 +57,7 @@ pub struct QueryResult {
     /// The query's id in its dataset.
     pub query_id: i64,
     /// Metrics of the ranking that was returned; for a failed query, of its baseline ranking.
-    pub metrics: Metrics,
+    pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
     /// Why the system failed and the baseline ranking stands in; none if it did not fail.
@@ -157,7 +157,7 @@ fn summarize(results: &[&QueryResult], seed: u64) -> Result<Evaluation, EvalErro
     let results = by_query_id(results)?;
     let n = results.len();
     let rows: Vec<[f64; N_METRICS]> =
-        results.iter().map(|result| result.metrics.values().map(f64::from)).collect();
+        results.iter().map(|result| *result.metrics.values()).collect();
     let intervals = statistics::bootstrap_intervals(&rows, seed)
         .map_err(|source| EvalError::Statistics { quantity: "metrics", source })?;
     let mut means = [0.0; N_METRICS];
@@ -181,14 +181,14 @@ fn summarize(results: &[&QueryResult], seed: u64) -> Result<Evaluation, EvalErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::metrics::Metric;
+    use crate::eval::metrics::{Metric, Metrics};
     use crate::eval::ranks::Candidates;
 
     fn result(query_id: i64, rank: u32, failure: Option<&str>) -> QueryResult {
         let ranking: Vec<(u32, f32)> = (0..100).map(|i| (i, -(i as f32))).collect();
         QueryResult {
             query_id,
-            metrics: Metrics::of(&ranking, &[rank - 1], Candidates::All(200)),
+            metrics: Metrics::of(&ranking, &[rank - 1], Candidates::All(200)).into(),
             latency_ms: query_id as f64,
             failure: failure.map(str::to_owned),
         }

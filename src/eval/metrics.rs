@@ -123,6 +123,12 @@ pub struct MetricTable<T> {
 /// The metrics of one query, each in `[0, 1]`.
 pub type Metrics = MetricTable<f32>;
 
+impl From<Metrics> for MetricTable<f64> {
+    fn from(metrics: Metrics) -> Self {
+        MetricTable { values: metrics.values.map(f64::from) }
+    }
+}
+
 impl<T: Copy> MetricTable<T> {
     /// The table with these values in the order of [`Metric::ALL`].
     pub fn from_values(values: [T; N_METRICS]) -> MetricTable<T> {

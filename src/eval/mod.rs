@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`ranks`] | given one ranking and the answers of its query: which ranks, which scores |
 //! | [`metrics`] | given those: the fourteen reported numbers, by name |
+//! | [`mod@definitions`] | given one ranking and the answers: those numbers by the benchmark's or the usual definitions |
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
 //! | [`mod@calibration`] | given probabilities and what came true: do they mean what they say |
@@ -16,6 +17,7 @@
 
 pub mod calibration;
 pub mod comparison;
+pub mod definitions;
 pub mod evaluation;
 pub mod metrics;
 pub mod ranks;
@@ -25,6 +27,7 @@ pub mod trec;
 
 pub use crate::eval::calibration::{Calibration, calibration};
 pub use crate::eval::comparison::{Comparison, compare};
+pub use crate::eval::definitions::Definitions;
 pub use crate::eval::evaluation::{EvalError, Evaluation, Latency, QueryResult, evaluate_groups};
 pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
 pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};

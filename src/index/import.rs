@@ -92,11 +92,12 @@ impl<'a> ImportBuilder<'a> {
             .map_err(|error| IndexError::io(self.place, error))
     }
 
-    /// Takes the vector of a query.
+    /// Takes the vector of a query. Of equal queries the first one's stays; false if that is
+    /// another one.
     ///
     /// # Errors
     /// [`IndexError::BadImport`], or those of the table of queries.
-    pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<(), IndexError> {
+    pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool, IndexError> {
         let dim = self.dim(&vector)?;
         let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
         Ok(queries.add(text, vector)?)

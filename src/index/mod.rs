@@ -45,6 +45,7 @@ pub use build::{Plan, Progress, VectorSource, build, build_parts};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
 pub use layout::Part;
+pub use postings::Collection;
 pub use text::TextPart;
 
 use crate::{embed::EmbedError, index::vectors::VectorError, kb::KbError};

@@ -19,7 +19,7 @@ use crate::{
         IndexError,
         arrays::{Array, Arrays},
         bm25::Bm25,
-        postings::{Postings, PostingsBuilder, settle},
+        postings::{Collection, Postings, PostingsBuilder, settle},
     },
     kb::{FieldId, NodeId, TypeId},
     words::Analysis,
@@ -155,6 +155,25 @@ impl TextIndex {
         let Some(postings) = self.parts.get(part.place()) else { return Vec::new() };
         let allowed = (!types.is_empty()).then(|| self.mask(types));
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
+    }
+
+    /// The texts of a part that belong to nodes of these types, as a collection of their own;
+    /// `None` for a field that the base does not have. O(nodes).
+    pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {
+        Some(self.parts.get(part.place())?.collection(self.mask(types)))
+    }
+
+    /// The `k` best of a collection of this part, as [`Postings::search_in`].
+    pub fn search_in(
+        &self,
+        text: &str,
+        part: TextPart,
+        setting: Bm25,
+        collection: &Collection,
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
+        let postings = self.parts.get(part.place());
+        postings.map_or_else(Vec::new, |part| part.search_in(text, setting, collection, k))
     }
 
     /// A bit for each node of these types, 64 a number, lowest first.

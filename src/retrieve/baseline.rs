@@ -201,17 +201,19 @@ impl Retriever for Baseline {
                 let _ = writeln!(lines, "{}: {found}", system.name());
             }
         }
-        let stems = self.base.stems.of(query).filter_map(|stem| {
-            let id = self.base.terms.stem_id(&stem)?;
-            let count = self.base.terms.stems_of(node).find(|&(other, _)| other == id)?.1;
-            Some(format!("{stem} x{count} (idf {:.2})", self.base.terms.idf(id)))
-        });
-        let shared: Vec<String> = stems.take(MAX_EXPLAINED).collect();
-        let _ = writeln!(
-            lines,
-            "shared stems: {}",
-            if shared.is_empty() { "none".into() } else { shared.join(", ") }
-        );
+        lines.push_str(&shared_stems(&self.base, query, node));
         Ok(lines)
     }
+}
+
+/// The stems that a query shares with the document of a node, in a line for people.
+pub(super) fn shared_stems(base: &IndexedBase, query: &str, node: NodeId) -> String {
+    let stems = base.stems.of(query).filter_map(|stem| {
+        let id = base.terms.stem_id(&stem)?;
+        let count = base.terms.stems_of(node).find(|&(other, _)| other == id)?.1;
+        Some(format!("{stem} x{count} (idf {:.2})", base.terms.idf(id)))
+    });
+    let shared: Vec<String> = stems.take(MAX_EXPLAINED).collect();
+    let shared = if shared.is_empty() { "none".into() } else { shared.join(", ") };
+    format!("shared stems: {shared}\n")
 }

@@ -8,6 +8,7 @@ mod ann;
 mod baseline;
 mod late;
 mod multi;
+mod stark;
 
 use std::sync::Arc;
 
@@ -22,11 +23,12 @@ use crate::{
         ann::Ann,
         late::Late,
         multi::{Multi, Pooling},
+        stark::Stark,
     },
 };
 
 /// What [`open`] knows, for help and errors.
-pub const NAMES: &str = "bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, \
+pub const NAMES: &str = "bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, \
                          hybrid, hybrid:weighted, hybrid:weighted=A";
 /// Characters of a text that an explanation shows.
 const MAX_EXCERPT: usize = 160;
@@ -164,6 +166,7 @@ pub fn open(base: &Arc<IndexedBase>, name: &str) -> Result<Box<dyn Retriever>, O
         return Ok(Box::new(Multi::open(base, pooling)?));
     }
     Ok(match name {
+        stark::NAME => Box::new(Stark::open(base)),
         "dense:ann" => Box::new(Ann::open(base)?),
         "late" => Box::new(Late::open(base)?),
         name => Box::new(Baseline::new(base, name.parse().map_err(OpenError::Unknown)?)),

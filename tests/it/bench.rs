@@ -59,3 +59,29 @@ fn figures_tell_what_was_found() {
         with(kind, text).fails(1, &["work.tsv:1: unknown relation, wrong id or wrong columns"]);
     }
 }
+
+#[test]
+fn documents_of_the_benchmark_are_rendered_with_relations_too() {
+    let world = World::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/stark/prime");
+    for (name, source) in [("tiny", world.source().as_str()), ("prime", source)] {
+        let format = if name == "tiny" { "neutral" } else { "stark" };
+        let import = ["data", "import", "--name", name, "--from", source, "--format", format];
+        world.run(import).done();
+    }
+    let bench = |name| {
+        let lines = world.run(["bench", "documents", name, "--json"]).json_lines();
+        let found = |line: &serde_json::Value| {
+            (line["work"].as_str().unwrap().to_owned(), line["mean_bytes"].as_f64().unwrap())
+        };
+        lines.iter().map(found).collect::<Vec<_>>()
+    };
+    let [(work, bytes)] = &bench("tiny")[..] else { panic!("one line") };
+    assert!(work == "documents" && *bytes > 0.0);
+    let [plain, relations, compact] = &bench("prime")[..] else { panic!("three lines") };
+    assert_eq!(relations.0, "documents_relations");
+    assert!(
+        plain.1 < relations.1 && compact.1 < relations.1,
+        "{plain:?} {relations:?} {compact:?}"
+    );
+}

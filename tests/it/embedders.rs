@@ -227,6 +227,22 @@ fn imported_vectors_rank_by_their_dot_product_and_answer_known_queries_only() {
     search("a durable kite by Sky Toys").fails(1, &["no vector was imported", "durable kite"]);
     assert_eq!(world.run(["doctor"]).status, 0);
 
+    // The same words with another vector are told.
+    write_dict(&nodes, &rows);
+    let qa = "id,query,answer_ids\n0,a dart,[0]\n1,a kite,[1]\n2,a dart,[2]\n";
+    let (twice, file) = (world.path("twice"), |name: &str| world.path("twice").join(name));
+    fs::create_dir_all(twice.join("split")).unwrap();
+    for name in ["nodes.jsonl", "edges.tsv", "dataset.toml"] {
+        fs::copy(world.path("tiny").join(name), file(name)).unwrap();
+    }
+    fs::write(file("qa.csv"), qa).unwrap();
+    fs::write(file("split/train.index"), "0\n1\n2\n").unwrap();
+    world.run(["data", "import", "--name", "twice", "--from", "twice"]).done();
+    write_dict(&world.path("emb/query/query_emb_dict.pt"), &[(0, [1.0, 0.0]), (2, [0.0, 1.0])]);
+    let ran = world.run(["index", "twice", "--embedder", "import:emb"]);
+    let told = "1 queries have the words of another one but another vector, query 2";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+
     let refused = |rows: &[(u32, [f32; 2])], words: &[&str]| {
         write_dict(&nodes, rows);
         world.run(index.into_iter().chain(["--force"])).fails(1, words);

@@ -111,3 +111,62 @@ fn a_query_that_fails_is_reported_and_ends_in_status_1() {
     assert_eq!((&line["n"], &line["failed"]), (&2.into(), &1.into()));
     assert_eq!(line["metrics"]["hit@1"], 0.5);
 }
+
+#[test]
+fn what_is_not_ranked_counts_as_the_definitions_say() {
+    let world = World::indexed();
+    let file = world.path("more.csv").display().to_string();
+    // Node 0 has none of the words.
+    fs::write(&file, "id,query,answer_ids\n1,light kite,\"[3, 0]\"\n").unwrap();
+    let eval = |more: &[&str]| {
+        let eval = ["eval", "--dataset", "tiny", "--split", &file, "--system", "bm25", "--json"];
+        world.run(eval.into_iter().chain(more.iter().copied())).json_lines().remove(0)
+    };
+    let (stark, trec) = (eval(&[]), eval(&["--metrics", "trec"]));
+    assert!(stark.get("definitions").is_none() && stark.get("depth").is_none());
+    assert_eq!(trec["definitions"], "trec");
+    let metric = |line: &serde_json::Value, name: &str| line["metrics"][name].as_f64().unwrap();
+    assert_eq!((metric(&stark, "recall@5"), metric(&trec, "recall@5")), (1.0, 0.5));
+    assert_eq!((metric(&stark, "mrr"), metric(&trec, "mrr")), (1.0, 1.0));
+    assert_eq!(metric(&trec, "map"), 0.5);
+    assert!(metric(&stark, "map") > 0.5);
+
+    assert_eq!(eval(&["--depth", "1"])["depth"], 1);
+    for (depth, n) in [("1", 1), ("2", 2)] {
+        let run_file = world.path("deep.trec").display().to_string();
+        fs::write(&file, "id,query,answer_ids\n1,toy,[3]\n").unwrap();
+        let system = ["--system", "dense", "--depth", depth, "--run-file", &run_file];
+        let eval = ["eval", "--dataset", "tiny", "--split", &file].into_iter().chain(system);
+        world.run(eval).done();
+        assert!(fs::read_to_string(&run_file).unwrap().lines().count() <= n);
+    }
+    world.run(["eval", "--depth", "0"]).fails(2, &["1..=100000"]);
+}
+
+#[test]
+fn a_failed_query_is_told_in_quiet_mode_too() {
+    let world = World::indexed();
+    let file = world.path("more.csv").display().to_string();
+    let long = "kite ".repeat(4_000);
+    fs::write(&file, format!("id,query,answer_ids\n1,light kite,[3]\n2,{long},[2]\n")).unwrap();
+    let eval = ["--quiet", "eval", "--dataset", "tiny", "--split", &file, "--system", "bm25"];
+    let ran = world.run(eval);
+    assert_eq!(ran.status, 1);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("bm25: 1 of 2 queries failed"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_baseline_of_the_benchmark_counts_candidates_alone() {
+    let world = World::indexed();
+    let search = |system| {
+        let search = ["search", "tiny", "light kite", "--system", system, "--json"];
+        world.run(search).json_lines()
+    };
+    let (ours, theirs) = (search("bm25"), search("bm25:stark"));
+    assert_eq!(ours[0]["id"], theirs[0]["id"]);
+    assert_ne!(ours[0]["score"], theirs[0]["score"]);
+    let explain = ["search", "tiny", "light kite", "--system", "bm25:stark", "--explain"];
+    let explained = world.run(explain).done();
+    assert!(explained.contains("candidates of"), "{explained}");
+}

@@ -10,7 +10,7 @@ use crate::support::World;
 #[test]
 fn the_best_node_comes_first_with_all_keys() {
     let world = World::indexed();
-    for system in ["bm25", "bm25+names", "dense", "hybrid"] {
+    for system in ["bm25", "bm25:stark", "bm25+names", "dense", "hybrid"] {
         let search = ["search", "tiny", "steel dart", "--system", system, "-k", "2", "--json"];
         let hits = world.run(search).json_lines();
         let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();

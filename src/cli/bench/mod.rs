@@ -6,6 +6,7 @@
 //! same ones.
 
 mod dense;
+mod documents;
 mod embed;
 mod load;
 mod metrics;
@@ -42,6 +43,8 @@ pub(super) enum Command {
     Neighbors(WorkArgs),
     /// Unite the neighbors of neighbors
     Hop2(WorkArgs),
+    /// Render the documents of 1,000 nodes that may be answers, and those of a STaRK base with relations
+    Documents(Args),
     /// Search by words
     Bm25(WorkArgs),
     /// Search by vectors, exactly
@@ -83,6 +86,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Load(args) => load::run(&args, ctx)?,
         Command::Neighbors(args) => neighbors::run(&args, ctx)?,
         Command::Hop2(args) => neighbors::run_hop2(&args, ctx)?,
+        Command::Documents(args) => documents::run(&args, ctx)?,
         Command::Bm25(args) => search::run(&args, ctx)?,
         Command::Dense(args) => dense::run(&args, ctx)?,
         Command::Embed(args) => embed::run(&args, ctx)?,

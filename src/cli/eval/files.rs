@@ -102,9 +102,15 @@ pub(super) fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Res
             let mut row = vec![one.system.clone(), result.query_id.to_string()];
             row.push(result.failure.clone().unwrap_or_default());
             row.push(result.latency_ms.to_string());
-            row.extend(result.metrics.values().map(|value| value.to_string()));
+            row.extend(result.metrics.values().map(shortest));
             csv.write_record(row)?;
         }
     }
     Ok(csv.flush()?)
+}
+
+/// The shortest digits that read back as the same number, in single precision if that holds it.
+fn shortest(value: f64) -> String {
+    let single = value as f32;
+    if f64::from(single) == value { single.to_string() } else { value.to_string() }
 }

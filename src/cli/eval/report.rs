@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    cli::{Context, eval::Measured, failure::Result, printer::table},
+    cli::{
+        Context,
+        eval::{Measured, measures::Measures},
+        failure::Result,
+        printer::table,
+    },
     eval::{Comparison, Evaluation, Interval, Metric},
     llm::ledger::Spent,
 };
@@ -58,6 +63,8 @@ pub(super) struct Report<'a> {
     pub(super) dataset: &'a str,
     pub(super) split: String,
     pub(super) measured: &'a [Measured],
+    /// What was ranked and by which definitions it was measured.
+    pub(super) measures: Measures,
     /// By system, as `measured`; empty if no groups were asked for.
     pub(super) groups: Vec<Groups>,
     pub(super) versus: Vec<Versus<'a>>,
@@ -87,6 +94,9 @@ struct Printed<'a> {
     #[serde(flatten)]
     evaluation: &'a Evaluation,
     llm: LlmUse,
+    /// What the defaults do not say.
+    #[serde(flatten)]
+    measures: Measures,
     /// Only if the means say nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<String>,
@@ -149,6 +159,7 @@ impl Report<'_> {
                 system: &one.system,
                 evaluation: &one.evaluation,
                 llm: one.llm.into(),
+                measures: self.measures,
                 invalid: one.invalid(),
                 groups: self.groups.get(at),
                 versus: self.versus.iter().filter(|row| row.system == one.system).collect(),

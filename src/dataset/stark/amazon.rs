@@ -118,6 +118,12 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
         return Ok(());
     }
     *text += "- features: \n";
+    // A text counts as its characters.
+    if let Some(characters) = features.as_str() {
+        let lines = (1..).zip(characters.chars()).map(|(number, c)| format!("#{number}: {c}\n"));
+        text.extend(lines);
+        return Ok(());
+    }
     for (number, feature) in (1..).zip(list(features, "feature")?) {
         if !python::is_true(feature) {
             continue;
@@ -150,9 +156,9 @@ fn reviews(value: &Value) -> Result<Vec<(usize, &Value)>, String> {
 fn votes(value: &Value) -> Result<i64, String> {
     match value {
         Value::None => Ok(0),
-        Value::Float(number) if number.is_nan() => Ok(0),
+        value if value.as_float().is_some_and(f64::is_nan) => Ok(0),
         other => {
-            let number = other.as_str().and_then(|text| text.replace(',', "").trim().parse().ok());
+            let number = other.as_str().and_then(|text| python::int(&text.replace(',', "")));
             number.ok_or_else(|| format!("\"vote\" is {}, no count", python::text(other)))
         }
     }

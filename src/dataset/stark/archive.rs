@@ -222,6 +222,8 @@ pub(super) struct Members {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
+    /// Bytes of the name as it is stored.
+    stored_bytes: u64,
     /// Bytes unpacked.
     pub(super) size: u64,
     pub(super) deflated: bool,
@@ -248,7 +250,13 @@ impl Members {
             let entry = entry.map_err(directory)?;
             let name = entry.name().map_err(directory)?;
             let refuse = |what| Err(ArchiveError::Member { name: shortened(&name), what });
-            if !is_plain(name.strip_suffix('/').unwrap_or(&name)) {
+            // Some packers write every name below the folder they stand in.
+            let stored_bytes = name.len() as u64;
+            let name = match name.strip_prefix("./") {
+                Some("") => continue,
+                below => below.unwrap_or(&name),
+            };
+            if !is_plain(name.strip_suffix('/').unwrap_or(name)) {
                 return refuse("has a name that leads elsewhere");
             }
             if entry.is_symlink() {
@@ -283,7 +291,8 @@ impl Members {
             }
             let (header, crc) = (entry.header_start(), entry.crc32());
             members.push(Member {
-                name: name.as_ref().into(),
+                name: name.into(),
+                stored_bytes,
                 size,
                 deflated,
                 stored,
@@ -295,7 +304,7 @@ impl Members {
         members.sort_unstable_by_key(|member| member.header);
         let ends = members.iter().map(|member| member.header).skip(1).chain([file_bytes]);
         for (member, end) in members.iter().zip(ends) {
-            let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.name.len() as u64);
+            let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.stored_bytes);
             if least.saturating_add(member.stored) > end {
                 let name = shortened(&member.name);
                 return Err(ArchiveError::Member { name, what: "overlaps with another" });

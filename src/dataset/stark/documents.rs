@@ -3,12 +3,13 @@
 //! from the base itself.
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
-//! Relations are followed both ways, since its graph has no direction; on a base imported in mode
+//! Relations are followed both ways, since its graph has no direction, unless
+//! [`crate::dataset::stark::Origin`] says that it has; on a base imported in mode
 //! [`crate::dataset::stark::Mode::Exact`] the products "also viewed" are those of the stored
 //! edges, of which the reference hides most.
 
 use crate::{
-    dataset::stark::{Kind, python},
+    dataset::stark::{Kind, Origin, python},
     kb::{Direction, Kb, Neighbors, NodeId, RelationId},
 };
 
@@ -17,6 +18,7 @@ use crate::{
 pub struct Documents<'a> {
     kb: &'a Kb,
     kind: Kind,
+    direction: Direction,
     /// The relations in the order of the reference, as far as the base has them.
     relations: Vec<(&'static str, RelationId)>,
     /// Number of each type of the base in the reference, which decides orders.
@@ -24,13 +26,14 @@ pub struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// For a base that was imported as `kind`.
-    pub fn new(kb: &'a Kb, kind: Kind) -> Documents<'a> {
+    /// For a base that was imported so.
+    pub fn new(kb: &'a Kb, origin: &Origin) -> Documents<'a> {
+        let (kind, direction) = (origin.kind, origin.direction());
         let relations = kind.relations().iter();
         let relations = relations.filter_map(|name| Some((*name, kb.relation_id(name)?))).collect();
         let number = |name: &String| kind.types().iter().position(|known| known == name);
         let type_numbers = kb.types().iter().map(|name| number(name).unwrap_or(usize::MAX));
-        Documents { kb, kind, relations, type_numbers: type_numbers.collect() }
+        Documents { kb, kind, direction, relations, type_numbers: type_numbers.collect() }
     }
 
     /// The document of a node. Linear in the text, the neighbors and, for a paper, their
@@ -74,7 +77,14 @@ impl<'a> Documents<'a> {
     fn neighbors(&self, node: NodeId, relation: &str) -> Neighbors<'a> {
         let relation = self.relations.iter().find(|(name, _)| *name == relation);
         let id = relation.map_or(RelationId(u16::MAX), |(_, id)| *id);
-        self.kb.neighbors(node, id, Direction::Any)
+        self.kb.neighbors(node, id, self.direction)
+    }
+
+    /// Whether the name of an author, institution or field of study is missing. The store has no
+    /// name then, as for one that is empty; the text has what missing ones are printed as.
+    fn is_nameless(&self, node: NodeId) -> bool {
+        let first = || self.kb.text(node).lines().next().unwrap_or_default();
+        self.kb.name(node).is_empty() && first().ends_with(": Unknown")
     }
 
     fn products(&self, node: NodeId) -> String {
@@ -100,7 +110,7 @@ impl<'a> Documents<'a> {
     fn scholarly(&self, node: NodeId) -> String {
         let mut text = String::new();
         for &(relation, id) in &self.relations {
-            let others = self.kb.neighbors(node, id, Direction::Any);
+            let others = self.kb.neighbors(node, id, self.direction);
             if others.is_empty() {
                 continue;
             }
@@ -109,7 +119,7 @@ impl<'a> Documents<'a> {
                 match self.type_name(other) {
                     "paper" => Some(format!("\"{name}\"")),
                     // Without a name, it is left out with its institutions.
-                    _ if name.is_empty() => None,
+                    _ if self.is_nameless(other) => None,
                     "author" => Some(self.affiliated(other, name)),
                     _ => Some(name.to_string()),
                 }
@@ -123,15 +133,15 @@ impl<'a> Documents<'a> {
     /// The name of an author, with the institutions that have names.
     fn affiliated(&self, author: NodeId, name: &str) -> String {
         let institutions = self.neighbors(author, "author___affiliated_with___institution");
-        let names = institutions.iter().map(|&institution| self.kb.name(institution));
-        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        let named = institutions.iter().filter(|&&institution| !self.is_nameless(institution));
+        let names: Vec<&str> = named.map(|&institution| self.kb.name(institution)).collect();
         if names.is_empty() { name.to_string() } else { format!("{name} ({})", names.join(", ")) }
     }
 
     fn biomedical(&self, node: NodeId) -> String {
         let mut text = String::new();
         for &(relation, id) in &self.relations {
-            let others = self.kb.neighbors(node, id, Direction::Any);
+            let others = self.kb.neighbors(node, id, self.direction);
             if others.is_empty() {
                 continue;
             }
@@ -199,6 +209,10 @@ pub fn compact(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        dataset::stark::Mode,
+        kb::{KbMeta, KbWriter},
+    };
 
     #[test]
     fn types_come_in_the_order_of_a_python_set() {
@@ -208,6 +222,69 @@ mod tests {
         assert_eq!(order(&[1, 9]), [1, 9]);
         assert_eq!(order(&[0, 8, 1]), [0, 8, 1]);
         assert_eq!(order(&[9, 8, 7, 4, 2]), [2, 4, 7, 8, 9]);
+    }
+
+    /// A base of nodes, each a type, a name and a text, and of edges.
+    fn base(
+        nodes: &[(&str, &str, &str)],
+        edges: &[(NodeId, &str, NodeId)],
+    ) -> (tempfile::TempDir, Kb) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kb");
+        let mut writer = KbWriter::create(&path).unwrap();
+        for (node_type, name, text) in nodes {
+            writer.push_node(node_type, name, text, &[]).unwrap();
+        }
+        for (source, relation, target) in edges {
+            writer.push_edge(*source, relation, *target).unwrap();
+        }
+        let meta = KbMeta { title: String::new(), licence: String::new(), candidate_types: vec![] };
+        writer.finish(&meta, &mut |_, _| true).unwrap();
+        let kb = Kb::open(&path).unwrap();
+        (dir, kb)
+    }
+
+    fn origin(kind: Kind, one_way: bool) -> Origin {
+        Origin { kind, mode: Mode::Faithful, derived_tenth: false, one_way }
+    }
+
+    #[test]
+    fn pairs_stored_both_ways_are_followed_as_stored() {
+        let gene = |name| ("gene/protein", name, "");
+        let (_dir, kb) = base(&[gene("A"), gene("B")], &[(0, "ppi", 1), (1, "carrier", 0)]);
+        let relations =
+            |one_way, node| Documents::new(&kb, &origin(Kind::Prime, one_way)).relations(node);
+        // stark_qa 1.1.0 on edge_index [[0, 1], [1, 0]] with two types.
+        assert_eq!(relations(true, 0), "- relations:\n  ppi: {gene/protein: (B),}");
+        assert_eq!(relations(true, 1), "- relations:\n  carrier: {gene/protein: (A),}");
+        assert!(relations(false, 1).contains("ppi: {gene/protein: (A),}"));
+    }
+
+    #[test]
+    fn an_empty_name_is_none_that_is_missing() {
+        let writes = "author___writes___paper";
+        let (_dir, kb) = base(
+            &[
+                ("paper", "P", " - paper title: P\n"),
+                ("author", "", "- author name: \n"),
+                ("author", "Ada", "- author name: Ada\n"),
+                ("author", "", "- author name: Unknown\n- author paper count: 3\n"),
+                ("institution", "", " - institution: \n"),
+                ("institution", "", " - institution: Unknown\n"),
+            ],
+            &[
+                (1, writes, 0),
+                (2, writes, 0),
+                (3, writes, 0),
+                (2, "author___affiliated_with___institution", 4),
+                (3, "author___affiliated_with___institution", 5),
+            ],
+        );
+        let documents = Documents::new(&kb, &origin(Kind::Mag, false));
+        let expected = "- relations:\n\nauthor writes paper: (, Ada ()),";
+        assert_eq!(documents.relations(0), expected);
+        let expected = "- relations:\n\nauthor affiliated with institution: (),";
+        assert!(documents.relations(3).starts_with(expected), "{}", documents.relations(3));
     }
 
     #[test]

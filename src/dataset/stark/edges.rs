@@ -1,16 +1,18 @@
 //! The reference's way of making a graph undirected, which merges relations. Must not know files
 //! or stores.
 
-/// The type number of each stored edge after the reference has made the graph undirected.
+/// The type number of each stored edge after the reference has made the graph undirected; `None` if
+/// it leaves the graph as it is.
 ///
-/// If every pair of nodes is stored as often one way as the other, nothing is changed. Else each
+/// That is so if every pair of nodes is stored as often one way as the other, whatever the types.
+/// Its neighbors are then those of the stored direction. Else each
 /// edge gets a twin the other way, and all edges from one node to another become one, with the
 /// mean of their type numbers, rounded down. The mean is that of all edges between the two nodes
 /// either way, so it is the same for both orders (`to_undirected(reduce="mean")` of PyG, as
 /// `stark_qa` calls it).
 ///
 /// The three slices are of equal length. `O(e log e)` time, 16 bytes an edge.
-pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Vec<u16> {
+pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u16>> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {
         u64::from(source.min(target)) << 32 | u64::from(source.max(target))
@@ -27,10 +29,10 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> V
     let is_balanced = |group: &[(u64, u32)]| {
         is_loop(group) || 2 * group.iter().filter(|edge| is_forward(edge)).count() == group.len()
     };
-    let mut merged = types.to_vec();
     if groups().all(is_balanced) {
-        return merged;
+        return None;
     }
+    let mut merged = types.to_vec();
     for group in groups() {
         let members = || group.iter().map(|(_, edge)| *edge as usize);
         let sum: u64 = members().filter_map(|edge| types.get(edge)).map(|t| u64::from(*t)).sum();
@@ -42,7 +44,7 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> V
             }
         }
     }
-    merged
+    Some(merged)
 }
 
 #[cfg(test)]
@@ -53,9 +55,9 @@ mod tests {
     fn types_between_two_nodes_become_their_mean_unless_the_graph_is_symmetric() {
         // Two ways, three edges: (0 + 1 + 1) / 3. Alone: its own type. A loop: its own mean.
         let merged = merged_types(&[0, 1, 1, 2, 3, 3], &[1, 0, 0, 3, 3, 3], &[0, 1, 1, 4, 1, 2]);
-        assert_eq!(merged, [0, 0, 0, 4, 1, 1]);
+        assert_eq!(merged.unwrap(), [0, 0, 0, 4, 1, 1]);
         // As often one way as the other, though of different types; loops do not matter.
-        assert_eq!(merged_types(&[0, 1, 2], &[1, 0, 2], &[0, 3, 1]), [0, 3, 1]);
-        assert_eq!(merged_types(&[0, 1, 1], &[1, 0, 0], &[2, 3, 4]), [3, 3, 3]);
+        assert_eq!(merged_types(&[0, 1, 2], &[1, 0, 2], &[0, 3, 1]), None);
+        assert_eq!(merged_types(&[0, 1, 1], &[1, 0, 0], &[2, 3, 4]).unwrap(), [3, 3, 3]);
     }
 }

@@ -28,7 +28,7 @@ use crate::{
             spool::Spool,
         },
     },
-    kb::{KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
+    kb::{Direction, KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
 };
 
 /// Licence of the benchmark's data.
@@ -64,6 +64,22 @@ pub struct Origin {
     pub mode: Mode,
     /// Whether the split `test-0.1` is the beginning of the test split, for want of a file.
     pub derived_tenth: bool,
+    /// Whether the reference's neighbors are those of the stored direction alone, and the edges
+    /// are its own: in mode [`Mode::Faithful`], if every pair of nodes is stored both ways, so that
+    /// the reference has nothing to make undirected.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub one_way: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Origin {
+    /// Where the neighbors are that the reference has.
+    pub fn direction(&self) -> Direction {
+        if self.one_way { Direction::Out } else { Direction::Any }
+    }
 }
 
 /// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
@@ -96,8 +112,8 @@ pub fn import_stark(
     let mut writer = KbWriter::create(&staging.kb_dir())?;
     let spool = tempfile::tempfile_in(staging.path());
     let spool = spool.map_err(DatasetError::io("create a file in", staging.path()))?;
-    read_nodes(&files, spool, &mut writer, &mut watch)?;
-    let n_pushed = read_edges(&files, mode, &mut writer, &mut watch)?;
+    let printed_values = read_nodes(&files, spool, &mut writer, &mut watch)?;
+    let (n_pushed, one_way) = read_edges(&files, mode, &mut writer, &mut watch)?;
     let meta = KbMeta {
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
@@ -115,12 +131,13 @@ pub fn import_stark(
         &mut problems,
         &mut watch,
     )?;
-    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth };
+    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way };
     let base = staging.publish(&manifest, queries, source, Some(origin))?;
     Ok(ImportReport {
         base,
         duplicate_edges: n_pushed - manifest.n_edges,
         filler_nodes: 0,
+        printed_values,
         problems: problems.into_counts(),
     })
 }
@@ -167,6 +184,8 @@ struct InOrder<'a> {
     type_of: Vec<u16>,
     writer: &'a mut KbWriter,
     spool: Spool,
+    /// Values kept as text.
+    n_printed: u64,
 }
 
 impl InOrder<'_> {
@@ -185,7 +204,13 @@ impl InOrder<'_> {
     /// Takes the next item of the file.
     fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
         let n_nodes = self.type_of.len();
-        let known = id.as_int().and_then(|id| u32::try_from(id).ok());
+        // Python finds a node by any number that equals its id.
+        let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
+        let number = match id {
+            Value::Bool(id) => Some((*id).into()),
+            id => id.as_int().or_else(|| id.as_float().and_then(whole)),
+        };
+        let known = number.and_then(|id| u32::try_from(id).ok());
         let Some(id) = known.filter(|id| (*id as usize) < n_nodes) else {
             return Err(self.wrong(format!(
                 "a key is no node id from 0 to {}, the last of node_types.pt; fetch both again",
@@ -195,6 +220,7 @@ impl InOrder<'_> {
         if id < self.writer.n_nodes() || self.spool.has(id) {
             return Err(self.wrong(format!("node {id} is there twice; fetch it again")));
         }
+        self.n_printed += info.n_printed();
         let node = node::read(self.files.kind, self.type_name(id)?, info)
             .map_err(|what| self.wrong(format!("node {id}: {what}; fetch the file again")))?;
         if id == self.writer.n_nodes() {
@@ -227,12 +253,13 @@ impl InOrder<'_> {
     }
 }
 
+/// Reads and writes all nodes; returns how many values are kept as text.
 fn read_nodes(
     files: &Files,
     spool: std::fs::File,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<u64, DatasetError> {
     let to_type = ("type", |number| u16::try_from(number).ok());
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
     // Not above the limit.
@@ -243,6 +270,7 @@ fn read_nodes(
         type_of,
         writer,
         spool: Spool::new(spool, n_nodes),
+        n_printed: 0,
     };
     // The file is read twice.
     let total = 2 * files.size(NODES_FILE);
@@ -273,17 +301,18 @@ fn read_nodes(
         written if written < n_nodes => {
             Err(nodes.wrong(format!("node {written} of {n_nodes} is missing; fetch it again")))
         }
-        _ => Ok(()),
+        _ => Ok(nodes.n_printed),
     }
 }
 
-/// Reads all edges; returns how many were pushed, duplicates included.
+/// Reads all edges; returns how many were pushed, duplicates included, and whether the reference
+/// follows them one way.
 fn read_edges(
     files: &Files,
     mode: Mode,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<u64, DatasetError> {
+) -> Result<(u64, bool), DatasetError> {
     let relations = names(files, "edge_type_dict.pkl", files.kind.relations())?;
     let n_nodes = writer.n_nodes();
     let to_node = ("node", |end| u32::try_from(end).ok().filter(|end| *end < n_nodes));
@@ -299,8 +328,12 @@ fn read_edges(
             format!("{} types, but {} edges; fetch both again", types.len(), sources.len());
         return Err(wrong(path, message));
     }
+    let mut one_way = false;
     if mode == Mode::Faithful {
-        types = merged_types(sources, targets, &types);
+        match merged_types(sources, targets, &types) {
+            Some(merged) => types = merged,
+            None => one_way = true,
+        }
     }
     let total = types.len() as u64;
     for (at, ((&source, &target), number)) in sources.iter().zip(targets).zip(&types).enumerate() {
@@ -314,5 +347,5 @@ fn read_edges(
         writer.push_edge(source, relation, target)?;
     }
     watch.report(Phase::Edges, total, total)?;
-    Ok(total)
+    Ok((total, one_way))
 }

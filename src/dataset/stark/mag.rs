@@ -80,7 +80,7 @@ fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), 
     let mut text = format!("{label}: {name}\n");
     for (key, what) in [("PaperCount", "paper"), ("CitationCount", "citation")] {
         let count = required(info, key)?;
-        if !matches!(count, Value::Int(-1)) && *count != Value::Float(-1.0) {
+        if !matches!(count, Value::Int(-1)) && count.as_float() != Some(-1.0) {
             text += &format!("- {prefix} {what} count: {}\n", python::text(count));
         }
     }

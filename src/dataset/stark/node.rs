@@ -60,6 +60,11 @@ fn json(value: &Value) -> serde_json::Value {
             (*number as i64).into()
         }
         Value::Float(number) => Number::from_f64(*number).into(),
+        // By the digits that tell it from its neighbors, which are those that people wrote.
+        Value::Single(number) => {
+            json(&Value::Float(number.to_string().parse().unwrap_or(f64::NAN)))
+        }
+        Value::Printed(printed) => serde_json::Value::from(&*printed.text),
         Value::Str(text) => text.as_ref().into(),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => list(items),
         Value::Dict(items) => {

@@ -7,11 +7,14 @@
 //! for what items share, whatever the length of the file.
 //!
 //! A container is complete when something takes it; one that is taken by its own contents is a
-//! cycle, and an error. Text that is not UTF-8 (lone surrogates) becomes U+FFFD.
+//! cycle, and an error. In text that is not UTF-8 each lone surrogate becomes a U+FFFD.
 
 mod input;
 mod machine;
 mod numpy;
+pub(super) mod printed;
+
+pub use printed::Printed;
 
 use std::{io, io::Read, ops::ControlFlow, sync::Arc};
 
@@ -25,8 +28,10 @@ pub enum Value {
     Bool(bool),
     /// `int` and numpy's integers.
     Int(i64),
-    /// `float`, NaN included, and numpy's floats.
+    /// `float`, NaN included, and numpy's floats but one.
     Float(f64),
+    /// `numpy.float32`, which prints fewer digits within a list.
+    Single(f32),
     /// `str` and `numpy.str_`.
     Str(Arc<str>),
     /// `bytes` and `bytearray`.
@@ -40,6 +45,8 @@ pub enum Value {
     Dict(Arc<[(Value, Value)]>),
     /// `set` and `frozenset`, in the order of the file.
     Set(Arc<[Value]>),
+    /// An integer beyond 64 bits, a complex number, a date or a range, as Python prints it.
+    Printed(Arc<Printed>),
     /// A call that the caller of the reader allowed, not made; never in the files of a base.
     Call(Arc<Call>),
 }
@@ -71,6 +78,28 @@ impl Value {
     /// The number of an int.
     pub fn as_int(&self) -> Option<i64> {
         if let Value::Int(number) = self { Some(*number) } else { None }
+    }
+
+    /// The number of a float.
+    pub fn as_float(&self) -> Option<f64> {
+        match self {
+            Value::Float(number) => Some(*number),
+            Value::Single(number) => Some((*number).into()),
+            _ => None,
+        }
+    }
+
+    /// How many [`Value::Printed`] are in it.
+    pub(super) fn n_printed(&self) -> u64 {
+        let all = |items: &[Value]| items.iter().map(Value::n_printed).sum();
+        match self {
+            Value::Printed(_) => 1,
+            Value::List(items) | Value::Tuple(items) | Value::Set(items) => all(items),
+            Value::Dict(items) => {
+                items.iter().map(|(key, value)| key.n_printed() + value.n_printed()).sum()
+            }
+            _ => 0,
+        }
     }
 
     /// The elements of a list, tuple or set.
@@ -144,11 +173,19 @@ pub enum PickleError {
         /// Module and name.
         name: String,
     },
-    /// An integer that does not fit 64 bits.
-    #[error("byte {offset}: an integer does not fit 64 bits; write it as text")]
+    /// An integer of more digits than Python prints.
+    #[error("byte {offset}: an integer has more than 4300 digits or is none; write it as text")]
     Integer {
         /// After which byte it was noticed.
         offset: u64,
+    },
+    /// Elements of numpy that are not read.
+    #[error("byte {offset}: numpy's element type {code:?} is not read; write such values as text")]
+    Element {
+        /// After which byte it was noticed.
+        offset: u64,
+        /// Numpy's letter and number, with the unit of a date.
+        code: String,
     },
     /// A value that contains itself.
     #[error("byte {offset}: a value contains itself; write the file without cycles")]

@@ -59,8 +59,7 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Str(text) => matches!(text.as_ref(), "" | "nan"),
-        Value::Float(number) => number.is_nan(),
-        _ => false,
+        other => other.as_float().is_some_and(f64::is_nan),
     }
 }
 

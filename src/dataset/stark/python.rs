@@ -5,7 +5,12 @@
 //! is printed or escaped depends on the version of Unicode: one that was assigned after Python's
 //! own version (14 for Python 3.11) is printed here and escaped there.
 
-use crate::dataset::stark::pickle::Value;
+use unicode_normalization::UnicodeNormalization;
+
+use crate::dataset::stark::pickle::{
+    Value,
+    printed::{float, single},
+};
 
 /// `str(value)`.
 pub(super) fn text(value: &Value) -> String {
@@ -18,6 +23,9 @@ pub(super) fn text(value: &Value) -> String {
 pub(super) fn push_text(out: &mut String, value: &Value) {
     match value {
         Value::Str(text) => out.push_str(text),
+        Value::Printed(printed) => out.push_str(&printed.text),
+        // What prints a value alone first makes a number of double precision of it.
+        Value::Single(number) => *out += &float((*number).into()),
         other => push_repr(out, other),
     }
 }
@@ -29,7 +37,9 @@ pub(super) fn push_repr(out: &mut String, value: &Value) {
         Value::Bool(true) => out.push_str("True"),
         Value::Bool(false) => out.push_str("False"),
         Value::Int(number) => *out += &number.to_string(),
-        Value::Float(number) => push_float(out, *number),
+        Value::Float(number) => *out += &float(*number),
+        Value::Single(number) => *out += &single(*number),
+        Value::Printed(printed) => out.push_str(&printed.repr),
         Value::Str(text) => push_string(out, text),
         Value::Bytes(bytes) => {
             out.push('b');
@@ -61,27 +71,6 @@ fn push_items(out: &mut String, open: &str, items: &[Value], close: &str) {
         push_repr(out, item);
     }
     out.push_str(close);
-}
-
-/// The shortest digits that read back as the same number, as both languages print them; with an
-/// exponent below 1e-4 and from 1e16 on.
-fn push_float(out: &mut String, number: f64) {
-    if !number.is_finite() {
-        out.push_str(match number {
-            n if n.is_nan() => "nan",
-            n if n > 0.0 => "inf",
-            _ => "-inf",
-        });
-        return;
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    *out += &match exponent {
-        -4..16 => format!("{number:?}"),
-        16.. => format!("{digits}e+{exponent:02}"),
-        _ => format!("{digits}e-{:02}", -exponent),
-    };
 }
 
 fn push_string(out: &mut String, text: &str) {
@@ -120,6 +109,15 @@ pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
+/// `int(text)` of a whole number of 64 bits at most: space around it, a sign and single underscores
+/// between digits do not matter, and digits may be of full width. `None` for all else.
+pub(super) fn int(text: &str) -> Option<i64> {
+    let text: String = text.trim_matches(is_space).nfkc().collect();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    digits.split('_').all(is_number).then(|| text.replace('_', "").parse().ok())?
+}
+
 /// `bool(value)`.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
@@ -127,11 +125,13 @@ pub(super) fn is_true(value: &Value) -> bool {
         Value::Bool(value) => *value,
         Value::Int(number) => *number != 0,
         Value::Float(number) => *number != 0.0,
+        Value::Single(number) => *number != 0.0,
         Value::Str(text) => !text.is_empty(),
         Value::Bytes(bytes) => !bytes.is_empty(),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => !items.is_empty(),
         Value::Dict(items) => !items.is_empty(),
-        Value::Call(_) => true,
+        // An empty range and a complex zero are false in Python; no base has them where it matters.
+        Value::Printed(_) | Value::Call(_) => true,
     }
 }
 
@@ -183,6 +183,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_read_as_python_reads_them() {
+        for (text, number) in [
+            (" 12\n", Some(12)),
+            ("1_000", Some(1000)),
+            ("\u{ff11}\u{ff12}", Some(12)),
+            ("-3", Some(-3)),
+            ("1__0", None),
+            ("_1", None),
+            ("", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(int(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn narrow_floats_show_their_own_digits_within_containers_only() {
+        let number = Value::Single(0.1);
+        assert_eq!(text(&number), "0.10000000149011612");
+        assert_eq!(text(&Value::List([number].into())), "[0.1]");
     }
 
     #[test]

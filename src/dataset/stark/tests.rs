@@ -99,8 +99,11 @@ fn every_document_is_that_of_the_reference() {
         let golden = golden(kind);
         // Mode `exact` shows more of "also viewed"; elsewhere the modes agree.
         for mode in [Mode::Faithful, Mode::Exact] {
-            let (_dir, _, kb) = imported(kind, mode);
-            let documents = Documents::new(&kb, kind);
+            let (_dir, report, kb) = imported(kind, mode);
+            let origin = report.base.record.stark.unwrap();
+            // Prime alone is stored both ways.
+            assert_eq!(origin.one_way, kind == Kind::Prime && mode == Mode::Faithful);
+            let documents = Documents::new(&kb, &origin);
             assert_eq!(kb.n_nodes() as usize, golden.types.len());
             for node in 0..kb.n_nodes() {
                 let at = node as usize;
@@ -162,7 +165,8 @@ fn queries_have_their_splits_and_a_tenth_of_test() {
         let splits = [("human", 3), ("test", 20), ("test-0.1", 2), ("train", 7), ("val", 3)];
         assert_eq!(base.record.splits, splits.map(|(name, n)| (name.to_string(), n)).into());
         let derived_tenth = kind != Kind::Amazon;
-        assert_eq!(base.record.stark, Some(Origin { kind, mode: Mode::Exact, derived_tenth }));
+        let origin = Origin { kind, mode: Mode::Exact, derived_tenth, one_way: false };
+        assert_eq!(base.record.stark, Some(origin));
         let (test, tenth) = (load_test(base).unwrap(), load_test_tenth(base).unwrap());
         assert_eq!(tenth, if derived_tenth { &test[..2] } else { &test[18..] });
         assert!(load_split(base, &Split::TestTenth).is_err());

@@ -52,12 +52,13 @@ pub(super) fn quantized(share: f32) -> u8 {
     (share * STEPS).ceil().min(STEPS) as u8
 }
 
-/// For each byte, the greatest share that a posting so bounded can have by another setting.
+/// For each byte, the greatest share that a posting so bounded can have by another setting, where
+/// the mean length of all texts is so many times the mean that counts.
 ///
 /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound, and
-/// another `b` shrinks `c` by `min((1 - b') / (1 - b), b' / b)` at most.
-pub(super) fn shares(setting: Bm25) -> [f32; 256] {
-    let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b);
+/// another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most.
+pub(super) fn shares(setting: Bm25, means: f32) -> [f32; 256] {
+    let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b * means);
     let factor = setting.k1 / KEPT.k1 * shrink;
     std::array::from_fn(|byte| match byte {
         0 => 0.0,
@@ -129,6 +130,15 @@ impl<'a> Frequent<'a> {
             counts,
             big: Gaps::new(&mut big).collect(),
         })
+    }
+
+    /// How many of the nodes with a bit, 64 a number, have the word.
+    pub(super) fn count_in(&self, nodes: &[u64]) -> u32 {
+        let pairs = self.masks.iter().zip(nodes);
+        let both = |(&[m0, m1, m2, m3, m4, m5, m6, m7, ..], nodes): (&[u8; 12], &u64)| {
+            u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]) & nodes
+        };
+        pairs.map(|pair| both(pair).count_ones()).sum()
     }
 
     /// Which nodes of a block have the word.

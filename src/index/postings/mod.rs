@@ -36,6 +36,7 @@ mod vocabulary;
 use std::path::Path;
 
 pub use build::{PostingsBuilder, build, settle};
+pub use search::Collection;
 
 use crate::{
     index::{

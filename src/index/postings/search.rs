@@ -1,6 +1,6 @@
 //! Finds the best nodes for a query without reading what cannot matter.
 
-use std::{cell::Cell, ops::Range};
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 use crate::{
     index::{
@@ -35,6 +35,33 @@ static BITS: [[f32; BLOCK]; 256] = {
 thread_local! {
     /// Scores of nodes by rare words; all zero between queries.
     static RARE_SCORES: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// Some of the texts of an index, as a collection of their own: what else is indexed shows in no
+/// score.
+pub struct Collection {
+    /// A bit for each node, 64 a number, lowest first.
+    nodes: Arc<[u64]>,
+    n: usize,
+    /// Words of a text, on average.
+    mean: f32,
+}
+
+impl Collection {
+    /// How many texts it has.
+    pub fn n_texts(&self) -> usize {
+        self.n
+    }
+
+    /// Words of a text, on average.
+    pub fn mean_length(&self) -> f32 {
+        self.mean
+    }
+
+    fn has(&self, node: NodeId) -> bool {
+        let mask = self.nodes.get(node as usize / 64);
+        mask.is_some_and(|mask| mask >> (node % 64) & 1 == 1)
+    }
 }
 
 /// A frequent word of the query.
@@ -89,7 +116,8 @@ impl Best {
 /// One query under way.
 struct Search<'a> {
     index: &'a Postings,
-    setting: Bm25,
+    /// Whether the bounds are kept for this very setting and mean.
+    is_kept: bool,
     weights: LengthWeights,
     lengths: &'a [u32],
     /// What the rare words give each node.
@@ -116,7 +144,45 @@ impl Postings {
         allowed: Option<&[u64]>,
         k: usize,
     ) -> Vec<(NodeId, f32)> {
-        let words = self.words(text);
+        self.best(self.words(text, None), setting, self.mean, allowed, k)
+    }
+
+    /// The same among a collection, as if nothing else were indexed: the number of texts, those
+    /// with a word and the mean length are the collection's. O(postings).
+    pub fn search_in(
+        &self,
+        text: &str,
+        setting: Bm25,
+        collection: &Collection,
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
+        let words = self.words(text, Some(collection));
+        self.best(words, setting, collection.mean, Some(&collection.nodes), k)
+    }
+
+    /// The collection of the nodes with a bit, 64 a number, lowest first. O(nodes).
+    pub fn collection(&self, nodes: Arc<[u64]>) -> Collection {
+        let mut collection = Collection { nodes, n: 0, mean: 0.0 };
+        let mut tokens = 0;
+        for (node, &length) in (0..).zip(self.lengths.as_slice()) {
+            if collection.has(node) {
+                collection.n += 1;
+                tokens += u64::from(length);
+            }
+        }
+        collection.mean = (tokens as f64 / collection.n.max(1) as f64) as f32;
+        collection
+    }
+
+    /// The best of the allowed nodes by words with weights, where texts have `mean` words.
+    fn best(
+        &self,
+        words: Vec<(u32, u32, f32)>,
+        setting: Bm25,
+        mean: f32,
+        allowed: Option<&[u64]>,
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
         if words.is_empty() || k == 0 {
             return Vec::new();
         }
@@ -128,11 +194,11 @@ impl Postings {
         }
         let mut search = Search {
             index: self,
-            setting,
-            weights: setting.lengths(self.mean),
+            is_kept: setting == KEPT && mean == self.mean,
+            weights: setting.lengths(mean),
             lengths,
             rare,
-            shares: shares(setting),
+            shares: shares(setting, self.mean / mean),
             frequent: Vec::with_capacity(words.len()),
             bounds: vec![0.0; n_blocks],
             best: Best { k, found: Vec::new(), least: 0.0 },
@@ -147,8 +213,9 @@ impl Postings {
         search.best.ranking()
     }
 
-    /// The query's words that the index has, rarest first: nodes with it, number, weight.
-    fn words(&self, text: &str) -> Vec<(u32, u32, f32)> {
+    /// The query's words that the index, or the collection, has, rarest first: nodes with it,
+    /// number, weight.
+    fn words(&self, text: &str, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);
         for_each_reference_word(text, |word| {
             if left > 0 {
@@ -158,16 +225,28 @@ impl Postings {
             }
         });
         ids.sort_unstable();
-        let n = self.lengths.as_slice().len();
+        let n = collection.map_or(self.lengths.as_slice().len(), Collection::n_texts);
         let mut words: Vec<(u32, u32, f32)> = ids
             .chunk_by(|a, b| a == b)
             .filter_map(|same| {
                 let count = *self.counts.as_slice().get(same[0] as usize)?;
-                Some((count, same[0], same.len() as f32 * idf(n, count)))
+                let here = collection.map_or(count, |nodes| self.count_in(same[0], count, nodes));
+                let weight = same.len() as f32 * idf(n, here);
+                (here > 0).then_some((count, same[0], weight))
             })
             .collect();
         words.sort_unstable_by_key(|&(count, id, _)| (count, id));
         words
+    }
+
+    /// How many texts of a collection have a word that `count` of all have.
+    fn count_in(&self, word: u32, count: u32, collection: &Collection) -> u32 {
+        let mut bytes = self.postings.part(&self.starts, word as usize);
+        let n = self.lengths.as_slice().len();
+        if is_rare(count, n) {
+            return Gaps::new(&mut bytes).filter(|pair| collection.has(pair.0)).count() as u32;
+        }
+        Frequent::new(bytes, n).map_or(0, |postings| postings.count_in(&collection.nodes))
     }
 }
 
@@ -194,7 +273,7 @@ impl<'a> Search<'a> {
                 *bound += most;
             }
         } else if let Some(postings) = Frequent::new(bytes, self.lengths.len()) {
-            if self.setting == KEPT {
+            if self.is_kept {
                 add_bounds(&mut self.bounds, postings.bounds, weight / STEPS);
             } else {
                 for (bound, &most) in self.bounds.iter_mut().zip(postings.bounds) {

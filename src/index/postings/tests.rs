@@ -111,6 +111,37 @@ proptest! {
         }
     }
 
+    /// A collection is scored as an index of its texts alone.
+    #[test]
+    fn a_collection_is_searched_as_if_nothing_else_were_indexed(
+        texts in texts(),
+        asked in prop::collection::vec((any::<bool>(), 0u32..60), 1..6),
+        setting in (0.0f32..3.0, 0.0f32..=1.0).prop_map(|(k1, b)| Bm25 { k1, b }),
+        kept in any::<bool>(),
+        mask in any::<u64>(),
+        k in 1usize..20,
+    ) {
+        let setting = if kept { Bm25::STARK } else { setting };
+        let word = |&(common, at): &(bool, u32)| {
+            if common { format!("common{} ", at % 6) } else { format!("rare{at} ") }
+        };
+        let query: String = asked.iter().map(word).collect();
+        let index = index(&texts);
+        let collection = index.collection(vec![mask; texts.len().div_ceil(64)].into());
+        let nodes: Vec<usize> = (0..texts.len()).filter(|at| mask >> (at % 64) & 1 > 0).collect();
+        let alone: Vec<String> = nodes.iter().map(|&at| texts[at].clone()).collect();
+        prop_assert_eq!(collection.n_texts(), alone.len());
+        let naive = naive(&alone, &query, setting);
+        let all = index.search_in(&query, setting, &collection, texts.len());
+        prop_assert_eq!(all.len(), naive.iter().filter(|score| **score > 0.0).count());
+        for &(node, score) in &all {
+            let at = nodes.binary_search(&(node as usize)).unwrap();
+            prop_assert!((naive[at] - score).abs() <= 1e-5 * score, "{} {}", node, score);
+        }
+        let first = &all[..k.min(all.len())];
+        prop_assert_eq!(index.search_in(&query, setting, &collection, k), first);
+    }
+
     /// Damaged files are refused or give some ranking, never a panic.
     #[test]
     fn damaged_files_never_panic(

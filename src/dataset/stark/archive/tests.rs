@@ -100,6 +100,17 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
+fn names_below_the_folder_itself_are_those_without_it() {
+    let bytes = packed(&[("./processed/a.pt", b"tensor"), ("b", b"x")]);
+    let members = members(&bytes).unwrap();
+    assert!(members.iter().map(|member| &*member.name).eq(["b", "processed/a.pt"]));
+    assert_eq!(read_all(&bytes).unwrap(), [&b"x"[..], b"tensor"]);
+    // Both names are one.
+    let twice = packed(&[("./b", b"x"), ("b", b"x")]);
+    assert!(Members::read(&mut Cursor::new(twice), &ArchiveLimits::default()).is_err());
+}
+
+#[test]
 fn a_folder_and_its_zip_file_are_the_same_source() {
     let dir = TempDir::new().unwrap();
     let content: [(&str, &[u8]); 3] =

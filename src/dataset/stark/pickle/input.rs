@@ -35,6 +35,8 @@ pub(super) enum Op {
     None,
     Bool(bool),
     Int(i64),
+    /// An integer beyond 64 bits.
+    Digits(Box<str>),
     Float(f64),
     Sized(Payload, u64),
     Line(Payload),
@@ -227,18 +229,14 @@ impl<R: Read> Input<R> {
             b'N' => Ok(Op::None),
             0x88 => Ok(Op::Bool(true)),
             0x89 => Ok(Op::Bool(false)),
-            b'I' => {
-                let error = PickleError::Integer { offset: self.offset };
-                match self.word()? {
-                    "00" => Ok(Op::Bool(false)),
-                    "01" => Ok(Op::Bool(true)),
-                    digits => digits.parse().map(Op::Int).map_err(|_| error),
-                }
-            }
+            b'I' => match self.word()? {
+                "00" => Ok(Op::Bool(false)),
+                "01" => Ok(Op::Bool(true)),
+                digits => Ok(integer(digits)),
+            },
             b'L' => {
-                let error = PickleError::Integer { offset: self.offset };
                 let digits = self.word()?;
-                digits.strip_suffix('L').unwrap_or(digits).parse().map(Op::Int).map_err(|_| error)
+                Ok(integer(digits.strip_suffix('L').unwrap_or(digits)))
             }
             b'J' => Ok(Op::Int(i32::from_le_bytes(self.array()?).into())),
             b'K' => Ok(Op::Int(self.byte()?.into())),
@@ -329,4 +327,9 @@ pub(super) fn count_fetches<R: Read>(
             _ => {}
         }
     }
+}
+
+/// An integer by its digits, which need not be any.
+fn integer(digits: &str) -> Op {
+    digits.parse().map_or_else(|_| Op::Digits(digits.into()), Op::Int)
 }

@@ -13,7 +13,7 @@ use std::{
 use super::{
     Call, Limits, PickleError, Value,
     input::{Input, Op, Payload, SLOT_BYTES, count_fetches},
-    numpy,
+    numpy, printed,
 };
 
 /// Bytes that a value in a container is taken to need, beside its text.
@@ -23,25 +23,29 @@ const PUT_BYTES: u64 = 8;
 /// Bytes that a place on the stack is taken to need.
 const STACK_BYTES: u64 = 160;
 /// The names that are always understood.
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 37] = [
     "__builtin__.bytearray",
     "__builtin__.bytes",
+    "__builtin__.complex",
     "__builtin__.dict",
     "__builtin__.float",
     "__builtin__.frozenset",
     "__builtin__.int",
     "__builtin__.list",
+    "__builtin__.xrange",
     "__builtin__.set",
     "__builtin__.str",
     "__builtin__.tuple",
     "_codecs.encode",
     "builtins.bytearray",
     "builtins.bytes",
+    "builtins.complex",
     "builtins.dict",
     "builtins.float",
     "builtins.frozenset",
     "builtins.int",
     "builtins.list",
+    "builtins.range",
     "builtins.set",
     "builtins.str",
     "builtins.tuple",
@@ -55,7 +59,12 @@ const NAMES: [&str; 31] = [
     "numpy.core.numeric._frombuffer",
     "numpy.dtype",
     "numpy.ndarray",
+    "pandas._libs.tslibs.timestamps.Timestamp",
+    "pandas._libs.tslibs.timestamps._unpickle_timestamp",
 ];
+
+/// Units of time by numpy's number for them.
+const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
 
 /// A complete value with what a copy of it without sharing would take.
 #[derive(Clone, Debug)]
@@ -196,6 +205,10 @@ impl<'a> Machine<'a> {
             Op::None => self.push_plain(Value::None)?,
             Op::Bool(value) => self.push_plain(Value::Bool(value))?,
             Op::Int(value) => self.push_plain(Value::Int(value))?,
+            Op::Digits(digits) => {
+                let value = printed::decimal(&digits);
+                self.push_plain(value.ok_or(PickleError::Integer { offset: self.offset })?)?;
+            }
             Op::Float(value) => self.push_plain(Value::Float(value))?,
             Op::Sized(payload, n) => {
                 let value = decode(payload, input.bytes(n)?);
@@ -279,6 +292,12 @@ impl<'a> Machine<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// The error on elements whose type is not read; `None` for one that is.
+    fn unread(&self, dtype: &Call) -> Option<PickleError> {
+        let code = numpy::unread(dtype)?;
+        Some(PickleError::Element { offset: self.offset, code })
+    }
+
     fn malformed(&self, what: &'static str) -> PickleError {
         PickleError::Malformed { offset: self.offset, what }
     }
@@ -316,6 +335,7 @@ impl<'a> Machine<'a> {
         let text = match &value {
             Value::Str(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
+            Value::Printed(printed) => printed.text.len() + printed.repr.len(),
             _ => 0,
         };
         self.push(Item::Done(Part { value, depth: 0, weight: VALUE_BYTES + text as u64 }))
@@ -527,8 +547,29 @@ impl<'a> Machine<'a> {
                 self.push_plain(Value::Bytes(bytes.map_err(|_| bad)?.into()))
             }
             ("scalar", [Value::Call(dtype), Value::Bytes(bytes)]) => {
-                let value = numpy::scalar(dtype, bytes).ok_or(bad)?;
-                self.push_plain(value)
+                let value = numpy::scalar(dtype, bytes);
+                self.push_plain(value.ok_or_else(|| self.unread(dtype).unwrap_or(bad))?)
+            }
+            ("complex", [real, imaginary]) => {
+                let part = |value: &Value| value.as_float().map(printed::float);
+                let value = part(real).zip(part(imaginary));
+                let (real, imaginary) = value.ok_or(bad)?;
+                self.push_plain(printed::same(printed::complex(&real, &imaginary)))
+            }
+            ("range" | "xrange", [Value::Int(start), Value::Int(stop), Value::Int(step)]) => {
+                self.push_plain(printed::range(*start, *stop, *step))
+            }
+            ("Timestamp", [Value::Int(count), _, Value::None]) => {
+                self.push_plain(printed::timestamp(*count, "ns").ok_or(bad)?)
+            }
+            ("_unpickle_timestamp", [Value::Int(count), _, Value::None, Value::Int(unit)]) => {
+                let unit = usize::try_from(*unit).ok().and_then(|at| UNITS.get(at));
+                let value = unit.and_then(|unit| printed::timestamp(*count, unit));
+                self.push_plain(value.ok_or(bad)?)
+            }
+            ("Timestamp" | "_unpickle_timestamp", _) => {
+                let code = "Timestamp with a time zone".to_owned();
+                Err(PickleError::Element { offset: self.offset, code })
             }
             ("dtype" | "_reconstruct" | "_frombuffer", _) => {
                 let call = call_of(name, arguments.value);
@@ -562,7 +603,10 @@ impl<'a> Machine<'a> {
             None => return Ok((plain(Value::Call(Arc::new(call))), weight)),
             Some(array) => array,
         };
-        let bad = || self.malformed("an array has other parts than it should");
+        let unread = || numpy::dtype_of(&call).and_then(|dtype| self.unread(dtype));
+        let bad = || {
+            unread().unwrap_or_else(|| self.malformed("an array has other parts than it should"))
+        };
         let array = array.ok_or_else(bad)?;
         let limit = self.limits.memory_bytes;
         let (n, depth) = (array.n_values(), array.depth());
@@ -600,15 +644,31 @@ fn sum(parts: &[Part]) -> (u32, u64) {
 /// The value of a payload; `None` if it cannot be one.
 fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     match payload {
-        Payload::Unicode => Some(Value::Str(String::from_utf8_lossy(bytes).into())),
+        Payload::Unicode => Some(Value::Str(unicode(bytes))),
         Payload::Ascii => match std::str::from_utf8(bytes) {
             Ok(text) if text.is_ascii() => Some(Value::Str(text.into())),
             _ => Some(Value::Bytes(bytes.into())),
         },
         Payload::Bytes => Some(Value::Bytes(bytes.into())),
-        Payload::Long => long(bytes).map(Value::Int),
+        Payload::Long => long(bytes).map(Value::Int).or_else(|| printed::integer(bytes)),
         Payload::Escaped => unescape(bytes).map(|text| Value::Str(text.into())),
     }
+}
+
+/// Text in UTF-8, each lone surrogate replaced by one U+FFFD.
+fn unicode(bytes: &[u8]) -> Arc<str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut replaced = bytes.to_vec();
+    for at in 0..replaced.len().saturating_sub(2) {
+        let is_surrogate =
+            matches!(replaced.get(at..at + 3), Some([0xed, 0xa0..=0xbf, 0x80..=0xbf]));
+        if is_surrogate && let Some(three) = replaced.get_mut(at..at + 3) {
+            three.copy_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    String::from_utf8_lossy(&replaced).into()
 }
 
 /// A little-endian two's complement integer of any length that fits 64 bits.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use half::f16;
 
-use super::{Call, Value};
+use super::{Call, Value, printed};
 
 /// Most dimensions of an array, as numpy has it.
 const MAX_DIMENSIONS: usize = 64;
@@ -26,7 +26,14 @@ enum Kind {
     /// Bytes, zero-filled.
     Bytes,
     Object,
+    /// Two floats.
+    Complex,
+    /// Units since 1970.
+    Date(Unit),
 }
+
+/// A unit of time by its letters, zero-filled.
+type Unit = [u8; 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dtype {
@@ -54,6 +61,8 @@ impl Dtype {
             ("U", characters) => (Kind::Text, characters.checked_mul(4)?),
             ("S", _) => (Kind::Bytes, bytes),
             ("O", _) => (Kind::Object, 0),
+            ("c", 8 | 16) => (Kind::Complex, bytes),
+            ("M", 8) => (Kind::Date(unit(state)?), bytes),
             _ => return None,
         };
         Some(Dtype { kind, bytes, big_endian: order == ">" })
@@ -62,7 +71,8 @@ impl Dtype {
     /// The value of one element of `self.bytes` bytes.
     fn value(self, bytes: &[u8]) -> Option<Value> {
         let mut number = [0u8; 8];
-        if matches!(self.kind, Kind::Bool | Kind::Int | Kind::Unsigned | Kind::Float) {
+        let is_number = matches!(self.kind, Kind::Bool | Kind::Int | Kind::Unsigned | Kind::Float);
+        if is_number || matches!(self.kind, Kind::Date(_)) {
             number.get_mut(..self.bytes)?.copy_from_slice(bytes);
             if self.big_endian {
                 number.get_mut(..self.bytes)?.reverse();
@@ -75,12 +85,33 @@ impl Dtype {
                 let unused = 64 - 8 * self.bytes as u32;
                 Some(Value::Int(((unsigned << unused) as i64) >> unused))
             }
-            Kind::Unsigned => i64::try_from(unsigned).ok().map(Value::Int),
-            Kind::Float => Some(Value::Float(match self.bytes {
-                2 => f16::from_bits(unsigned as u16).to_f64(),
-                4 => f32::from_bits(unsigned as u32).into(),
-                _ => f64::from_bits(unsigned),
-            })),
+            Kind::Unsigned => {
+                let number = i64::try_from(unsigned).map(Value::Int);
+                Some(number.unwrap_or_else(|_| printed::same(unsigned.to_string())))
+            }
+            Kind::Float => Some(match self.bytes {
+                2 => Value::Float(f16::from_bits(unsigned as u16).to_f64()),
+                4 => Value::Single(f32::from_bits(unsigned as u32)),
+                _ => Value::Float(f64::from_bits(unsigned)),
+            }),
+            Kind::Complex => {
+                let half = self.bytes / 2;
+                let part = Dtype { kind: Kind::Float, bytes: half, ..self };
+                let (real, imaginary) = bytes.split_at_checked(half)?;
+                let (real, imaginary) = (part.value(real)?, part.value(imaginary)?);
+                let wide = |part: &Value| part.as_float().map(printed::float);
+                let narrow = |part: &Value| match part {
+                    Value::Single(number) => Some(printed::single(*number)),
+                    part => wide(part),
+                };
+                let text = printed::complex(&wide(&real)?, &wide(&imaginary)?);
+                let repr = printed::complex(&narrow(&real)?, &narrow(&imaginary)?);
+                Some(printed::either(text, repr))
+            }
+            Kind::Date(unit) => {
+                let unit = std::str::from_utf8(&unit).ok()?.trim_end_matches('\0');
+                printed::datetime(unsigned as i64, unit)
+            }
             Kind::Text => {
                 let code = |four: &[u8]| {
                     let mut four = <[u8; 4]>::try_from(four).unwrap_or_default();
@@ -102,6 +133,32 @@ impl Dtype {
             Kind::Object => None,
         }
     }
+}
+
+/// The unit of dates that the state of their type tells; `None` for steps of several units.
+fn unit(state: &[Value]) -> Option<Unit> {
+    let [_, unit] = state.get(8)?.as_slice()? else { return None };
+    let [Value::Bytes(letters), Value::Int(1), ..] = unit.as_slice()? else { return None };
+    let mut unit = Unit::default();
+    unit.get_mut(..letters.len())?.copy_from_slice(letters);
+    Some(unit)
+}
+
+/// The code of an element type that is not read; `None` for one that is, or for what is none.
+pub(super) fn unread(dtype: &Call) -> Option<String> {
+    let code = dtype.arguments.as_slice()?.first()?.as_str()?;
+    let is_code = &*dtype.name == "numpy.dtype" && code.len() < 16;
+    (is_code && Dtype::of(dtype).is_none()).then(|| code.to_owned())
+}
+
+/// The element type that a call for an array names.
+pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
+    let types = call.state.as_slice().unwrap_or_default().iter();
+    let mut types = types.chain(call.arguments.as_slice().unwrap_or_default());
+    types.find_map(|value| match value {
+        Value::Call(dtype) if &*dtype.name == "numpy.dtype" => Some(&**dtype),
+        _ => None,
+    })
 }
 
 /// The value of a scalar; `None` if it is of another kind or length.

@@ -67,7 +67,7 @@ fn every_protocol_of_python_gives_the_same_values() {
         let scalars = [
             Value::Int(-5),
             Value::Int(7),
-            Value::Float(0.25),
+            Value::Single(0.25),
             Value::Float(2.5),
             Value::Bool(true),
             text("ab☃"),
@@ -76,7 +76,7 @@ fn every_protocol_of_python_gives_the_same_values() {
         let arrays = [
             matrix(),
             matrix(),
-            list([1.5, 2.5].map(Value::Float)),
+            list([1.5, 2.5].map(Value::Single)),
             list([text("o"), Value::None]),
             list([]),
             Value::Int(7),
@@ -152,24 +152,73 @@ fn what_is_not_plain_is_refused_by_name() {
 }
 
 #[test]
-fn integers_beyond_64_bits_are_an_error() {
+fn integers_beyond_64_bits_are_kept_as_text() {
     for (bytes, expected) in [
-        (&b"\x8a\x00."[..], Some(0)),
-        (b"\x8a\x01\xff.", Some(-1)),
-        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\x00.", Some(i64::MAX)),
-        (b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80.", Some(i64::MIN)),
-        (b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", None),
-        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff.", None),
-        (b"L9223372036854775807L\n.", Some(i64::MAX)),
-        (b"L9223372036854775808L\n.", None),
-        (b"I-7\n.", Some(-7)),
+        (&b"\x8a\x00."[..], Ok(0)),
+        (b"\x8a\x01\xff.", Ok(-1)),
+        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\x00.", Ok(i64::MAX)),
+        (b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80.", Ok(i64::MIN)),
+        (b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", Err("9223372036854775808")),
+        (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff.", Err("-9223372036854775809")),
+        (b"L9223372036854775807L\n.", Ok(i64::MAX)),
+        (b"L9223372036854775808L\n.", Err("9223372036854775808")),
+        (b"I-7\n.", Ok(-7)),
     ] {
-        match (read(bytes, &Limits::default()), expected) {
-            (Ok(value), Some(number)) => assert_eq!(value, Value::Int(number)),
-            (Err(PickleError::Integer { .. }), None) => {}
-            other => panic!("{bytes:?}: {other:?}"),
+        match (read(bytes, &Limits::default()).unwrap(), expected) {
+            (Value::Printed(printed), Err(text)) => assert_eq!(&*printed.text, text),
+            (value, expected) => assert_eq!(Ok(value), expected.map(Value::Int), "{bytes:?}"),
         }
     }
+    for bytes in [&[b"L", &[b'9'; 4_301][..], b"L\n."].concat()[..], b"I1x\n."] {
+        let error = read(bytes, &Limits::default()).unwrap_err();
+        assert!(matches!(error, PickleError::Integer { .. }), "{error}");
+    }
+}
+
+/// As Python 3.11 with numpy 1.26.4 and pandas writes and prints them.
+#[test]
+fn numbers_dates_and_ranges_that_are_not_plain_are_kept_as_text() {
+    let scalar = |code: &str, state: &[u8], bytes: &[u8]| {
+        let mut file = b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n\x8c".to_vec();
+        file.push(code.len() as u8);
+        file.extend([code.as_bytes(), b"\x85R(K\x03\x8c\x01<NNNJ\xff\xff\xff\xff"].concat());
+        file.extend([b"J\xff\xff\xff\xffK\x00", state, b"tbC"].concat());
+        file.push(bytes.len() as u8);
+        file.extend([bytes, b"\x86R."].concat());
+        file
+    };
+    let days = b"N(C\x01DK\x01K\x01K\x01t\x86";
+    let timestamp = b"cpandas._libs.tslibs.timestamps\n_unpickle_timestamp\n";
+    let timestamp = |zone: &[u8]| {
+        [timestamp, &b"(\x8a\x07\xb8\xd3\x28\x72\x1f\x9b\x05N"[..], zone, b"K\x09tR."].concat()
+    };
+    for (bytes, text, repr) in [
+        (b"cbuiltins\ncomplex\nG?\xf0\0\0\0\0\0\0G@\0\0\0\0\0\0\0\x86R.".to_vec(), "(1+2j)", ""),
+        (b"cbuiltins\nrange\nK\x00K\x03K\x01\x87R.".to_vec(), "range(0, 3)", ""),
+        (scalar("u8", b"", &[0, 0, 0, 0, 0, 0, 0, 0x80]), "9223372036854775808", ""),
+        (scalar("c8", b"", b"\0\0\x80?\xcd\xcc\xcc="), "(1+0.10000000149011612j)", "(1+0.1j)"),
+        (scalar("M8", days, b"WG\0\0\0\0\0\0"), "2020-01-02", "numpy.datetime64('2020-01-02')"),
+        (timestamp(b"N"), "2020-01-02 03:04:05.123000", "Timestamp('2020-01-02 03:04:05.123000')"),
+    ] {
+        let value = read(&bytes, &Limits::default()).unwrap();
+        let Value::Printed(printed) = &value else { panic!("{value:?}") };
+        let repr = if repr.is_empty() { text } else { repr };
+        assert_eq!((&*printed.text, &*printed.repr), (text, repr));
+        assert_eq!(list([value.clone(), Value::None, value]).n_printed(), 2);
+    }
+    // What cannot be printed is called by its name.
+    for (bytes, name) in
+        [(scalar("f16", b"", &[0; 16]), "\"f16\""), (timestamp(b"K\x01"), "with a time zone")]
+    {
+        let error = read(&bytes, &Limits::default()).unwrap_err().to_string();
+        assert!(error.contains(name) && !error.contains("damaged"), "{error}");
+    }
+}
+
+#[test]
+fn a_lone_surrogate_becomes_one_replacement() {
+    let bytes = b"X\x05\0\0\0a\xed\xa0\x80b.";
+    assert_eq!(read(bytes, &Limits::default()).unwrap(), text("a\u{fffd}b"));
 }
 
 #[test]
