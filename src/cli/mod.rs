@@ -53,7 +53,7 @@ use std::{
     },
 };
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -65,10 +65,14 @@ use crate::{
     dataset::Home,
     index::Access,
     remote::Account,
+    sandbox::MAX_WORKERS,
 };
 
 /// Where models are asked unless OPENAI_BASE_URL says otherwise.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// The most threads of parallel work: as many as can wait for programs at once.
+const MAX_THREADS: usize = MAX_WORKERS;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,8 +241,10 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
-    let outcome =
-        watch_signals(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
+    let outcome = watch_signals(&stop, printer)
+        .and_then(|()| bound_threads(printer))
+        .and_then(|()| home(cli.global.home))
+        .and_then(|home| {
             let (config, printer) = (cli.global.config, printer.clone());
             let ctx = Context { home, config, printer, stop: stop.clone() };
             dispatch(cli.command, &ctx)
@@ -273,6 +279,22 @@ fn watch_signals(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
         printer.notice("stopping; press Ctrl-C again to stop at once");
     })?;
     Ok(())
+}
+
+/// Starts [`MAX_THREADS`] threads for parallel work where the environment, or the machine, asks for
+/// more; else they are started when they are first needed.
+fn bound_threads(printer: &Printer) -> Result<()> {
+    let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
+    let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
+    let asked = variables.iter().find_map(|name| number(name));
+    if asked.unwrap_or_else(systems::all_threads) <= MAX_THREADS {
+        return Ok(());
+    }
+    if let Some(asked) = asked {
+        printer.warning(&format!("{asked} threads are asked for; {MAX_THREADS} are the most"));
+    }
+    let bounded = rayon::ThreadPoolBuilder::new().num_threads(MAX_THREADS);
+    bounded.build_global().context("cannot start threads").hint("set RAYON_NUM_THREADS lower")
 }
 
 /// Keeps the message of the latest panic instead of printing it: some panics are caught and

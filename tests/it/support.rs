@@ -4,6 +4,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use agent::{
@@ -133,6 +135,29 @@ impl Ran {
             assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
         }
     }
+}
+
+/// Runs a command to its end; kills it, and fails with what it said, when that takes longer.
+#[track_caller]
+pub(crate) fn ended_within(command: &mut Command, limit: Duration) -> Ran {
+    let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    let [stdout, stderr] = files.each_ref().map(|file| file.reopen().unwrap());
+    let mut child = command.stdout(stdout).stderr(stderr).spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > limit {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let said = fs::read_to_string(files[1].path()).unwrap();
+            panic!("no end within {limit:?}: {command:?}\n{said}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let [stdout, stderr] = files.each_ref().map(|file| fs::read(file.path()).unwrap());
+    Ran::of(Output { status, stdout, stderr })
 }
 
 /// Writes a base of six nodes: four products, of which 0 and 1 are made by brand 4 and 2 and 3
