@@ -47,13 +47,13 @@ fn write_roomy(dir: &Path) {
     }
     fs::write(dir.join("nodes.jsonl"), nodes).unwrap();
     let mut queries = "id,query,answer_ids\n".to_owned();
-    for id in 0..N_QUERIES {
+    for id in 0..=N_QUERIES {
         writeln!(queries, "{id},durable steel bottle number {id} from Northpeak,[0]").unwrap();
     }
     fs::write(dir.join("qa.csv"), queries).unwrap();
     let all: String = (0..N_QUERIES).map(|id| format!("{id}\n")).collect();
-    fs::write(dir.join("split/train.index"), &all).unwrap();
     fs::write(dir.join("split/val.index"), &all).unwrap();
+    fs::write(dir.join("split/train.index"), format!("{N_QUERIES}\n")).unwrap();
 }
 
 /// A world with that base, indexed with the built-in embedder.
@@ -155,7 +155,7 @@ fn every_tool_ends_on_every_embedder_with_more_queries_than_threads() {
     let candle = format!("candle:{}", encoder().display());
     let nodes: Vec<(u32, [f32; 2])> = product_ids().map(|id| (id, [1.0, id as f32])).collect();
     write_dict(&world.path("emb/doc/candidate_emb_dict.pt"), &nodes);
-    let queries: Vec<(u32, [f32; 2])> = (0..N_QUERIES).map(|id| (id, [1.0, id as f32])).collect();
+    let queries: Vec<(u32, [f32; 2])> = (0..=N_QUERIES).map(|id| (id, [1.0, id as f32])).collect();
     write_dict(&world.path("emb/query/query_emb_dict.pt"), &queries);
     let others = [
         (candle.as_str(), Knows::AllTexts),

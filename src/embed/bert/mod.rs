@@ -15,9 +15,9 @@
 //!
 //! # Cost
 //! Opening reads all files once, for the fingerprint. The tokenizer and the weights are made ready by
-//! [`Embedder::prepare`], or when the first text comes; the rows of word pieces stay in the mapped file. Texts are sorted by
-//! length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off by the threads of
-//! rayon, each batch by one thread.
+//! [`Embedder::prepare`], or when the first text comes; the rows of word pieces stay in the mapped file.
+//! Texts are sorted by length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off
+//! by the threads of rayon, each batch by one thread.
 //!
 //! | file | question it answers |
 //! | --- | --- |
