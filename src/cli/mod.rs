@@ -70,6 +70,7 @@ use crate::{
     dataset::Home,
     index::Access,
     remote::Account,
+    sandbox::MAX_WORKERS,
 };
 
 /// What is said where the system refuses threads, and what to do about it.
@@ -78,6 +79,9 @@ const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the
     RAYON_NUM_THREADS to a smaller number";
 /// Where models are asked unless OPENAI_BASE_URL says otherwise.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// The most threads of parallel work: as many as can wait for programs at once.
+const MAX_THREADS: usize = MAX_WORKERS;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,13 +289,21 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
 }
 
 /// Starts the threads that every command has: one for signals, and those that work is spread over,
-/// which would otherwise be started where nothing can be said about a failure.
+/// at most [`MAX_THREADS`], which would otherwise be started where nothing can be said about a
+/// failure.
 ///
 /// # Errors
 /// That the system refuses them.
 fn start_threads(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
     watch_signals(stop, printer).hint(MORE_THREADS)?;
-    let pool = rayon::ThreadPoolBuilder::new().build_global();
+    let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
+    let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
+    let asked = variables.iter().find_map(|name| number(name));
+    if let Some(asked) = asked.filter(|&asked| asked > MAX_THREADS) {
+        printer.warning(&format!("{asked} threads are asked for; {MAX_THREADS} are the most"));
+    }
+    let threads = asked.unwrap_or_else(systems::all_threads).min(MAX_THREADS);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }
 

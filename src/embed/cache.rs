@@ -282,6 +282,10 @@ impl Embedder for CachedEmbedder {
         self.inner.token_names(text)
     }
 
+    fn prepare(&self) -> Result<(), EmbedError> {
+        self.inner.prepare()
+    }
+
     fn verify(&self) -> Result<(), EmbedError> {
         self.inner.verify()
     }

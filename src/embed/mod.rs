@@ -30,7 +30,7 @@ mod factor;
 mod sparse;
 mod tokens;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 pub use bert::BertEncoder;
 pub use cache::CachedEmbedder;
@@ -91,6 +91,15 @@ pub trait Embedder: Send + Sync {
     /// As [`embed_tokens`](Embedder::embed_tokens).
     fn token_names(&self, _text: &str) -> Result<Vec<String>, EmbedError> {
         Err(EmbedError::NoTokens)
+    }
+
+    /// Reads what the first text would have to wait for, on all threads. Without it the first text
+    /// does that.
+    ///
+    /// # Errors
+    /// Those that the first text would meet.
+    fn prepare(&self) -> Result<(), EmbedError> {
+        Ok(())
     }
 
     /// Reads the whole model and compares it with its checksum, where it has one.
@@ -223,6 +232,9 @@ pub enum EmbedError {
         /// Its name on the command line.
         embedder: String,
     },
+    /// The embedder of an index could not be opened, which every text is told.
+    #[error(transparent)]
+    Unopened(Arc<EmbedError>),
     /// The model gives a vector for a text only, none for its tokens.
     #[error("this embedder has no token vectors; index with builtin or candle:DIR")]
     NoTokens,

@@ -10,7 +10,7 @@ use crate::{
     embed::{EmbedError, Embedder},
     index::{
         Access, EmbedderChoice, IndexError, Part,
-        embedder::IndexEmbedder,
+        embedder::{IndexEmbedder, open_own},
         layout::{
             NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
             fingerprint, part_path,
@@ -53,7 +53,8 @@ pub struct IndexedBase {
 }
 
 impl IndexedBase {
-    /// Opens a base and its index; costs milliseconds whatever their size.
+    /// Opens a base and its index; costs milliseconds whatever their size. A sentence encoder's files
+    /// are read once as well, to see that they are those it was built with.
     ///
     /// # Errors
     /// [`IndexError::Missing`], [`IndexError::OtherBase`], or that a file is damaged; `name` is the
@@ -62,8 +63,8 @@ impl IndexedBase {
         Self::open_with(kb_dir, index_dir, name, Access::default())
     }
 
-    /// The same with what its embedder may need from outside; the embedder itself is opened at the
-    /// first text.
+    /// The same with what its embedder may need from outside; one that cannot be opened fails at
+    /// the first text.
     ///
     /// # Errors
     /// As [`IndexedBase::open`].
@@ -84,7 +85,7 @@ impl IndexedBase {
             names: words.names,
             vectors,
             stems: Stems::default(),
-            embedder: IndexEmbedder::new(index_dir, record, access)?,
+            embedder: IndexEmbedder::new(index_dir, record, &access)?,
             words_seal: words.record.seal,
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
@@ -288,8 +289,8 @@ impl State {
     pub fn of(kb: &Kb, index_dir: &Path, name: &str) -> State {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;
-            let VectorsRecord { embedder, candidates_only, parts, .. } = record.clone();
-            IndexEmbedder::new(index_dir, record, Access::default())?;
+            open_own(index_dir, &record)?;
+            let VectorsRecord { embedder, candidates_only, parts, .. } = record;
             Ok(VectorsState { embedder, candidates_only, parts })
         };
         State { words: Words::open(index_dir, kb, name).map(|_| ()), vectors: vectors() }

@@ -141,7 +141,7 @@ fn build_part(
     let dir = index.join(VECTORS);
     let mut record = VectorsRecord::read(index, "the base")?;
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
-    let embedder = IndexEmbedder::new(index, record.clone(), access.clone())?;
+    let embedder = IndexEmbedder::new(index, record.clone(), access)?;
     let staging = staging(index)?;
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder };
     parts::build(part, &materials, watch, staging.path())?;

@@ -1,14 +1,16 @@
 //! Which embedder an index was built with, and how it is opened again. The only place that knows
 //! all kinds of embedders; must not know what the vectors are used for.
 //!
-//! Opening a base must cost milliseconds, so a model is opened at the first text. What is known of
-//! it without that (length of vectors, fingerprint, description) comes from the record.
+//! It is opened with the index, and its fingerprint compared with the record's: both read a model's
+//! files on all threads, which is not to happen on a thread that others wait for. Its weights are
+//! read by [`Embedder::prepare`] or at the first text. Where it cannot be opened, the index can be
+//! used all the same, and a text is told why it has no vector.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -127,40 +129,28 @@ impl EmbedderChoice {
     }
 }
 
-/// The embedder of an index, opened at its first text.
+/// The embedder of an index.
 pub(super) struct IndexEmbedder {
     record: VectorsRecord,
-    access: Access,
-    opened: OnceLock<Box<dyn Embedder>>,
-    /// Held while it is opened, so that this happens once.
-    opening: Mutex<()>,
+    opened: Result<Box<dyn Embedder>, Arc<EmbedError>>,
 }
 
 impl IndexEmbedder {
-    /// The embedder of the vectors in an index directory; one that lies beside them is
-    /// opened at once.
+    /// The embedder of the vectors in an index directory.
+    ///
+    /// # Errors
+    /// That one that lies beside them is damaged or not theirs; one that lies elsewhere fails at
+    /// the first text.
     pub(super) fn new(
         index: &Path,
         record: VectorsRecord,
-        access: Access,
+        access: &Access,
     ) -> Result<Self, IndexError> {
-        let dir = index.join(VECTORS);
-        let own: Option<Box<dyn Embedder>> = match record.embedder {
-            EmbedderChoice::Builtin => Some(Box::new(LsaEmbedder::open(&dir.join(MODEL))?)),
-            EmbedderChoice::Import(_) => {
-                Some(Box::new(QueryTable::open(&dir.join(QUERIES), &record.fingerprint)?))
-            }
-            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => None,
+        let opened = match open_own(index, &record)? {
+            Some(own) => Ok(own),
+            None => open_other(&record, access).map_err(Arc::new),
         };
-        let opened = OnceLock::new();
-        if let Some(own) = own {
-            if own.fingerprint() != record.fingerprint || own.dim() != record.dim {
-                let what = "its embedder is not the one of its record".to_owned();
-                return Err(IndexError::damaged(&dir, what));
-            }
-            let _ = opened.set(own);
-        }
-        Ok(Self { record, access, opened, opening: Mutex::default() })
+        Ok(Self { record, opened })
     }
 
     /// The record it was made from.
@@ -169,23 +159,46 @@ impl IndexEmbedder {
     }
 
     fn opened(&self) -> Result<&dyn Embedder, EmbedError> {
-        if let Some(embedder) = self.opened.get() {
-            return Ok(&**embedder);
+        match &self.opened {
+            Ok(embedder) => Ok(&**embedder),
+            Err(error) => Err(EmbedError::Unopened(error.clone())),
         }
-        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(embedder) = self.opened.get() {
-            return Ok(&**embedder);
-        }
-        let choice = &self.record.embedder;
-        let changed = || EmbedError::Changed { embedder: choice.to_string() };
-        let embedder = self
-            .access
-            .cached(choice.open(&self.access, Some(self.record.dim))?.ok_or_else(changed)?);
-        if embedder.fingerprint() != self.record.fingerprint || embedder.dim() != self.record.dim {
-            return Err(changed());
-        }
-        Ok(&**self.opened.get_or_init(|| embedder))
     }
+}
+
+/// The embedder that lies beside the vectors of an index; none for those that lie elsewhere.
+///
+/// # Errors
+/// That it is damaged, or not the one of the record.
+pub(super) fn open_own(
+    index: &Path,
+    record: &VectorsRecord,
+) -> Result<Option<Box<dyn Embedder>>, IndexError> {
+    let dir = index.join(VECTORS);
+    let own: Box<dyn Embedder> = match record.embedder {
+        EmbedderChoice::Builtin => Box::new(LsaEmbedder::open(&dir.join(MODEL))?),
+        EmbedderChoice::Import(_) => {
+            Box::new(QueryTable::open(&dir.join(QUERIES), &record.fingerprint)?)
+        }
+        EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => return Ok(None),
+    };
+    if !is_of(&*own, record) {
+        let what = "its embedder is not the one of its record".to_owned();
+        return Err(IndexError::damaged(&dir, what));
+    }
+    Ok(Some(own))
+}
+
+/// An embedder that lies elsewhere.
+fn open_other(record: &VectorsRecord, access: &Access) -> Result<Box<dyn Embedder>, EmbedError> {
+    let choice = &record.embedder;
+    let changed = || EmbedError::Changed { embedder: choice.to_string() };
+    let embedder = choice.open(access, Some(record.dim))?.ok_or_else(changed)?;
+    if is_of(&*embedder, record) { Ok(access.cached(embedder)) } else { Err(changed()) }
+}
+
+fn is_of(embedder: &dyn Embedder, record: &VectorsRecord) -> bool {
+    embedder.fingerprint() == record.fingerprint && embedder.dim() == record.dim
 }
 
 impl Embedder for IndexEmbedder {
@@ -217,6 +230,10 @@ impl Embedder for IndexEmbedder {
         self.opened()?.token_names(text)
     }
 
+    fn prepare(&self) -> Result<(), EmbedError> {
+        self.opened()?.prepare()
+    }
+
     fn verify(&self) -> Result<(), EmbedError> {
         match self.record.embedder {
             // What answers behind an address costs money to ask.
@@ -226,6 +243,6 @@ impl Embedder for IndexEmbedder {
     }
 
     fn spent(&self) -> Spent {
-        self.opened.get().map(|embedder| embedder.spent()).unwrap_or_default()
+        self.opened.as_ref().map(|embedder| embedder.spent()).unwrap_or_default()
     }
 }

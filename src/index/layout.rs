@@ -11,9 +11,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    fs::{self, File},
-    io::{self, Read, Write},
+    fmt, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };

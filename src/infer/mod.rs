@@ -67,13 +67,15 @@ impl Runtime {
         Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
     }
 
-    /// The same, with a say in where programs run.
+    /// The same, with a say in where programs run. The embedder is prepared before any program has
+    /// to wait for it; one that cannot be is told by the tools that need it.
     pub fn in_sandbox(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
         cache: Option<Arc<ToolCache>>,
         options: &SandboxOptions,
     ) -> Self {
+        let _ = base.embedder().prepare();
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
         Self { base, sandbox, limits, cache, assistant: None, shortlists }

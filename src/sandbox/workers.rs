@@ -5,6 +5,11 @@
 //! some 220 bytes of stack, so [`STACK_BYTES`] goes with
 //! [`Limits::operations`](crate::sandbox::Limits): change one and measure the other.
 //!
+//! Each worker is the one thread of a rayon pool of its own, so that parallel work inside a job runs
+//! on the worker itself, one piece after the other. In the pool of the process every thread may be
+//! waiting for a program, and a program that waited for them would never end. What a job waits for
+//! on another thread must stay out of that pool as well: see [`pool_apart`].
+//!
 //! Must not know what a job is. The number of threads never changes a result: jobs share nothing,
 //! and answers are collected in the order of the jobs.
 
@@ -16,8 +21,10 @@ use std::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
-    thread::{Builder, JoinHandle},
+    thread::{Builder, JoinHandle, available_parallelism},
 };
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Stack of a worker, bytes. Virtual: only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
@@ -25,6 +32,8 @@ pub const STACK_BYTES: usize = 256 << 20;
 pub const QUEUE_PER_WORKER: usize = 4;
 /// The most workers of one pool; each may hold a whole memory budget.
 pub const MAX_WORKERS: usize = 256;
+/// The most threads of one pool beside that of the process.
+const MAX_APART: usize = 16;
 
 thread_local! {
     static HAS_BIG_STACK: Cell<bool> = const { Cell::new(false) };
@@ -53,7 +62,46 @@ impl<T> Pending<T> {
 /// A pool of threads with big stacks. Dropping it waits for the jobs that were submitted.
 pub struct Workers {
     queue: Option<SyncSender<Job>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Worker>,
+}
+
+/// A thread and the pool of which it is the only one.
+struct Worker {
+    pool: ThreadPool,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts a thread that works off jobs until no more can come.
+    fn start(at: usize, jobs: Arc<Mutex<Receiver<Job>>>) -> io::Result<Self> {
+        let mut started = None;
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(1)
+            .spawn_handler(|thread| {
+                let builder = Builder::new().name(format!("program-{at}")).stack_size(STACK_BYTES);
+                started = Some(builder.spawn(move || thread.run())?);
+                Ok(())
+            })
+            .build()
+            .map_err(io::Error::other)?;
+        let thread = started.ok_or_else(|| io::Error::other("the pool has no thread"))?;
+        pool.spawn(move || work(&jobs));
+        Ok(Self { pool, thread })
+    }
+}
+
+/// A pool for parallel work that a job waits for on another thread. Dropping it lets what was
+/// spawned in it end. A panic of what was spawned ends that alone.
+///
+/// # Errors
+/// When the system refuses a thread.
+pub(super) fn pool_apart(name: &'static str) -> io::Result<ThreadPool> {
+    ThreadPoolBuilder::new()
+        .num_threads(available_parallelism().map_or(1, usize::from).min(MAX_APART))
+        .thread_name(move |_| name.to_owned())
+        .panic_handler(|_| ())
+        .build()
+        .map_err(io::Error::other)
 }
 
 impl Workers {
@@ -65,15 +113,8 @@ impl Workers {
         let n = n.clamp(1, MAX_WORKERS);
         let (queue, jobs) = sync_channel::<Job>(n * QUEUE_PER_WORKER);
         let jobs = Arc::new(Mutex::new(jobs));
-        let threads = (0..n)
-            .map(|at| {
-                let jobs = jobs.clone();
-                Builder::new()
-                    .name(format!("program-{at}"))
-                    .stack_size(STACK_BYTES)
-                    .spawn(move || work(&jobs))
-            })
-            .collect::<io::Result<Vec<_>>>()?;
+        let threads =
+            (0..n).map(|at| Worker::start(at, jobs.clone())).collect::<io::Result<Vec<_>>>()?;
         Ok(Self { queue: Some(queue), threads })
     }
 
@@ -117,7 +158,9 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.queue = None;
-        for thread in self.threads.drain(..) {
+        for Worker { pool, thread } in self.threads.drain(..) {
+            // Its thread ends once it is gone and no job is left.
+            drop(pool);
             let _ = thread.join();
         }
     }
@@ -164,7 +207,36 @@ pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
 
 #[cfg(test)]
 mod tests {
-    use super::Workers;
+    use std::thread;
+
+    use rayon::prelude::*;
+
+    use super::{Workers, pool_apart};
+
+    #[test]
+    fn parallel_work_of_a_job_runs_on_its_worker_alone() {
+        let workers = Workers::new(2).expect("threads");
+        let elsewhere = || {
+            let worker = thread::current().id();
+            let pieces = (0..10_000).into_par_iter().map(|_| thread::current().id());
+            let elsewhere = pieces.filter(|&id| id != worker).count();
+            let (left, right) = rayon::join(|| thread::current().id(), || thread::current().id());
+            (elsewhere, left == worker && right == worker, rayon::current_num_threads())
+        };
+        for _ in 0..10 {
+            assert_eq!(workers.run(elsewhere), Ok((0, true, 1)));
+        }
+    }
+
+    #[test]
+    fn a_pool_apart_lets_its_work_end_and_outlives_a_panic() {
+        let (answer, wait) = std::sync::mpsc::sync_channel(1);
+        let pool = pool_apart("test").expect("threads");
+        pool.spawn(|| std::panic::resume_unwind(Box::new(())));
+        pool.spawn(move || answer.send((0..100).into_par_iter().sum::<u32>()).expect("a receiver"));
+        drop(pool);
+        assert_eq!(wait.recv(), Ok(4_950));
+    }
 
     #[test]
     fn answers_come_in_the_order_of_jobs_and_a_panic_does_not_end_a_worker() {

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
+    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
@@ -16,13 +17,13 @@ use crate::support::{Ran, World};
 const KEY: &str = "sk-never-shown";
 
 /// A service that gives each text a vector of its first letters, and counts texts.
-struct Service {
+pub(crate) struct Service {
     address: SocketAddr,
     n_texts: Arc<Mutex<usize>>,
 }
 
 impl Service {
-    fn start() -> Service {
+    pub(crate) fn start() -> Service {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let n_texts = Arc::new(Mutex::new(0));
@@ -40,11 +41,16 @@ impl Service {
         std::mem::take(&mut self.n_texts.lock().unwrap())
     }
 
+    /// Gives a command the address and the key.
+    pub(crate) fn offer(&self, command: &mut Command) {
+        command.env("OPENAI_BASE_URL", format!("http://{}/v1", self.address));
+        command.env("OPENAI_API_KEY", KEY);
+    }
+
     /// Runs the binary with this service.
     fn run<'a>(&self, world: &World, args: impl IntoIterator<Item = &'a str>) -> Ran {
         let mut command = world.command(args);
-        command.env("OPENAI_BASE_URL", format!("http://{}/v1", self.address));
-        command.env("OPENAI_API_KEY", KEY);
+        self.offer(&mut command);
         let ran = Ran::of(command.output().unwrap());
         assert!(!ran.stderr.contains(KEY) && !ran.stdout.contains(KEY), "{}", ran.stderr);
         ran
@@ -171,7 +177,7 @@ fn what_an_embedder_lacks_is_named_and_the_old_vectors_stay() {
 }
 
 /// A file as `torch.save` writes a dict of `[1, 2]` tensors.
-fn write_dict(path: &Path, rows: &[(u32, [f32; 2])]) {
+pub(crate) fn write_dict(path: &Path, rows: &[(u32, [f32; 2])]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut pickle = b"\x80\x02}(".to_vec();
     let text = |text: &str| {

@@ -36,6 +36,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod standstill;
 mod strangers;
 mod support;
 mod tidy;

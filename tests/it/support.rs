@@ -4,6 +4,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use agent::{
@@ -139,6 +141,29 @@ impl Ran {
 /// Where all worlds keep compiled code and what they made: worlds are made here, all of them.
 pub(crate) fn state() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-state")
+}
+
+/// Runs a command to its end; kills it, and fails with what it said, when that takes longer.
+#[track_caller]
+pub(crate) fn ended_within(command: &mut Command, limit: Duration) -> Ran {
+    let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    let [stdout, stderr] = files.each_ref().map(|file| file.reopen().unwrap());
+    let mut child = command.stdout(stdout).stderr(stderr).spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > limit {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let said = fs::read_to_string(files[1].path()).unwrap();
+            panic!("no end within {limit:?}: {command:?}\n{said}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let [stdout, stderr] = files.each_ref().map(|file| fs::read(file.path()).unwrap());
+    Ran::of(Output { status, stdout, stderr })
 }
 
 /// Writes a base of six nodes: four products, of which 0 and 1 are made by brand 4 and 2 and 3

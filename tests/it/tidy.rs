@@ -59,6 +59,23 @@ const PAGES: &[&str] = &[
     "src/README.md",
 ];
 
+/// The only places that start threads. What a program waits for on another thread must stay out of
+/// rayon's pool of the process, whose threads may all be waiting for programs; each says how it does.
+const STARTS_THREADS: [&str; 5] = [
+    // Programs, each thread with a pool of its own; a pool apart for the compiler.
+    "src/sandbox/workers.rs",
+    // Lets deadlines pass.
+    "src/sandbox/wasm/engine.rs",
+    // Cuts more texts than a program embeds at a time, while a device works on others.
+    "src/embed/bert/device.rs",
+    // Waits for replies.
+    "src/llm/ask.rs",
+    // Starts programs, and no program waits for it.
+    "src/cli/",
+];
+/// The only places that make pools of rayon.
+const MAKES_POOLS: [&str; 2] = ["src/sandbox/workers.rs", "src/cli/mod.rs"];
+
 struct Source {
     /// Path from the repository's root, with `/`.
     path: String,
@@ -225,6 +242,32 @@ fn foreign_engines_stay_in_their_places() {
             let named = |line: &str| names_crate(line, name) && !line.starts_with(&own);
             for (line, _) in source.code().filter(|(_, line)| named(line)) {
                 violations.push(format!("{}:{line}: names {name}", source.path));
+            }
+        }
+    }
+    none(&violations);
+}
+
+/// The lines of a file that are no tests.
+fn untested(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let is_test = source.path.contains("tests") || source.path.contains("scripted");
+    let lines = source.code().take_while(|(_, line)| *line != "#[cfg(test)]");
+    lines.filter(move |_| !is_test)
+}
+
+#[test]
+fn threads_and_pools_are_made_in_their_places() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src/")) {
+        let is_in = |places: &[&str]| places.iter().any(|place| source.path.starts_with(place));
+        let threads = ["thread::spawn", "thread::scope", "thread::Builder", "Builder::new().name"];
+        for (line, code) in untested(source) {
+            let starts = threads.iter().any(|how| code.contains(how));
+            if starts && !is_in(&STARTS_THREADS) {
+                violations.push(format!("{}:{line}: starts a thread", source.path));
+            }
+            if code.contains("ThreadPoolBuilder::new") && !is_in(&MAKES_POOLS) {
+                violations.push(format!("{}:{line}: makes a pool of threads", source.path));
             }
         }
     }

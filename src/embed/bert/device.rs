@@ -74,12 +74,16 @@ impl OnDevice {
     }
 
     /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the pieces
-    /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut.
+    /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut. So few texts
+    /// are cut on this thread.
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
         cut: impl Fn(&[&str]) -> Result<Vec<Pieces>, EmbedError> + Sync,
     ) -> Result<Vec<f32>, EmbedError> {
+        if texts.len() <= PORTION_TEXTS {
+            return self.embed_portion(&cut(texts)?);
+        }
         thread::scope(|scope| {
             let (send, receive) = sync_channel(WAITING_PORTIONS);
             let cut = &cut;

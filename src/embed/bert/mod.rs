@@ -14,10 +14,10 @@
 //!   is used where there is one, it does by rounding; `CUDA_VISIBLE_DEVICES=` keeps to the CPU.
 //!
 //! # Cost
-//! Opening reads the configuration files and the header of the weights. The tokenizer and the weights are
-//! read when the first text comes; the rows of word pieces stay in the mapped file. Texts are sorted by
-//! length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off by the threads of
-//! rayon, each batch by one thread.
+//! Opening reads all files once, for the fingerprint. The tokenizer and the weights are made ready by
+//! [`Embedder::prepare`], or when the first text comes; the rows of word pieces stay in the mapped file.
+//! Texts are sorted by length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off
+//! by the threads of rayon, each batch by one thread.
 //!
 //! | file | question it answers |
 //! | --- | --- |
@@ -78,7 +78,7 @@ pub struct BertEncoder {
     weights: Mapped,
     words: Words,
     isa: Isa,
-    fingerprint: OnceLock<String>,
+    fingerprint: String,
     /// What the first text needs.
     ready: OnceLock<Ready>,
 }
@@ -122,7 +122,8 @@ impl Mapped {
 }
 
 impl BertEncoder {
-    /// Opens the model in `dir`: reads its configuration and the header of its weights, nothing else.
+    /// Opens the model in `dir`: checks its configuration and the header of its weights, and reads all its
+    /// files for the fingerprint, on all threads.
     ///
     /// # Errors
     /// [`EmbedError::Io`], and [`EmbedError::Model`] when a file is missing, damaged, too large or says
@@ -133,16 +134,9 @@ impl BertEncoder {
         let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
         let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
         let words = Tensors::new(&weights.map, &weights.path, &settings.shape)?.words()?;
-        let (fingerprint, ready) = (OnceLock::new(), OnceLock::new());
-        Ok(BertEncoder {
-            settings,
-            tokenizer,
-            weights,
-            words,
-            isa: Isa::best(),
-            fingerprint,
-            ready,
-        })
+        let fingerprint = fingerprint(&settings, &tokenizer, &weights);
+        let (isa, ready) = (Isa::best(), OnceLock::new());
+        Ok(BertEncoder { settings, tokenizer, weights, words, isa, fingerprint, ready })
     }
 
     /// Most tokens read of a text, special ones and those of a prompt included.
@@ -276,6 +270,22 @@ impl BertEncoder {
     }
 }
 
+/// BLAKE3 of configuration, tokenizer and weights.
+fn fingerprint(settings: &Settings, tokenizer: &Mapped, weights: &Mapped) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        let parts: Vec<_> = bytes.par_chunks(HASH_BYTES).map(blake3::hash).collect();
+        for part in parts {
+            hasher.update(part.as_bytes());
+        }
+    };
+    settings.sources.iter().for_each(|bytes| add(bytes));
+    add(&tokenizer.map);
+    add(&weights.map);
+    format!("bert1-{}", &hasher.finalize().to_hex()[..32])
+}
+
 /// Cuts `order`, whose items cost `cost`, into runs of at most [`BATCH_TOKENS`], or of one item.
 fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let mut batches = Vec::new();
@@ -299,22 +309,8 @@ impl Embedder for BertEncoder {
         self.settings.shape.hidden
     }
 
-    /// BLAKE3 of configuration, tokenizer and weights. Reads them all when first asked.
     fn fingerprint(&self) -> &str {
-        self.fingerprint.get_or_init(|| {
-            let mut hasher = blake3::Hasher::new();
-            let mut add = |bytes: &[u8]| {
-                hasher.update(&(bytes.len() as u64).to_le_bytes());
-                let parts: Vec<_> = bytes.par_chunks(HASH_BYTES).map(blake3::hash).collect();
-                for part in parts {
-                    hasher.update(part.as_bytes());
-                }
-            };
-            self.settings.sources.iter().for_each(|bytes| add(bytes));
-            add(&self.tokenizer.map);
-            add(&self.weights.map);
-            format!("bert1-{}", &hasher.finalize().to_hex()[..32])
-        })
+        &self.fingerprint
     }
 
     fn describe(&self) -> String {
@@ -355,6 +351,10 @@ impl Embedder for BertEncoder {
         let pieces = cutter.cut("", text)?;
         let own = pieces.ids.iter().zip(&pieces.special).filter(|(_, special)| !**special);
         Ok(own.map(|(id, _)| cutter.name(*id)).collect())
+    }
+
+    fn prepare(&self) -> Result<(), EmbedError> {
+        self.ready().map(drop)
     }
 
     /// Reads the tokenizer and all layers, and embeds a word: a model has no checksum to compare.

@@ -121,12 +121,13 @@ fn a_long_text_is_its_start() {
 }
 
 #[test]
-fn opening_reads_no_weights_and_the_fingerprint_covers_them() {
+fn opening_converts_no_weights_and_the_fingerprint_covers_them() {
     let model = copy("mean");
     let encoder = BertEncoder::open(model.path()).unwrap();
-    assert!(encoder.ready.get().is_none() && encoder.fingerprint.get().is_none());
-    let fingerprint = encoder.fingerprint().to_owned();
     assert!(encoder.ready.get().is_none());
+    let fingerprint = encoder.fingerprint().to_owned();
+    encoder.prepare().unwrap();
+    assert!(encoder.ready.get().is_some());
     assert_eq!(BertEncoder::open(&dir("mean")).unwrap().fingerprint(), fingerprint);
     encoder.verify().unwrap();
     drop(encoder);

@@ -17,7 +17,7 @@ use std::{
 
 use wasmtime::{Config, Engine, Module, OptLevel, Strategy};
 
-use crate::sandbox::wasm::cache::CodeCache;
+use crate::sandbox::{wasm::cache::CodeCache, workers::pool_apart};
 
 /// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
@@ -152,7 +152,7 @@ pub(super) fn compiled(
     Ok(module)
 }
 
-/// Compiles on a thread of its own and waits for it.
+/// Compiles on threads of its own, which wait for no program, and waits for them.
 fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
     static COMPILING: AtomicUsize = AtomicUsize::new(0);
     if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {
@@ -167,10 +167,12 @@ fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, 
         // Nobody may be waiting any more.
         let _ = answer.send(module);
     };
-    let thread = thread::Builder::new().name("compile".to_owned()).spawn(work);
-    if let Err(error) = thread {
-        COMPILING.fetch_sub(1, Ordering::SeqCst);
-        return Err(CompileError::Engine(error.to_string()));
+    match pool_apart("compile") {
+        Ok(pool) => pool.spawn(work),
+        Err(error) => {
+            COMPILING.fetch_sub(1, Ordering::SeqCst);
+            return Err(CompileError::Engine(error.to_string()));
+        }
     }
     match wait.recv_timeout(deadline) {
         Ok(module) => module.map_err(|error| CompileError::Invalid(format!("{error:#}"))),
