@@ -9,6 +9,7 @@
 //! router        weights by feature, one per category
 //! fusion        how many categories answer a query, and how their scores are joined
 //! order         weights of the evidence by which joined answers are put in order, if they are
+//! phrasings     how questions are worded that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all of the above
@@ -19,6 +20,7 @@
 //! Must not know: how programs were found, how they run.
 
 pub mod order;
+pub mod reading;
 pub mod router;
 
 use std::{
@@ -31,14 +33,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bundle::{order::Order, router::Router},
+    bundle::{order::Order, reading::Phrasings, router::Router},
     eval::Interval,
     index::IndexedBase,
     program::Program,
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Bytes of a bundle that is read.
@@ -61,6 +63,9 @@ pub struct Bundle {
     /// In which order joined answers are put; none leaves the order of their joined scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
+    /// How questions are worded that the graph alone answers; without it none is read so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phrasings: Option<Phrasings>,
     /// Scores on the validation split.
     pub validation: Validation,
     /// How it was made.

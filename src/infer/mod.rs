@@ -21,6 +21,7 @@ use crate::{
     bundle::{
         Bundle, Fusion,
         order::{Evidence, Order, evidence},
+        reading::{Phrasings, read},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -246,8 +247,19 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
-/// Rankings of several categories as one answer: fused, and put in the order of the evidence where
-/// the bundle has one.
+/// How a bundle makes one answer of the rankings of its categories.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining<'a> {
+    /// How many categories answer, and how their scores are joined.
+    pub fusion: Fusion,
+    /// The order of the evidence, where the fusion asks for it.
+    pub order: Option<&'a Order>,
+    /// How plain questions are worded; without it none is read.
+    pub phrasings: Option<&'a Phrasings>,
+}
+
+/// Rankings of several categories as one answer: fused, put in the order of the evidence where the
+/// bundle has one, and the answers of a plain question before all others.
 ///
 /// # Errors
 /// Those of the indexes.
@@ -255,14 +267,18 @@ pub fn join(
     base: &IndexedBase,
     query: &str,
     rankings: &[(f32, &Ranking)],
-    fusion: Fusion,
-    order: Option<&Order>,
+    joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    let fused = fuse(rankings, fusion);
-    match order.filter(|_| fusion.ordered) {
-        Some(order) => Ok(order.apply(&evidence(base, query, rankings)?, &fused)),
-        None => Ok(fused),
-    }
+    let fused = fuse(rankings, joining.fusion);
+    let joined = match joining.order.filter(|_| joining.fusion.ordered) {
+        Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
+        None => fused,
+    };
+    let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
+    Ok(match reading {
+        Some(reading) => reading.apply(&joined),
+        None => joined,
+    })
 }
 
 /// Kinds of evidence that an explanation names.
@@ -298,6 +314,7 @@ pub struct BundleRetriever {
     router: Router,
     fusion: Fusion,
     order: Option<Order>,
+    phrasings: Option<Phrasings>,
     /// Who routes instead of the bundle's router.
     assistant: Option<Arc<Assistant>>,
 }
@@ -323,8 +340,9 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let order = bundle.order.clone();
-        Ok(Self { runtime, name, members: members?, router, fusion, order, assistant: None })
+        let (order, phrasings) = (bundle.order.clone(), bundle.phrasings.clone());
+        let (members, assistant) = (members?, None);
+        Ok(Self { runtime, name, members, router, fusion, order, phrasings, assistant })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -406,8 +424,12 @@ impl Retriever for BundleRetriever {
         }
         let borrowed: Vec<(f32, &Ranking)> =
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-        let (base, order) = (self.runtime.base(), self.order.as_ref());
-        let mut ranking = join(base, checked(query)?, &borrowed, self.fusion, order)?;
+        let joining = Joining {
+            fusion: self.fusion,
+            order: self.order.as_ref(),
+            phrasings: self.phrasings.as_ref(),
+        };
+        let mut ranking = join(self.runtime.base(), checked(query)?, &borrowed, joining)?;
         ranking.truncate(k);
         Ok(ranking)
     }
@@ -433,6 +455,11 @@ impl Retriever for BundleRetriever {
                 rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
             let evidence = evidence(self.runtime.base(), checked(query)?, &borrowed)?;
             lines += &explain_order(order, &evidence, node);
+        }
+        let base = self.runtime.base();
+        let reading = self.phrasings.as_ref().and_then(|of| read(base, query, of));
+        if let Some(reading) = reading {
+            lines += &format!("{}\n", reading.describe(node));
         }
         Ok(lines)
     }

@@ -11,10 +11,11 @@ use crate::{
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
         order::{Evidence, Order, evidence},
+        reading::Phrasings,
         router::{Features, Router, features},
     },
     eval::statistics::bootstrap_interval,
-    infer::{chosen_categories, join},
+    infer::{Joining, chosen_categories, join},
     kb::NodeId,
     optimize::{
         OptimizeError, Run,
@@ -22,7 +23,7 @@ use crate::{
         accept::Challenge,
         actor::Actor,
         members::{Member, needed},
-        order, route,
+        order, reading, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
@@ -43,11 +44,13 @@ const BASELINE_DEPTH: usize = 1_000;
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
+    /// How plain questions are worded, learnt from the training queries.
+    phrasings: Phrasings,
 }
 
 impl PoolFeatures {
     /// The features of all queries of both pools.
-    pub(super) fn new(run: &Run<'_>) -> Self {
+    pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
         let base = &run.base;
         let blind = run.options.without.contains(&Ablation::Router);
         let of_pool = |pool: &Pool| {
@@ -57,7 +60,9 @@ impl PoolFeatures {
             };
             pool.queries.par_iter().map(|query| of(&query.text)).collect()
         };
-        Self { train: of_pool(&run.train), validation: of_pool(&run.validation) }
+        let phrasings = reading::learn(base, &run.train.queries, run.trials.stop)?;
+        let (train, validation) = (of_pool(&run.train), of_pool(&run.validation));
+        Ok(Self { train, validation, phrasings })
     }
 }
 
@@ -249,7 +254,9 @@ impl Answers {
                 .map(|(at, probability)| (probability, &rankings[at][query]))
                 .collect();
             let text = &run.validation.queries[query].text;
-            Ok(rank(&join(&run.base, text, &parts, fusion, Some(&order))?, query))
+            let phrasings = Some(&features.phrasings);
+            let joining = Joining { fusion, order: Some(&order), phrasings };
+            Ok(rank(&join(&run.base, text, &parts, joining)?, query))
         };
         let measured = |fusion: Fusion| -> Result<(Fusion, Vec<f32>), OptimizeError> {
             let ranks: Result<Vec<f32>, OptimizeError> =
@@ -365,6 +372,7 @@ pub(super) fn freeze(
         router,
         fusion,
         order,
+        phrasings: Some(features.phrasings.clone()),
         validation,
         provenance,
         digest,
