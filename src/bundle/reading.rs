@@ -62,6 +62,9 @@ const ASKS_LATER: f32 = -3.0;
 const MAX_BEHIND: f32 = 4.0;
 /// Readings as likely as the best but for this are not told apart: their answers are united.
 const SAME: f32 = 1e-3;
+/// Words that say how what is asked for stands to the names, whatever the base.
+const COMPARING: [&str; 8] =
+    ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
 /// Letters of a stem that begins another for both to be forms of one word, and letters more that
 /// the other may have.
 const MIN_BEGINNING: usize = 4;
@@ -81,6 +84,17 @@ pub struct Walk {
     pub target: TypeId,
     /// Type in the middle of two steps.
     pub middle: Option<TypeId>,
+}
+
+impl Walk {
+    /// Whether it follows a relation within a type one way alone: which way, only training
+    /// questions tell.
+    fn is_one_way_within_a_type(&self) -> bool {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let begins = [self.anchor].into_iter().chain(self.middle);
+        let mut pairs = self.steps.iter().zip(begins.zip(ends));
+        pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
+    }
 }
 
 /// How training questions of one reading were worded.
@@ -196,7 +210,8 @@ impl Question {
             let Some(stem) = stem(at) else { continue };
             if !names.iter().any(|name| name.words.contains(&at)) && !said.contains(&stem) {
                 said.push(stem);
-                asks.push(is_question_word(word) || word.chars().nth(1).is_none());
+                let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
+                asks.push(shapes || word.chars().nth(1).is_none());
             }
         }
         Self { names: names.into_iter().map(|name| name.nodes).collect(), said, asks }
@@ -337,12 +352,42 @@ impl<'a> Model<'a> {
         expected
     }
 
-    /// How likely the question's words are under walks.
+    /// How likely the question's words are under walks: worded as in training or as the base names
+    /// its types and relations, whichever is likelier.
     fn guess(&self, walks: Vec<Walk>) -> Guess {
         let mut told: Vec<String> =
             walks.iter().map(|walk| walk_in_words(self.base, walk)).collect();
         told.sort();
-        let phrasing = self.phrasings.get(told.as_slice()).copied();
+        let expected = self.expected(&walks);
+        let longer: usize = walks.iter().map(|walk| walk.steps.len() - 1).sum();
+        let unlearnt = self.wording(&expected, None);
+        let by_schema =
+            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, walks };
+        let learnt = self.phrasings.get(told.as_slice()).map(|phrasing| {
+            let (log, plain) = self.wording(&expected, Some(phrasing));
+            (log + (phrasing.n as f32 + 1.0).ln(), plain)
+        });
+        let mut guess = by_schema;
+        if guess.walks.iter().any(|walk| walk.is_one_way_within_a_type()) {
+            guess.plain = false;
+        }
+        if let Some((log, plain)) = learnt
+            && plain
+            && (!guess.plain || log > guess.log)
+        {
+            (guess.log, guess.plain) = (log, plain);
+        }
+        let asks_later =
+            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
+        if guess.walks.first().is_some_and(|walk| asks_later(walk.target)) {
+            guess.log += ASKS_LATER;
+        }
+        guess
+    }
+
+    /// The log chance of the words under a reading with these stems of the schema, and whether all
+    /// are explained.
+    fn wording(&self, expected: &BTreeMap<&str, f32>, phrasing: Option<&Phrasing>) -> (f32, bool) {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
             let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
@@ -350,19 +395,11 @@ impl<'a> Model<'a> {
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
-        let expected = self.expected(&walks);
         let prior = |stem: &str, asks: bool| {
             let forms = expected.iter().filter(|pair| is_form(stem, pair.0)).map(|pair| *pair.1);
             forms.fold(if asks { SAYS_ASKING } else { SAYS_OTHER }, f32::max)
         };
-        let longer: usize = walks.iter().map(|walk| walk.steps.len() - 1).sum();
-        let mut log = (n + 1.0).ln() + if n > 0.0 { 0.0 } else { LONGER * longer as f32 };
-        let asks_later =
-            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
-        if walks.first().is_some_and(|walk| asks_later(walk.target)) {
-            log += ASKS_LATER;
-        }
-        let mut plain = true;
+        let (mut log, mut plain) = (0.0, true);
         for (stem, &asks) in self.question.said.iter().zip(&self.question.asks) {
             let chance = chance(stem, prior(stem, asks));
             log += chance.ln();
@@ -378,7 +415,7 @@ impl<'a> Model<'a> {
             .filter(|pair| !is_said(pair.0))
             .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
             .sum();
-        Guess { walks, log: log + unsaid, plain }
+        (log + unsaid, plain)
     }
 
     /// Readings that explain all words, most likely first; ties by their walks.

@@ -11,16 +11,22 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write,
     fs,
+    path::Path,
 };
 
 use agent::{
+    dataset::{
+        Home,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::IndexedBase,
     kb::{Direction, Kb, NodeId, RelationId, TypeId},
     words::name_words,
 };
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::real_bases;
+use crate::support::{World, real_bases};
 
 /// Questions of each base.
 const QUESTIONS: usize = 60;
@@ -111,12 +117,13 @@ impl Maker<'_> {
         if kept.is_empty() { name.clone() } else { kept.join(" ") }
     }
 
-    /// A neighbour by a link, if its name is short and of no other node.
+    /// A neighbour by a link.
     fn neighbor(&mut self, node: NodeId, link: Link) -> Option<NodeId> {
         let all: Vec<NodeId> = link.reached(self.kb, &BTreeSet::from([node])).into_iter().collect();
         all.choose(&mut self.rng).copied()
     }
 
+    /// Whether a node's name is short and of no other node.
     fn is_clear(&self, node: NodeId) -> bool {
         let name = self.kb.name(node);
         let n_words = name_words(name).count();
@@ -257,5 +264,130 @@ fn questions_of_real_bases_are_written() {
         let questions = questions(&indexed.kb, 1, QUESTIONS);
         eprintln!("{}: {} questions", base.name, questions.len());
         fs::write(out.join(format!("{}.csv", base.name)), to_csv(&questions)).unwrap();
+    }
+}
+
+/// Writes films of directors, each with an actor, and questions that name a film and want the
+/// others of its director. One film is named like another with a word more.
+fn write_films(dir: &Path) {
+    let directors = ["Ada Moravec", "Bela Quist", "Cyrus Thorne", "Dora Valtin", "Egon Wexley"];
+    let actors = ["Fay Lindgren", "Gus Pemberton", "Hana Okafor"];
+    let begins = ["Silent", "Golden", "Broken", "Hidden", "Frozen", "Crimson", "Distant", "Empty"];
+    let ends = ["Harbor", "Garden", "Mirror", "River", "Tower"];
+    let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
+    let mut node = |id: usize, kind: &str, name: &str, text: &str| {
+        let _ = writeln!(
+            nodes,
+            "{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{\"plot\":\"{text}\"}}}}"
+        );
+    };
+    let n_films = begins.len() * ends.len();
+    for at in 0..n_films {
+        let name = format!("The {} {}", begins[at % begins.len()], ends[at / begins.len()]);
+        node(at, "film", &name, "a director looks for other films about a silent harbor");
+        let _ = writeln!(edges, "{at}\tdirected_by\t{}", n_films + 1 + at % directors.len());
+        let _ =
+            writeln!(edges, "{at}\tstars\t{}", n_films + 1 + directors.len() + at % actors.len());
+    }
+    node(n_films, "film", "The Silent Harbor Returns", "the silent harbor, and its director");
+    let _ = writeln!(edges, "{n_films}\tdirected_by\t{}", n_films + 2);
+    for (at, name) in directors.iter().chain(&actors).enumerate() {
+        node(n_films + 1 + at, "person", name, "");
+    }
+    let mut queries = String::from("id,query,answer_ids\n");
+    for at in 0..n_films {
+        let name = format!("The {} {}", begins[at % begins.len()], ends[at / begins.len()]);
+        let other = |&film: &usize| film != at && film % directors.len() == at % directors.len();
+        let mut answers: Vec<usize> = (0..n_films).filter(other).collect();
+        answers.extend((at % directors.len() == 1).then_some(n_films));
+        let _ = writeln!(queries, "{at},what else did the director of {name} make,\"{answers:?}\"");
+    }
+    let ids = |from: usize, to: usize| (from..to).map(|id| format!("{id}\n")).collect::<String>();
+    fs::create_dir_all(dir.join("split")).unwrap();
+    for (file, text) in [
+        ("nodes.jsonl", nodes),
+        ("edges.tsv", edges),
+        ("qa.csv", queries),
+        ("dataset.toml", "title = \"Films\"\ncandidate_types = [\"film\"]\n".to_owned()),
+        ("split/train.index", ids(1, 25)),
+        ("split/val.index", ids(25, 35)),
+        ("split/test.index", ids(35, 40)),
+    ] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+}
+
+#[test]
+fn the_other_films_of_a_director_stand_before_all_else() {
+    let world = World::new();
+    write_films(&world.path("films"));
+    let source = world.path("films").display().to_string();
+    let run = ["optimize", "--dataset", &source, "--steps", "2", "--json"];
+    let line = world.run(run).json_lines().pop().unwrap();
+    let bundle = line["bundle"].as_str().unwrap();
+    let asked = "other films by the director of The Silent Harbor";
+    let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
+    let answer = world.run(query).json_lines().pop().unwrap();
+    let names: Vec<&str> = answer["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["name"].as_str().unwrap())
+        .collect();
+    // The Silent Harbor is film 0; those of its director are every fifth of 40.
+    let films: BTreeSet<&str> = names.iter().take(7).copied().collect();
+    let right = BTreeSet::from([
+        "The Crimson Harbor",
+        "The Broken Garden",
+        "The Empty Garden",
+        "The Frozen Mirror",
+        "The Golden River",
+        "The Distant River",
+        "The Hidden Tower",
+    ]);
+    assert_eq!(films, right, "{names:?}");
+    assert!(!names.contains(&"The Silent Harbor"), "{names:?}");
+    let told = world.run(query.into_iter().take(6).chain(["--explain"])).done();
+    assert!(
+        told.contains("plain question: film -directed_by-> person <-directed_by- film"),
+        "{told}"
+    );
+}
+
+#[test]
+fn plain_questions_of_samples_are_answered_as_the_graph_does() {
+    for (kind, name) in [(SampleKind::Amazon, "shop"), (SampleKind::Mag, "library")] {
+        let world = World::new();
+        let files = world.path("sample");
+        let options = SampleOptions { seed: 0, scale: Some(0.0008) };
+        generate(kind, options, &files, &mut |_| {}).unwrap();
+        for (split, n) in [("train", 50), ("val", 25)] {
+            let file = files.join(format!("split/{split}.index"));
+            let all = fs::read_to_string(&file).unwrap();
+            let kept: Vec<&str> = all.lines().take(n).collect();
+            fs::write(&file, kept.join("\n")).unwrap();
+        }
+        world
+            .run(["data", "import", "--name", name, "--from", &files.display().to_string()])
+            .done();
+        world.run(["index", name]).done();
+        let base = Home::new(world.path("home")).get(name).unwrap();
+        let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), name).unwrap();
+        let asked = questions(&indexed.kb, 1, QUESTIONS);
+        assert_eq!(
+            asked,
+            questions(&indexed.kb, 1, QUESTIONS),
+            "the same seed, the same questions"
+        );
+        assert!(asked.len() >= QUESTIONS / 2, "{name}: {} questions", asked.len());
+        let file = world.path("plain.csv").display().to_string();
+        fs::write(&file, to_csv(&asked)).unwrap();
+        let run = ["optimize", "--dataset", name, "--steps", "2", "--json"];
+        let line = world.run(run).json_lines().pop().unwrap();
+        let system = format!("bundle:{}", line["bundle"].as_str().unwrap());
+        let eval = ["eval", "--dataset", name, "--split", &file, "--system", &system, "--json"];
+        let measured = world.run(eval).json_lines().pop().unwrap();
+        let found = measured["metrics"]["rprecision"].as_f64().unwrap();
+        assert!(found >= 0.95, "{name}: {measured}");
     }
 }
