@@ -10,6 +10,7 @@
 //! fusion        how many categories answer a query, and how their scores are joined
 //! order         weights of the evidence by which joined answers are put in order, if they are
 //! cutoff        weights of the signs by which answers end, and how good they were, if it is known
+//! phrasings     how questions are worded that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all of the above
@@ -21,6 +22,7 @@
 
 pub mod cutoff;
 pub mod order;
+pub mod reading;
 pub mod router;
 
 use std::{
@@ -32,7 +34,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bundle::{cutoff::Cutoff, order::Order, router::Router},
+    bundle::{cutoff::Cutoff, order::Order, reading::Phrasings, router::Router},
     eval::Interval,
     files,
     index::IndexedBase,
@@ -40,7 +42,7 @@ use crate::{
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Categories of a bundle that is read; a run freezes a dozen or two.
@@ -68,6 +70,9 @@ pub struct Bundle {
     /// Where answers end; none if that was not learnt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
+    /// How questions are worded that the graph alone answers; without it none is read so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phrasings: Option<Phrasings>,
     /// Scores on the validation split.
     pub validation: Validation,
     /// How it was made.

@@ -43,15 +43,11 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::explain::causes::{Cause, causes};
 use crate::{
-    bundle::{
-        Bundle, Fusion,
-        order::Order,
-        router::{Router, features},
-    },
+    bundle::{Bundle, router::features},
     eval::{AnswerRanks, Candidates, ScoreRule},
     explain::{flow::Flow, lost::Search},
     index::IndexedBase,
-    infer::{ParamValues, Runtime, chosen_categories, join},
+    infer::{Joining, ParamValues, Runtime, chosen_categories, join},
     kb::{NodeId, NodeSet},
     program::Program,
     retrieve::{Ranking, RetrieveError},
@@ -155,7 +151,7 @@ pub struct Member {
 pub struct Explainer {
     runtime: Arc<Runtime>,
     members: Vec<Member>,
-    routing: Option<(Router, Fusion, Option<Order>)>,
+    routing: Option<Bundle>,
 }
 
 /// A run of one member.
@@ -189,7 +185,7 @@ impl Explainer {
             Member::new(&runtime, &category.name, &category.program, category.params.clone())
         };
         let members = bundle.categories.iter().map(member).collect::<Result<_, _>>()?;
-        let routing = Some((bundle.router.clone(), bundle.fusion, bundle.order.clone()));
+        let routing = Some(bundle.clone());
         Ok(Self { runtime, members, routing })
     }
 
@@ -206,9 +202,9 @@ impl Explainer {
     pub fn explain(&self, query: &str, answers: &[NodeId]) -> Result<Explained, RetrieveError> {
         let chosen = match &self.routing {
             None => vec![(0, 1.0)],
-            Some((router, fusion, _)) => {
+            Some(bundle) => {
                 let features = features(self.runtime.base(), query);
-                chosen_categories(&router.probabilities(&features), *fusion)
+                chosen_categories(&bundle.router.probabilities(&features), bundle.fusion)
             }
         };
         let category = chosen.first().map_or(0, |pair| pair.0);
@@ -222,8 +218,13 @@ impl Explainer {
             .filter_map(|&(at, probability)| Some((probability, &runs.get(at)?.ranking)))
             .collect();
         let ranking = match &self.routing {
-            Some((_, fusion, order)) => {
-                join(self.runtime.base(), query, &joined, *fusion, order.as_ref())?
+            Some(bundle) => {
+                let joining = Joining {
+                    fusion: bundle.fusion,
+                    order: bundle.order.as_ref(),
+                    phrasings: bundle.phrasings.as_ref(),
+                };
+                join(self.runtime.base(), query, &joined, joining)?
             }
             None => joined.first().map(|pair| pair.1.clone()).unwrap_or_default(),
         };

@@ -24,10 +24,11 @@ mod bits;
 mod build;
 mod forms;
 mod query;
+mod spelled;
 
 use std::{collections::BTreeSet, path::Path, sync::OnceLock};
 
-pub use crate::index::names::build::build;
+pub use crate::index::names::{build::build, spelled::Spelled};
 use crate::{
     index::{
         IndexError,

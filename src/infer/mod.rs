@@ -22,6 +22,7 @@ use crate::{
         Bundle, Fusion,
         cutoff::Cutoff,
         order::{Evidence, Order, evidence},
+        reading::{Phrasings, read},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -249,8 +250,19 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
-/// Rankings of several categories as one answer: fused, and put in the order of the evidence where
-/// the bundle has one.
+/// How a bundle makes one answer of the rankings of its categories.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining<'a> {
+    /// How many categories answer, and how their scores are joined.
+    pub fusion: Fusion,
+    /// The order of the evidence, where the fusion asks for it.
+    pub order: Option<&'a Order>,
+    /// How plain questions are worded; without it none is read.
+    pub phrasings: Option<&'a Phrasings>,
+}
+
+/// Rankings of several categories as one answer: fused, put in the order of the evidence where the
+/// bundle has one, and the answers of a plain question before all others.
 ///
 /// # Errors
 /// Those of the indexes.
@@ -258,14 +270,18 @@ pub fn join(
     base: &IndexedBase,
     query: &str,
     rankings: &[(f32, &Ranking)],
-    fusion: Fusion,
-    order: Option<&Order>,
+    joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    let fused = fuse(rankings, fusion);
-    match order.filter(|_| fusion.ordered) {
-        Some(order) => Ok(order.apply(&evidence(base, query, rankings)?, &fused)),
-        None => Ok(fused),
-    }
+    let fused = fuse(rankings, joining.fusion);
+    let joined = match joining.order.filter(|_| joining.fusion.ordered) {
+        Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
+        None => fused,
+    };
+    let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
+    Ok(match reading {
+        Some(reading) => reading.apply(&joined),
+        None => joined,
+    })
 }
 
 /// Kinds of evidence that an explanation names.
@@ -302,6 +318,7 @@ pub struct BundleRetriever {
     fusion: Fusion,
     order: Option<Order>,
     cutoff: Option<Cutoff>,
+    phrasings: Option<Phrasings>,
     /// Who routes instead of the bundle's router.
     assistant: Option<Arc<Assistant>>,
 }
@@ -328,8 +345,9 @@ impl BundleRetriever {
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
         let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
+        let phrasings = bundle.phrasings.clone();
         let (members, assistant) = (members?, None);
-        Ok(Self { runtime, name, members, router, fusion, order, cutoff, assistant })
+        Ok(Self { runtime, name, members, router, fusion, order, phrasings, cutoff, assistant })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -415,8 +433,12 @@ impl Retriever for BundleRetriever {
         }
         let borrowed: Vec<(f32, &Ranking)> =
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-        let (base, order) = (self.runtime.base(), self.order.as_ref());
-        let mut ranking = join(base, checked(query)?, &borrowed, self.fusion, order)?;
+        let joining = Joining {
+            fusion: self.fusion,
+            order: self.order.as_ref(),
+            phrasings: self.phrasings.as_ref(),
+        };
+        let mut ranking = join(self.runtime.base(), checked(query)?, &borrowed, joining)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
         let end = self.cutoff.as_ref().and_then(|cutoff| cutoff.end(&ranking));
         ranking.truncate(k);
@@ -444,6 +466,11 @@ impl Retriever for BundleRetriever {
                 rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
             let evidence = evidence(self.runtime.base(), checked(query)?, &borrowed)?;
             lines += &explain_order(order, &evidence, node);
+        }
+        let base = self.runtime.base();
+        let reading = self.phrasings.as_ref().and_then(|of| read(base, query, of));
+        if let Some(reading) = reading {
+            lines += &format!("{}\n", reading.describe(node));
         }
         Ok(lines)
     }

@@ -12,11 +12,12 @@ use crate::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
         cutoff::Cutoff,
         order::{Evidence, Order, evidence},
+        reading::Phrasings,
         router::{Features, Router, features},
     },
     dataset::LabelledQuery,
     eval::statistics::bootstrap_interval,
-    infer::{chosen_categories, join},
+    infer::{Joining, chosen_categories, join},
     kb::NodeId,
     optimize::{
         OptimizeError, Run,
@@ -25,7 +26,7 @@ use crate::{
         actor::Actor,
         cutoff::{self, FOLDS},
         members::{Member, needed},
-        order, route,
+        order, reading, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
@@ -44,11 +45,13 @@ const BASELINE_DEPTH: usize = 1_000;
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
+    /// How plain questions are worded, learnt from the training queries.
+    phrasings: Phrasings,
 }
 
 impl PoolFeatures {
     /// The features of all queries of both pools.
-    pub(super) fn new(run: &Run<'_>) -> Self {
+    pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
         let base = &run.base;
         let blind = run.options.without.contains(&Ablation::Router);
         let of_pool = |pool: &Pool| {
@@ -58,7 +61,9 @@ impl PoolFeatures {
             };
             pool.queries.par_iter().map(|query| of(&query.text)).collect()
         };
-        Self { train: of_pool(&run.train), validation: of_pool(&run.validation) }
+        let phrasings = reading::learn(base, &run.train.queries, run.trials.stop)?;
+        let (train, validation) = (of_pool(&run.train), of_pool(&run.validation));
+        Ok(Self { train, validation, phrasings })
     }
 }
 
@@ -219,6 +224,7 @@ impl Lessons {
         &self,
         run: &Run<'_>,
         routing: &Routing,
+        phrasings: &Phrasings,
         fusion: Fusion,
     ) -> Result<Option<Cutoff>, OptimizeError> {
         let (base, train) = (&run.base, &run.train.queries);
@@ -228,7 +234,8 @@ impl Lessons {
         let orders: Vec<Order> = (0..folds).into_par_iter().map(without).collect();
         let ranked = |(query, labelled): (usize, &LabelledQuery)| {
             let parts = parts(&self.rankings, query, &routing.train[query], fusion);
-            Ok(join(base, &labelled.text, &parts, fusion, orders.get(query % FOLDS))?)
+            let (order, phrasings) = (orders.get(query % FOLDS), Some(phrasings));
+            Ok(join(base, &labelled.text, &parts, Joining { fusion, order, phrasings })?)
         };
         let rankings: Result<Vec<Ranking>, OptimizeError> =
             train.par_iter().enumerate().map(ranked).collect();
@@ -295,7 +302,9 @@ impl Answers {
             let probabilities = routing.router.probabilities(&features.validation[query]);
             let parts = parts(&rankings, query, &probabilities, fusion);
             let text = &run.validation.queries[query].text;
-            Ok(rank(&join(&run.base, text, &parts, fusion, Some(&order))?, query))
+            let phrasings = Some(&features.phrasings);
+            let joining = Joining { fusion, order: Some(&order), phrasings };
+            Ok(rank(&join(&run.base, text, &parts, joining)?, query))
         };
         let measured = |fusion: Fusion| -> Result<(Fusion, Vec<f32>), OptimizeError> {
             let ranks: Result<Vec<f32>, OptimizeError> =
@@ -401,7 +410,7 @@ pub(super) fn freeze(
         llm: actor.map(|actor| actor.provenance(run.options)),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
     };
-    let cutoff = answers.lessons.cutoff(run, &answers.routing, fusion)?;
+    let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);
     let order = fusion.ordered.then_some(answers.order);
     let (format, digest) = (FORMAT, String::new());
@@ -413,6 +422,7 @@ pub(super) fn freeze(
         fusion,
         order,
         cutoff,
+        phrasings: Some(features.phrasings.clone()),
         validation,
         provenance,
         digest,

@@ -32,6 +32,7 @@ pub mod mutate;
 pub mod order;
 pub mod plan;
 pub mod proof;
+pub mod reading;
 pub mod route;
 mod search;
 pub mod trial;
@@ -372,7 +373,7 @@ pub fn run(
     };
     run.check_same_run(dir, actor.as_ref())?;
     run.begins("reading queries");
-    let features = freeze::PoolFeatures::new(&run);
+    let features = freeze::PoolFeatures::new(&run)?;
     let beginning = run.begin(actor.as_mut())?;
     let begun = beginning.members.clone();
     run.begins("training the router");

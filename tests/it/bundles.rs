@@ -59,6 +59,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
         fusion: Fusion { most: 1, normalized: true, ordered: false },
         order: None,
         cutoff: None,
+        phrasings: None,
         validation: Validation {
             n: 2,
             mrr: 1.0,

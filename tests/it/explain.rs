@@ -170,6 +170,7 @@ fn routed(world: &World, first: &str, second: &str) {
         fusion: Fusion { most: 1, normalized: true, ordered: false },
         order: None,
         cutoff: None,
+        phrasings: None,
         validation: Validation {
             n: 2,
             mrr: 1.0,

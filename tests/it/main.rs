@@ -28,6 +28,7 @@ mod mining;
 mod model;
 mod null;
 mod optimize;
+mod plain;
 mod planted;
 mod programs;
 mod pull;

@@ -26,7 +26,7 @@ use crate::{
     dataset::{Base, LabelledQuery, Split, load_split},
     eval::statistics::bootstrap_interval,
     index::IndexedBase,
-    infer::{Runtime, chosen_categories, join},
+    infer::{Joining, Runtime, chosen_categories, join},
     optimize::trial::{mean, reciprocal_rank},
     retrieve::{Baseline, Ranking, Retriever, System},
     sandbox::{Compiled, FailureKind, Origin},
@@ -145,8 +145,12 @@ fn answer(
         rankings.push((probability, ranking));
     }
     let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, r)| (*p, r)).collect();
-    let order = bundle.order.as_ref();
-    let joined = join(runtime.base(), &query.text, &borrowed, bundle.fusion, order)?;
+    let joining = Joining {
+        fusion: bundle.fusion,
+        order: bundle.order.as_ref(),
+        phrasings: bundle.phrasings.as_ref(),
+    };
+    let joined = join(runtime.base(), &query.text, &borrowed, joining)?;
     let rank = reciprocal_rank(runtime, &joined, &query.answers);
     Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
 }

@@ -1,0 +1,561 @@
+//! Plain questions: those that say nothing but names and relations, which the graph alone answers.
+//!
+//! "Other films by the director of The Silent Harbor" spells out a name and says how what it asks
+//! for is linked to it. Such a question is read as one walk from each name to one type of answers,
+//! and its answers are the nodes that all walks reach: no word of a document makes another node
+//! answer it better. A question is plain if its reading explains every word that is neither of a
+//! name nor shapes the question only; all others have no reading here and are left to programs.
+//!
+//! How likely words are under a reading comes from two sources, in one model (naive Bayes over the
+//! presence of words; Maron 1961): the names of types and relations say what may be said, as a
+//! prior, and the training questions that a reading answers to the node say what was said.
+//!
+//! Must not know: how phrasings are found, what programs do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    index::{IndexedBase, names::Spelled},
+    kb::{Direction, NodeId, RelationId, TypeId},
+    words::{is_question_word, name_words},
+};
+
+/// Names that a plain question spells out at most.
+const MAX_NAMES: usize = 3;
+/// Words beside the names that a plain question has at most.
+const MAX_WORDS: usize = 48;
+/// Steps of a walk at most.
+const MAX_STEPS: usize = 2;
+/// Walks from one name to one type of answers that are combined with those from others.
+const KEPT_WALKS: usize = 12;
+/// Readings whose answers are looked up, most likely first.
+const TRIED: usize = 24;
+/// Edges that one walk follows at most; what reaches further is not answered.
+const MAX_EDGES: usize = 100_000;
+/// Answers of a plain question at most; a larger set is none that words could not better.
+const MAX_ANSWERS: usize = 1_000;
+
+/// Chance that a question says a word of the type it asks for.
+const SAYS_TARGET: f32 = 0.8;
+/// Chance that it says a word of a relation that it follows, or of the type of a name.
+const SAYS_WALK: f32 = 0.5;
+/// Chance that it says a word of the type in the middle of a walk.
+const SAYS_MIDDLE: f32 = 0.3;
+/// Chance of a word that shapes questions.
+const SAYS_ASKING: f32 = 0.1;
+/// Chance of any other word.
+const SAYS_OTHER: f32 = 0.001;
+/// Chance from which a word is explained.
+const EXPLAINED: f32 = 0.01;
+/// Questions that the prior counts for.
+const PRIOR_WEIGHT: f32 = 2.0;
+/// Training questions that must say a word for it to count.
+const MIN_SAID: u32 = 2;
+/// Log chance of each step after the first of a walk that no training question took.
+const LONGER: f32 = -2.0;
+/// Log chance of asking for another type than the first that is said.
+const ASKS_LATER: f32 = -3.0;
+/// Readings less likely than the best by more than this, in logarithms, are not believed where the
+/// better ones reach nothing.
+const MAX_BEHIND: f32 = 4.0;
+/// Readings as likely as the best but for this are not told apart: their answers are united.
+const SAME: f32 = 1e-3;
+/// Words that say how what is asked for stands to the names, whatever the base.
+const COMPARING: [&str; 8] =
+    ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
+/// Letters of a stem that begins another for both to be forms of one word, and letters more that
+/// the other may have.
+const MIN_BEGINNING: usize = 4;
+const MAX_ENDING: usize = 4;
+
+/// One step of a walk.
+pub type Step = (RelationId, Direction);
+
+/// A walk from a name to what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Walk {
+    /// Type of the named node.
+    pub anchor: TypeId,
+    /// One or two.
+    pub steps: Vec<Step>,
+    /// Type of what is asked for.
+    pub target: TypeId,
+    /// Type in the middle of two steps.
+    pub middle: Option<TypeId>,
+}
+
+impl Walk {
+    /// Whether it follows a relation within a type one way alone: which way, only training
+    /// questions tell.
+    fn is_one_way_within_a_type(&self) -> bool {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let begins = [self.anchor].into_iter().chain(self.middle);
+        let mut pairs = self.steps.iter().zip(begins.zip(ends));
+        pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
+    }
+}
+
+/// How training questions of one reading were worded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phrasing {
+    /// The walks in words, ascending, one for each name; see [`walk_in_words`].
+    pub walks: Vec<String>,
+    /// Questions.
+    pub n: u32,
+    /// Stems beside the names, with the questions that say them.
+    pub words: BTreeMap<String, u32>,
+}
+
+/// All that was learnt about how plain questions are worded; what is empty leaves the names of
+/// types and relations alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Phrasings(pub Vec<Phrasing>);
+
+/// What a plain question asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// One walk for each name, in words, each once.
+    pub walks: Vec<String>,
+    /// The nodes that the question names, ascending; they do not answer it.
+    pub named: Vec<NodeId>,
+    /// The nodes that answer it, ascending; at least one.
+    pub answers: Vec<NodeId>,
+}
+
+/// A question's names, and the words beside them.
+pub struct Question {
+    /// Nodes of each name.
+    pub names: Vec<Vec<NodeId>>,
+    /// Stems of the other words, each once, in order.
+    pub said: Vec<String>,
+    /// Whether each only shapes the question.
+    asks: Vec<bool>,
+}
+
+/// The walk in words, such as `brand <-has_brand- product`.
+pub fn walk_in_words(base: &IndexedBase, walk: &Walk) -> String {
+    let mut text = base.kb.type_name(walk.anchor).to_owned();
+    let ends = walk.middle.into_iter().chain([walk.target]);
+    for (&(relation, direction), end) in walk.steps.iter().zip(ends) {
+        let relation = base.kb.relation_name(relation);
+        let end = base.kb.type_name(end);
+        text += &match direction {
+            Direction::Out => format!(" -{relation}-> {end}"),
+            Direction::In => format!(" <-{relation}- {end}"),
+            Direction::Any => format!(" -{relation}- {end}"),
+        };
+    }
+    text
+}
+
+/// The stems of the names of types and relations.
+struct Schema {
+    types: Vec<Vec<String>>,
+    relations: Vec<Vec<String>>,
+}
+
+impl Schema {
+    fn new(base: &IndexedBase) -> Self {
+        let stems = |name: &String| {
+            name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
+        };
+        Self {
+            types: base.kb.types().iter().map(stems).collect(),
+            relations: base.kb.relations().iter().map(stems).collect(),
+        }
+    }
+
+    fn of_type(&self, kind: TypeId) -> &[String] {
+        self.types.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_relation(&self, relation: RelationId) -> &[String] {
+        self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
+    }
+
+    fn says(&self, stem: &str) -> bool {
+        self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
+    }
+}
+
+/// Whether two stems are forms of one word: equal, or one begins the other.
+fn is_form(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short == long
+        || short.len() >= MIN_BEGINNING
+            && long.len() <= short.len() + MAX_ENDING
+            && long.starts_with(short)
+}
+
+impl Question {
+    /// The names that a text spells out, and the words beside them. Names of small letters made of
+    /// words of the base's own types and relations are no names.
+    pub fn new(base: &IndexedBase, text: &str) -> Self {
+        let schema = Schema::new(base);
+        let words: Vec<_> = name_words(text).collect();
+        let stem = |at: usize| words.get(at).map(|pair| base.stems.stem(&pair.1).into_owned());
+        let is_name = |one: &Spelled| {
+            let mut written = words.get(one.words.clone()).unwrap_or_default().iter();
+            let small = written.all(|(range, _)| !text[range.clone()].contains(char::is_uppercase));
+            let mut stems = one.words.clone().filter_map(stem);
+            one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
+        };
+        let names: Vec<Spelled> = base.names.spelled(text).into_iter().filter(is_name).collect();
+        let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
+        for (at, (_, word)) in words.iter().enumerate() {
+            let Some(stem) = stem(at) else { continue };
+            if !names.iter().any(|name| name.words.contains(&at)) && !said.contains(&stem) {
+                said.push(stem);
+                let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
+                asks.push(shapes || word.chars().nth(1).is_none());
+            }
+        }
+        Self { names: names.into_iter().map(|name| name.nodes).collect(), said, asks }
+    }
+
+    /// Whether it has so many names and words as a plain question may have.
+    pub fn may_be_plain(&self) -> bool {
+        (1..=MAX_NAMES).contains(&self.names.len()) && self.said.len() <= MAX_WORDS
+    }
+
+    /// The types of the nodes of each name, ascending.
+    pub fn anchor_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
+        let types = |nodes: &Vec<NodeId>| -> BTreeSet<TypeId> {
+            nodes.iter().map(|&node| base.kb.node_type(node)).collect()
+        };
+        self.names.iter().map(|nodes| types(nodes).into_iter().collect()).collect()
+    }
+}
+
+/// All walks of one and two steps from a type to types of answers. Relations within a type are
+/// followed both ways at once, and each way too if `directed`.
+pub fn walks_from(base: &IndexedBase, anchor: TypeId, directed: bool) -> Vec<Walk> {
+    let mut walks = Vec::new();
+    for (step, end) in steps_from(base, anchor, directed) {
+        let steps = vec![step];
+        walks.push(Walk { anchor, steps, target: end, middle: None });
+        for (second, target) in steps_from(base, end, directed) {
+            let steps = vec![step, second];
+            walks.push(Walk { anchor, steps, target, middle: Some(end) });
+        }
+    }
+    debug_assert!(walks.iter().all(|walk| walk.steps.len() <= MAX_STEPS));
+    walks.retain(|walk| base.kb.candidate_types().contains(&walk.target));
+    walks.sort();
+    walks.dedup();
+    walks
+}
+
+/// The steps from a type with the types at their ends.
+fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, TypeId)> {
+    let mut steps = Vec::new();
+    for tuple in base.kb.tuples() {
+        let (out, back) = (tuple.source == from, tuple.target == from);
+        let within = out && back;
+        if within {
+            steps.push(((tuple.relation, Direction::Any), from));
+        }
+        if out && (directed || !within) {
+            steps.push(((tuple.relation, Direction::Out), tuple.target));
+        }
+        if back && (directed || !within) {
+            steps.push(((tuple.relation, Direction::In), tuple.source));
+        }
+    }
+    steps
+}
+
+/// The nodes of the target type that a walk reaches from those of a name, ascending; none if it
+/// would follow more than 100,000 edges.
+pub fn reached(base: &IndexedBase, names: &[NodeId], walk: &Walk) -> Option<Vec<NodeId>> {
+    let own = |&node: &NodeId| base.kb.node_type(node) == walk.anchor;
+    let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
+    let mut left = MAX_EDGES;
+    let ends = walk.middle.into_iter().chain([walk.target]);
+    for (&(relation, direction), end) in walk.steps.iter().zip(ends) {
+        let mut next = Vec::new();
+        for node in nodes {
+            left = left.checked_sub(base.kb.degree(node, relation, direction))?;
+            let neighbors = base.kb.neighbors(node, relation, direction);
+            next.extend(neighbors.iter().filter(|&&node| base.kb.node_type(node) == end));
+        }
+        next.sort_unstable();
+        next.dedup();
+        nodes = next;
+    }
+    Some(nodes)
+}
+
+/// The nodes that are in all sets but not among the named, ascending.
+pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
+    let Some((first, others)) = sets.split_first() else { return Vec::new() };
+    let in_all = |node: &&NodeId| others.iter().all(|set| set.binary_search(node).is_ok());
+    let not_named = |node: &&NodeId| named.binary_search(node).is_err();
+    first.iter().filter(in_all).filter(not_named).copied().collect()
+}
+
+/// How likely words are under readings of one question.
+struct Model<'a> {
+    base: &'a IndexedBase,
+    schema: Schema,
+    question: &'a Question,
+    phrasings: BTreeMap<&'a [String], &'a Phrasing>,
+    /// The type of which the question says a word first.
+    first: Option<Vec<TypeId>>,
+}
+
+/// A reading that may be meant.
+struct Guess {
+    walks: Vec<Walk>,
+    log: f32,
+    plain: bool,
+}
+
+impl<'a> Model<'a> {
+    fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
+        let schema = Schema::new(base);
+        let of_stem = |stem: &String| -> Option<Vec<TypeId>> {
+            let kinds = (0..base.kb.types().len()).map(|kind| TypeId(kind as u16));
+            let says = |kind: &TypeId| schema.of_type(*kind).iter().any(|own| is_form(stem, own));
+            let kinds: Vec<TypeId> = kinds.filter(says).collect();
+            (!kinds.is_empty()).then_some(kinds)
+        };
+        let first = question.said.iter().find_map(of_stem);
+        let phrasings =
+            phrasings.0.iter().map(|phrasing| (phrasing.walks.as_slice(), phrasing)).collect();
+        Self { base, schema, question, phrasings, first }
+    }
+
+    /// The stems of the schema under walks, with the chance that each is said.
+    fn expected(&self, walks: &[Walk]) -> BTreeMap<&str, f32> {
+        let mut expected: BTreeMap<&str, f32> = BTreeMap::new();
+        fn put<'s>(into: &mut BTreeMap<&'s str, f32>, stems: &'s [String], chance: f32) {
+            for stem in stems {
+                let own = into.entry(stem).or_default();
+                *own = own.max(chance);
+            }
+        }
+        for walk in walks {
+            put(&mut expected, self.schema.of_type(walk.target), SAYS_TARGET);
+            put(&mut expected, self.schema.of_type(walk.anchor), SAYS_WALK);
+            for &(relation, _) in &walk.steps {
+                put(&mut expected, self.schema.of_relation(relation), SAYS_WALK);
+            }
+            if let Some(kind) = walk.middle {
+                put(&mut expected, self.schema.of_type(kind), SAYS_MIDDLE);
+            }
+        }
+        expected
+    }
+
+    /// How likely the question's words are under walks: worded as in training or as the base names
+    /// its types and relations, whichever is likelier.
+    fn guess(&self, walks: Vec<Walk>) -> Guess {
+        let mut told: Vec<String> =
+            walks.iter().map(|walk| walk_in_words(self.base, walk)).collect();
+        told.sort();
+        let expected = self.expected(&walks);
+        let longer: usize = walks.iter().map(|walk| walk.steps.len() - 1).sum();
+        let unlearnt = self.wording(&expected, None);
+        let by_schema =
+            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, walks };
+        let learnt = self.phrasings.get(told.as_slice()).map(|phrasing| {
+            let (log, plain) = self.wording(&expected, Some(phrasing));
+            (log + (phrasing.n as f32 + 1.0).ln(), plain)
+        });
+        let mut guess = by_schema;
+        if guess.walks.iter().any(|walk| walk.is_one_way_within_a_type()) {
+            guess.plain = false;
+        }
+        if let Some((log, plain)) = learnt
+            && plain
+            && (!guess.plain || log > guess.log)
+        {
+            (guess.log, guess.plain) = (log, plain);
+        }
+        let asks_later =
+            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
+        if guess.walks.first().is_some_and(|walk| asks_later(walk.target)) {
+            guess.log += ASKS_LATER;
+        }
+        guess
+    }
+
+    /// The log chance of the words under a reading with these stems of the schema, and whether all
+    /// are explained.
+    fn wording(&self, expected: &BTreeMap<&str, f32>, phrasing: Option<&Phrasing>) -> (f32, bool) {
+        let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
+        let count = |stem: &str| {
+            let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
+            said.filter(|&said| said >= MIN_SAID).unwrap_or(0) as f32
+        };
+        let chance =
+            |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
+        let prior = |stem: &str, asks: bool| {
+            let forms = expected.iter().filter(|pair| is_form(stem, pair.0)).map(|pair| *pair.1);
+            forms.fold(if asks { SAYS_ASKING } else { SAYS_OTHER }, f32::max)
+        };
+        let (mut log, mut plain) = (0.0, true);
+        for (stem, &asks) in self.question.said.iter().zip(&self.question.asks) {
+            let chance = chance(stem, prior(stem, asks));
+            log += chance.ln();
+            plain &= asks || chance >= EXPLAINED;
+        }
+        let is_said = |stem: &str| self.question.said.iter().any(|other| is_form(stem, other));
+        let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
+        let learnt = learnt.map(String::as_str).filter(|stem| !expected.contains_key(stem));
+        let unsaid: f32 = expected
+            .iter()
+            .map(|(&stem, &prior)| (stem, prior))
+            .chain(learnt.map(|stem| (stem, SAYS_OTHER)))
+            .filter(|pair| !is_said(pair.0))
+            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
+            .sum();
+        (log + unsaid, plain)
+    }
+
+    /// Readings that explain all words, most likely first; ties by their walks.
+    fn guesses(&self) -> Vec<Guess> {
+        let types = self.question.anchor_types(self.base);
+        let of_name: Vec<Vec<Walk>> = types
+            .iter()
+            .map(|types| {
+                let learnt = |walk: &Walk| {
+                    let told = walk_in_words(self.base, walk);
+                    self.phrasings.keys().any(|walks| walks.contains(&told))
+                };
+                let of = |&kind: &TypeId| {
+                    let mut walks = walks_from(self.base, kind, false);
+                    if !self.phrasings.is_empty() {
+                        let directed = walks_from(self.base, kind, true);
+                        walks.extend(directed.into_iter().filter(learnt));
+                        walks.sort();
+                        walks.dedup();
+                    }
+                    walks
+                };
+                types.iter().flat_map(of).collect()
+            })
+            .collect();
+        let targets: BTreeSet<TypeId> = of_name.iter().flatten().map(|walk| walk.target).collect();
+        let mut guesses: Vec<Guess> =
+            targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
+        guesses.retain(|guess| guess.plain);
+        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.walks.cmp(&b.walks)));
+        guesses
+    }
+
+    /// Readings that ask for one type: the likeliest walks from each name combined.
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Walk>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<Walk>> = vec![Vec::new()];
+        for walks in of_name {
+            let own = walks.iter().filter(|walk| walk.target == target).cloned();
+            let mut own: Vec<Guess> = own.map(|walk| self.guess(vec![walk])).collect();
+            own.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.walks.cmp(&b.walks)));
+            let learnt = |guess: &Guess| {
+                let told = guess.walks.first().map(|walk| walk_in_words(self.base, walk));
+                told.is_some_and(|told| self.phrasings.keys().any(|walks| walks.contains(&told)))
+            };
+            let kept = own
+                .into_iter()
+                .enumerate()
+                .filter(|(at, guess)| *at < KEPT_WALKS || learnt(guess))
+                .map(|pair| pair.1)
+                .collect::<Vec<_>>();
+            combined = combined
+                .iter()
+                .flat_map(|before| {
+                    kept.iter().map(move |guess| {
+                        before.iter().cloned().chain(guess.walks.iter().cloned()).collect()
+                    })
+                })
+                .collect();
+        }
+        combined.into_iter().map(|walks| self.guess(walks)).collect()
+    }
+}
+
+/// What a plain question asks for, and its answers; none if it is not plain, or no reading of it
+/// that explains its words has an answer.
+pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Reading> {
+    let question = Question::new(base, query);
+    if !question.may_be_plain() {
+        return None;
+    }
+    let named: BTreeSet<NodeId> = question.names.iter().flatten().copied().collect();
+    let named: Vec<NodeId> = named.into_iter().collect();
+    let model = Model::new(base, &question, phrasings);
+    let guesses = model.guesses();
+    let least = guesses.first()?.log - MAX_BEHIND;
+    let mut found: Option<(f32, Reading)> = None;
+    for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
+        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME) {
+            break;
+        }
+        let sets: Option<Vec<Vec<NodeId>>> = question
+            .names
+            .iter()
+            .zip(&guess.walks)
+            .map(|(nodes, walk)| reached(base, nodes, walk))
+            .collect();
+        let own = answers(&sets?, &named);
+        if own.is_empty() {
+            continue;
+        }
+        let told = guess.walks.iter().map(|walk| walk_in_words(base, walk));
+        let (_, reading) = found.get_or_insert_with(|| {
+            let (walks, named, answers) = (Vec::new(), named.clone(), Vec::new());
+            (guess.log, Reading { walks, named, answers })
+        });
+        let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
+        reading.answers = both.into_iter().collect();
+        for walk in told {
+            if !reading.walks.contains(&walk) {
+                reading.walks.push(walk);
+            }
+        }
+    }
+    found.map(|pair| pair.1).filter(|reading| reading.answers.len() <= MAX_ANSWERS)
+}
+
+impl Reading {
+    /// One line that says how the question was read, and what that means for a node.
+    pub fn describe(&self, node: NodeId) -> String {
+        let n = self.answers.len();
+        let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
+            (Ok(_), _) => "this is one of them",
+            (_, Ok(_)) => "this is named by the question",
+            _ => "this is none of them",
+        };
+        format!(
+            "plain question: {}; nodes that all names lead to {n}, {place}",
+            self.walks.join(", ")
+        )
+    }
+
+    /// The ranking with the answers of the reading first, in their old order and those it lacks
+    /// behind, and without the nodes that the question names. Answers score above 0.5, all others
+    /// below 0.05, so that the answer ends between them; best first, ties by smaller id.
+    pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
+        let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
+        let mut ranked: Vec<(NodeId, f32)> = Vec::new();
+        let mut answered = BTreeSet::new();
+        for &(node, score) in ranking {
+            let share = (score.max(0.0) / top) * 0.049;
+            if self.answers.binary_search(&node).is_ok() {
+                answered.insert(node);
+                ranked.push((node, 0.51 + share));
+            } else if self.named.binary_search(&node).is_err() {
+                ranked.push((node, share));
+            }
+        }
+        let lacking = self.answers.iter().filter(|node| !answered.contains(node));
+        ranked.extend(lacking.map(|&node| (node, 0.505)));
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked
+    }
+}

@@ -1,0 +1,124 @@
+//! How plain questions are worded, learnt from training questions that the graph alone answers.
+//!
+//! A training question teaches if walks from the names it spells out reach its answers to the
+//! node, no more and no less; then the words beside the names are a way of saying these walks.
+//! Questions whose answers words had to choose teach nothing, but by chance: a phrasing counts from
+//! two questions. Where several readings reach the same nodes, the one that most questions have
+//! is taken, ties to fewer steps.
+//!
+//! Must not know: answers of validation or test, programs.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rayon::prelude::*;
+
+use crate::{
+    bundle::reading::{
+        Phrasing, Phrasings, Question, Walk, answers, reached, walk_in_words, walks_from,
+    },
+    dataset::LabelledQuery,
+    index::{IndexError, IndexedBase},
+    kb::NodeId,
+};
+
+/// Questions that must have a reading for it to be learnt.
+const MIN_QUESTIONS: u32 = 2;
+/// Walks from one name that reach all answers, of which readings are made; shorter ones first.
+const MAX_WALKS: usize = 24;
+
+/// The readings that answer one training question exactly, as walks in words, and its other words.
+struct Lesson {
+    said: Vec<String>,
+    /// Walks of each reading, ascending, with the number of their steps.
+    readings: Vec<(Vec<String>, usize)>,
+}
+
+/// How the questions are worded that walks answer exactly. Independent of the number of threads.
+///
+/// # Errors
+/// [`IndexError::Stopped`] soon after `stop` is set.
+pub fn learn(
+    base: &IndexedBase,
+    queries: &[LabelledQuery],
+    stop: &AtomicBool,
+) -> Result<Phrasings, IndexError> {
+    let lesson = |query: &LabelledQuery| match stop.load(Ordering::Relaxed) {
+        true => Err(IndexError::Stopped),
+        false => Ok(lesson(base, query)),
+    };
+    let lessons: Result<Vec<Option<Lesson>>, IndexError> = queries.par_iter().map(lesson).collect();
+    let lessons: Vec<Lesson> = lessons?.into_iter().flatten().collect();
+    let mut common: BTreeMap<&[String], usize> = BTreeMap::new();
+    for (walks, _) in lessons.iter().flat_map(|lesson| &lesson.readings) {
+        *common.entry(walks).or_default() += 1;
+    }
+    let mut phrasings: BTreeMap<&[String], Phrasing> = BTreeMap::new();
+    for lesson in &lessons {
+        let rank = |reading: &&(Vec<String>, usize)| {
+            let n = common.get(reading.0.as_slice()).copied().unwrap_or(0);
+            (std::cmp::Reverse(n), reading.1, reading.0.clone())
+        };
+        let Some((walks, _)) = lesson.readings.iter().min_by_key(rank) else { continue };
+        let phrasing = phrasings.entry(walks).or_default();
+        phrasing.walks.clone_from(walks);
+        phrasing.n += 1;
+        for stem in &lesson.said {
+            *phrasing.words.entry(stem.clone()).or_default() += 1;
+        }
+    }
+    let mut phrasings: Vec<Phrasing> = phrasings.into_values().collect();
+    phrasings.retain(|phrasing| phrasing.n >= MIN_QUESTIONS);
+    for phrasing in &mut phrasings {
+        phrasing.words.retain(|_, n| *n >= MIN_QUESTIONS);
+    }
+    Ok(Phrasings(phrasings))
+}
+
+/// What a training question teaches; none if no walks reach its answers exactly.
+fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
+    let question = Question::new(base, &query.text);
+    let target = base.kb.node_type(*query.answers.first()?);
+    if !question.may_be_plain() {
+        return None;
+    }
+    let mut named: Vec<NodeId> = question.names.iter().flatten().copied().collect();
+    named.sort_unstable();
+    let mut combined: Vec<(Vec<Walk>, Option<Vec<NodeId>>)> = vec![(Vec::new(), None)];
+    for (nodes, types) in question.names.iter().zip(question.anchor_types(base)) {
+        let walks = types.iter().flat_map(|&kind| walks_from(base, kind, true));
+        let reaches_all = |walk: Walk| {
+            let found = reached(base, nodes, &walk)?;
+            let mut answers = query.answers.iter();
+            answers.all(|node| found.binary_search(node).is_ok()).then_some((walk, found))
+        };
+        let own = walks.filter(|walk| walk.target == target).filter_map(reaches_all);
+        let mut own: Vec<(Walk, Vec<NodeId>)> = own.collect();
+        own.sort_by(|a, b| (a.0.steps.len(), &a.0).cmp(&(b.0.steps.len(), &b.0)));
+        own.truncate(MAX_WALKS);
+        combined = combined
+            .iter()
+            .flat_map(|(before, set)| {
+                own.iter().map(move |(walk, found)| {
+                    let walks = before.iter().chain([walk]).cloned().collect();
+                    let both = match set {
+                        Some(set) => answers(&[set.clone(), found.clone()], &[]),
+                        None => found.clone(),
+                    };
+                    (walks, Some(both))
+                })
+            })
+            .collect();
+    }
+    let exact = |(walks, set): (Vec<Walk>, Option<Vec<NodeId>>)| {
+        let set = answers(&[set?], &named);
+        let mut told: Vec<String> = walks.iter().map(|walk| walk_in_words(base, walk)).collect();
+        told.sort();
+        (set == query.answers)
+            .then(|| (told, walks.iter().map(|walk| walk.steps.len()).sum::<usize>()))
+    };
+    let readings: Vec<(Vec<String>, usize)> = combined.into_iter().filter_map(exact).collect();
+    (!readings.is_empty()).then_some(Lesson { said: question.said, readings })
+}

@@ -1,0 +1,393 @@
+//! Plain graph questions: the graph alone answers them, so their answers are known exactly and
+//! belong before everything else.
+//!
+//! [`questions`] makes such questions for any base: one or two steps from whole names that no other
+//! node has, worded with the names of types and relations and a handful of patterns. Answers are
+//! found by looking at every edge. A sample of each kind holds floors; `AGENT_TEST_HOME` names a
+//! home with `products`, `biomed` and `papers` indexed, and `AGENT_PLAIN_OUT` a directory into which
+//! their questions are written in the format of `qa.csv`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Write,
+    fs,
+    path::Path,
+};
+
+use agent::{
+    dataset::{
+        Home,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::IndexedBase,
+    kb::{Direction, Kb, NodeId, RelationId, TypeId},
+    words::name_words,
+};
+use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::support::{World, real_bases};
+
+/// Questions of each base.
+const QUESTIONS: usize = 60;
+/// Answers of a question at most.
+const MAX_ANSWERS: usize = 50;
+/// Words of a name at most.
+const MAX_NAME_WORDS: usize = 20;
+/// Draws for each question that is wanted.
+const DRAWS: usize = 200;
+
+/// A question with its answers, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plain {
+    pub(crate) text: String,
+    pub(crate) answers: Vec<NodeId>,
+}
+
+/// A relation as it leads from one type to another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Link {
+    from: TypeId,
+    relation: RelationId,
+    direction: Direction,
+    to: TypeId,
+}
+
+impl Link {
+    fn reversed(self) -> Link {
+        let direction = match self.direction {
+            Direction::Out => Direction::In,
+            Direction::In => Direction::Out,
+            Direction::Any => Direction::Any,
+        };
+        Link { from: self.to, to: self.from, direction, ..self }
+    }
+
+    /// The nodes of its end that it joins to some nodes.
+    fn reached(self, kb: &Kb, nodes: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let neighbors = |&node| kb.neighbors(node, self.relation, self.direction).into_vec();
+        let found = nodes.iter().flat_map(neighbors);
+        found.filter(|&node| kb.node_type(node) == self.to).collect()
+    }
+}
+
+/// Draws questions about one base.
+struct Maker<'a> {
+    kb: &'a Kb,
+    links: Vec<Link>,
+    /// Nodes by their name in small letters.
+    named: HashMap<String, u32>,
+    rng: ChaCha8Rng,
+}
+
+impl Maker<'_> {
+    fn new(kb: &Kb, seed: u64) -> Maker<'_> {
+        let mut links = Vec::new();
+        for tuple in kb.tuples() {
+            let (from, relation, to) = (tuple.source, tuple.relation, tuple.target);
+            if from == to {
+                links.push(Link { from, relation, direction: Direction::Any, to });
+            } else {
+                let out = Link { from, relation, direction: Direction::Out, to };
+                links.extend([out, out.reversed()]);
+            }
+        }
+        let mut named: HashMap<String, u32> = HashMap::new();
+        for node in 0..kb.n_nodes() {
+            *named.entry(folded(kb.name(node))).or_default() += 1;
+        }
+        Maker { kb, links, named, rng: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    fn type_words(&self, kind: TypeId) -> String {
+        self.kb.type_name(kind).replace('_', " ")
+    }
+
+    /// How a question says a link from what it asks for: the relation's own name where several
+    /// relations join the two types, otherwise without the names of the types in it.
+    fn says(&self, link: Link) -> String {
+        let name = self.kb.relation_name(link.relation).replace('_', " ");
+        let same = |other: &&Link| (other.from, other.to) == (link.from, link.to);
+        if self.links.iter().filter(same).count() > 1 && link.from != link.to {
+            return name;
+        }
+        let types = [link.from, link.to].map(|kind| self.type_words(kind));
+        let own = |word: &&str| !types.iter().any(|kind| kind.split(' ').any(|one| one == *word));
+        let kept: Vec<&str> = name.split(' ').filter(own).collect();
+        if kept.is_empty() { name.clone() } else { kept.join(" ") }
+    }
+
+    /// A neighbour by a link.
+    fn neighbor(&mut self, node: NodeId, link: Link) -> Option<NodeId> {
+        let all: Vec<NodeId> = link.reached(self.kb, &BTreeSet::from([node])).into_iter().collect();
+        all.choose(&mut self.rng).copied()
+    }
+
+    /// Whether a node's name is short and of no other node.
+    fn is_clear(&self, node: NodeId) -> bool {
+        let name = self.kb.name(node);
+        let n_words = name_words(name).count();
+        let single = self.named.get(&folded(name)) == Some(&1);
+        single && (1..=MAX_NAME_WORDS).contains(&n_words) && !name.contains('"')
+    }
+
+    /// A link from a type, each relation as likely as another.
+    fn link_from(&mut self, kind: TypeId) -> Option<Link> {
+        let own: Vec<Link> = self.links.iter().filter(|link| link.from == kind).copied().collect();
+        own.choose(&mut self.rng).copied()
+    }
+
+    /// One step from a name.
+    fn one_step(&mut self, node: NodeId, kind: TypeId) -> Option<Plain> {
+        let link = self.link_from(kind)?;
+        let name = self.neighbor(node, link)?;
+        let (asked, said, of) = (self.type_words(kind), self.says(link), self.type_words(link.to));
+        let same = |other: &&Link| (other.from, other.to) == (link.from, link.to);
+        let alone = self.links.iter().filter(same).count() == 1;
+        let text = match self.rng.random_range(0..3) {
+            _ if link.to == kind => format!("other {asked}s {said} with {}", self.quoted(name)),
+            0 if alone => format!("{asked}s of the {of} {}", self.quoted(name)),
+            1 => format!("Which {asked}s {said} the {of} {}?", self.quoted(name)),
+            _ => format!("Find {asked}s that {said} {of} {}.", self.quoted(name)),
+        };
+        self.plain(text, &[(name, vec![link.reversed()])])
+    }
+
+    /// Two steps from a name.
+    fn two_steps(&mut self, node: NodeId, kind: TypeId) -> Option<Plain> {
+        let first = self.link_from(kind)?;
+        let middle = self.neighbor(node, first)?;
+        let mut second = self.link_from(first.to)?;
+        let back = self.rng.random_range(0..2) == 0 && first.to != kind;
+        if back {
+            second = first.reversed();
+        }
+        let name = self.neighbor(middle, second)?;
+        let (asked, between) = (self.type_words(kind), self.type_words(first.to));
+        let (one, two) = (self.says(first), self.says(second));
+        let of = self.type_words(second.to);
+        let text = if second == first.reversed() {
+            format!("other {asked}s {one} the same {between} as the {of} {}", self.quoted(name))
+        } else {
+            format!("{asked}s that {one} a {between} that {two} the {of} {}", self.quoted(name))
+        };
+        self.plain(text, &[(name, vec![second.reversed(), first.reversed()])])
+    }
+
+    /// One step from each of two names.
+    fn two_names(&mut self, node: NodeId, kind: TypeId) -> Option<Plain> {
+        let (first, second) = (self.link_from(kind)?, self.link_from(kind)?);
+        let (one, other) = (self.neighbor(node, first)?, self.neighbor(node, second)?);
+        if one == other {
+            return None;
+        }
+        let said = |maker: &Self, link: Link, name| {
+            format!("{} the {} {}", maker.says(link), maker.type_words(link.to), maker.quoted(name))
+        };
+        let (a, b) = (said(self, first, one), said(self, second, other));
+        let text = format!("{}s that {a} and {b}", self.type_words(kind));
+        self.plain(text, &[(one, vec![first.reversed()]), (other, vec![second.reversed()])])
+    }
+
+    fn quoted(&self, node: NodeId) -> String {
+        format!("\"{}\"", self.kb.name(node))
+    }
+
+    /// The question with the nodes that all walks from its names reach; none if a name is of
+    /// several nodes, or there are no answers or too many.
+    fn plain(&self, text: String, walks: &[(NodeId, Vec<Link>)]) -> Option<Plain> {
+        let names: BTreeSet<NodeId> = walks.iter().map(|walk| walk.0).collect();
+        let mut answers: Option<BTreeSet<NodeId>> = None;
+        for (name, links) in walks {
+            let start = BTreeSet::from([*name]);
+            let set = links.iter().fold(start, |nodes, link| link.reached(self.kb, &nodes));
+            answers = Some(match answers {
+                Some(before) => before.intersection(&set).copied().collect(),
+                None => set,
+            });
+        }
+        let answers: Vec<NodeId> = answers?.difference(&names).copied().collect();
+        let clear = names.iter().all(|&name| self.is_clear(name));
+        let fits = clear && (1..=MAX_ANSWERS).contains(&answers.len());
+        fits.then_some(Plain { text, answers })
+    }
+}
+
+fn folded(name: &str) -> String {
+    name_words(name).map(|(_, word)| word.into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// Plain questions of a base, each once, at most so many, with the seed: a third each of one step,
+/// of two steps, and of two names.
+pub(crate) fn questions(kb: &Kb, seed: u64, n: usize) -> Vec<Plain> {
+    let mut maker = Maker::new(kb, seed);
+    let types: Vec<TypeId> = kb.candidate_types().to_vec();
+    let mut found: BTreeMap<String, Plain> = BTreeMap::new();
+    let mut order = Vec::new();
+    for draw in 0..n * DRAWS {
+        if order.len() == n {
+            break;
+        }
+        let kind = *types.choose(&mut maker.rng).unwrap();
+        let node = *kb.nodes_of_type(kind).choose(&mut maker.rng).unwrap();
+        let plain = match (order.len() + draw / DRAWS) % 3 {
+            0 => maker.one_step(node, kind),
+            1 => maker.two_steps(node, kind),
+            _ => maker.two_names(node, kind),
+        };
+        if let Some(plain) = plain
+            && !found.contains_key(&plain.text)
+        {
+            order.push(plain.text.clone());
+            found.insert(plain.text.clone(), plain);
+        }
+    }
+    order.iter().map(|text| found[text].clone()).collect()
+}
+
+/// The questions in the format of `qa.csv`.
+fn to_csv(questions: &[Plain]) -> String {
+    let mut csv = String::from("id,query,answer_ids\n");
+    for (at, plain) in questions.iter().enumerate() {
+        let text = plain.text.replace('"', "\"\"");
+        let _ = writeln!(csv, "{at},\"{text}\",\"{:?}\"", plain.answers);
+    }
+    csv
+}
+
+#[test]
+fn questions_of_real_bases_are_written() {
+    let Some(out) = std::env::var_os("AGENT_PLAIN_OUT").map(std::path::PathBuf::from) else {
+        return;
+    };
+    for (base, indexed) in real_bases() {
+        let questions = questions(&indexed.kb, 1, QUESTIONS);
+        eprintln!("{}: {} questions", base.name, questions.len());
+        fs::write(out.join(format!("{}.csv", base.name)), to_csv(&questions)).unwrap();
+    }
+}
+
+/// Writes films of directors, each with an actor, and questions that name a film and want the
+/// others of its director. One film is named like another with a word more.
+fn write_films(dir: &Path) {
+    let directors = ["Ada Moravec", "Bela Quist", "Cyrus Thorne", "Dora Valtin", "Egon Wexley"];
+    let actors = ["Fay Lindgren", "Gus Pemberton", "Hana Okafor"];
+    let begins = ["Silent", "Golden", "Broken", "Hidden", "Frozen", "Crimson", "Distant", "Empty"];
+    let ends = ["Harbor", "Garden", "Mirror", "River", "Tower"];
+    let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
+    let mut node = |id: usize, kind: &str, name: &str, text: &str| {
+        let _ = writeln!(
+            nodes,
+            "{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{\"plot\":\"{text}\"}}}}"
+        );
+    };
+    let n_films = begins.len() * ends.len();
+    for at in 0..n_films {
+        let name = format!("The {} {}", begins[at % begins.len()], ends[at / begins.len()]);
+        node(at, "film", &name, "a director looks for other films about a silent harbor");
+        let _ = writeln!(edges, "{at}\tdirected_by\t{}", n_films + 1 + at % directors.len());
+        let _ =
+            writeln!(edges, "{at}\tstars\t{}", n_films + 1 + directors.len() + at % actors.len());
+    }
+    node(n_films, "film", "The Silent Harbor Returns", "the silent harbor, and its director");
+    let _ = writeln!(edges, "{n_films}\tdirected_by\t{}", n_films + 2);
+    for (at, name) in directors.iter().chain(&actors).enumerate() {
+        node(n_films + 1 + at, "person", name, "");
+    }
+    let mut queries = String::from("id,query,answer_ids\n");
+    for at in 0..n_films {
+        let name = format!("The {} {}", begins[at % begins.len()], ends[at / begins.len()]);
+        let other = |&film: &usize| film != at && film % directors.len() == at % directors.len();
+        let mut answers: Vec<usize> = (0..n_films).filter(other).collect();
+        answers.extend((at % directors.len() == 1).then_some(n_films));
+        let _ = writeln!(queries, "{at},what else did the director of {name} make,\"{answers:?}\"");
+    }
+    let ids = |from: usize, to: usize| (from..to).map(|id| format!("{id}\n")).collect::<String>();
+    fs::create_dir_all(dir.join("split")).unwrap();
+    for (file, text) in [
+        ("nodes.jsonl", nodes),
+        ("edges.tsv", edges),
+        ("qa.csv", queries),
+        ("dataset.toml", "title = \"Films\"\ncandidate_types = [\"film\"]\n".to_owned()),
+        ("split/train.index", ids(1, 25)),
+        ("split/val.index", ids(25, 35)),
+        ("split/test.index", ids(35, 40)),
+    ] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+}
+
+#[test]
+fn the_other_films_of_a_director_stand_before_all_else() {
+    let world = World::new();
+    write_films(&world.path("films"));
+    let source = world.path("films").display().to_string();
+    let run = ["optimize", "--dataset", &source, "--steps", "2", "--json"];
+    let line = world.run(run).json_lines().pop().unwrap();
+    let bundle = line["bundle"].as_str().unwrap();
+    let asked = "other films by the director of The Silent Harbor";
+    let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
+    let answer = world.run(query).json_lines().pop().unwrap();
+    let names: Vec<&str> = answer["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["name"].as_str().unwrap())
+        .collect();
+    // The Silent Harbor is film 0; those of its director are every fifth of 40.
+    let films: BTreeSet<&str> = names.iter().take(7).copied().collect();
+    let right = BTreeSet::from([
+        "The Crimson Harbor",
+        "The Broken Garden",
+        "The Empty Garden",
+        "The Frozen Mirror",
+        "The Golden River",
+        "The Distant River",
+        "The Hidden Tower",
+    ]);
+    assert_eq!(films, right, "{names:?}");
+    assert!(!names.contains(&"The Silent Harbor"), "{names:?}");
+    let told = world.run(query.into_iter().take(6).chain(["--explain"])).done();
+    assert!(
+        told.contains("plain question: film -directed_by-> person <-directed_by- film"),
+        "{told}"
+    );
+}
+
+#[test]
+fn plain_questions_of_samples_are_answered_as_the_graph_does() {
+    for (kind, name) in [(SampleKind::Amazon, "shop"), (SampleKind::Mag, "library")] {
+        let world = World::new();
+        let files = world.path("sample");
+        let options = SampleOptions { seed: 0, scale: Some(0.0008) };
+        generate(kind, options, &files, &mut |_| {}).unwrap();
+        for (split, n) in [("train", 50), ("val", 25)] {
+            let file = files.join(format!("split/{split}.index"));
+            let all = fs::read_to_string(&file).unwrap();
+            let kept: Vec<&str> = all.lines().take(n).collect();
+            fs::write(&file, kept.join("\n")).unwrap();
+        }
+        world
+            .run(["data", "import", "--name", name, "--from", &files.display().to_string()])
+            .done();
+        world.run(["index", name]).done();
+        let base = Home::new(world.path("home")).get(name).unwrap();
+        let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), name).unwrap();
+        let asked = questions(&indexed.kb, 1, QUESTIONS);
+        assert_eq!(
+            asked,
+            questions(&indexed.kb, 1, QUESTIONS),
+            "the same seed, the same questions"
+        );
+        assert!(asked.len() >= QUESTIONS / 2, "{name}: {} questions", asked.len());
+        let file = world.path("plain.csv").display().to_string();
+        fs::write(&file, to_csv(&asked)).unwrap();
+        let run = ["optimize", "--dataset", name, "--steps", "2", "--json"];
+        let line = world.run(run).json_lines().pop().unwrap();
+        let system = format!("bundle:{}", line["bundle"].as_str().unwrap());
+        let eval = ["eval", "--dataset", name, "--split", &file, "--system", &system, "--json"];
+        let measured = world.run(eval).json_lines().pop().unwrap();
+        let found = measured["metrics"]["rprecision"].as_f64().unwrap();
+        assert!(found >= 0.95, "{name}: {measured}");
+    }
+}
