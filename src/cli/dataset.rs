@@ -32,6 +32,13 @@ pub(super) struct Dataset {
     automatic: bool,
 }
 
+impl Dataset {
+    /// Whether it is a built-in sample, generated here.
+    pub(super) fn is_sample(&self) -> bool {
+        sample_kind(&self.base).is_some()
+    }
+}
+
 /// Finds the base that `dataset` means; a directory is imported first, a sample generated.
 ///
 /// # Errors

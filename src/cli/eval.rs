@@ -1,5 +1,5 @@
 //! `agent eval`: measures systems on labelled queries, and compares several in pairs.
-//! It opens the test split, as `optimize` does after freezing and `explain` when it is told to.
+//! It opens the test split where it is asked for, which is counted and told with the figures.
 
 mod files;
 mod report;
@@ -15,15 +15,19 @@ use anyhow::anyhow;
 use rayon::prelude::*;
 
 use self::report::{Format, Groups, Report, SHOWN, Versus};
-pub(super) use self::{files::write, report::percent};
+pub(super) use self::{
+    files::write,
+    report::{percent, signed},
+};
 use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         systems::{BUNDLE, Effort, Means, STAND_IN, SandboxArgs, open_system},
+        test_split,
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
+    dataset::{Base, LabelledQuery, Split, load_split},
     eval::{Candidates, Evaluation, Metrics, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
@@ -133,7 +137,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    let queries = queries(&args.split, &args.filters, &dataset.base)?;
+    let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
+    let tests = |split: &Split| matches!(split, Split::Test | Split::TestTenth);
+    let openings = args.split.iter().any(tests).then(|| test_split::openings(&dataset.base, ctx));
     let base = dataset::open(&dataset, ctx)?;
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
@@ -177,6 +183,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         },
         versus: comparisons(&measured, args.pairs)?,
         measured: &measured,
+        openings,
     };
     if args.json {
         report.print_json(ctx)?
@@ -194,13 +201,14 @@ pub(super) fn queries(
     splits: &[Split],
     filters: &[(String, String)],
     base: &Base,
+    ctx: &Context,
 ) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for split in splits {
         let loaded = match split {
-            Split::Test => load_test(base)?,
-            Split::TestTenth => load_test_tenth(base)?,
+            Split::Test => test_split::open(test_split::Part::Whole, base, ctx)?,
+            Split::TestTenth => test_split::open(test_split::Part::Tenth, base, ctx)?,
             other => load_split(base, other)?,
         };
         if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {

@@ -11,6 +11,7 @@
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
+//! | `test_split` | the answers of the test split, counted: how often were they looked at |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -40,6 +41,7 @@ mod routing;
 mod run;
 mod search;
 mod systems;
+mod test_split;
 mod vectors;
 mod verify;
 

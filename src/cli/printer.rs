@@ -25,6 +25,11 @@ const SECONDS_BETWEEN_LINES: u64 = 5;
 const BAR_HZ: u8 = 8;
 const BAR: &str = "{prefix:>12} [{bar:30}] {percent:>3}% {per_sec:>12} {eta:>5} left";
 
+/// Longest label of a category, characters.
+const MAX_LABEL: usize = 120;
+/// Values of p below this one are not shown in digits.
+const LEAST_P: f64 = 0.0001;
+
 /// How much is written to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -221,6 +226,42 @@ pub(super) fn plain(text: impl Display, limit: usize) -> String {
     shown
 }
 
+/// Names of categories without what stands in brackets, where that still tells them apart.
+pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
+    let short: Vec<String> = names.iter().map(|name| without_brackets(name)).collect();
+    let shown = names.iter().zip(&short).map(|(name, own)| {
+        let others = short.iter().filter(|other| *other == own).count();
+        let label = if others > 1 || own.is_empty() { (*name).to_owned() } else { own.clone() };
+        plain(label, MAX_LABEL)
+    });
+    shown.collect()
+}
+
+/// The text outside of all brackets, words one space apart.
+fn without_brackets(name: &str) -> String {
+    let mut depth = 0_usize;
+    let mut kept = String::new();
+    for c in name.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            c if depth == 0 => kept.push(c),
+            _ => {}
+        }
+    }
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
+pub(super) fn p_value(p: f64) -> String {
+    if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
+}
+
+/// The same for the cells of a column that is called `p`.
+pub(super) fn p_cell(p: f64) -> String {
+    p_value(p).trim_start_matches("p ").to_owned()
+}
+
 /// A count with a comma between thousands.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -243,6 +284,21 @@ mod tests {
         assert_eq!(plain("a\x1b[31m\nb", 80), "a [31m b");
         assert_eq!(plain("abcdef", 4), "abc…");
         assert_eq!(plain("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn labels_are_as_short_as_they_can_be_told_apart() {
+        let names =
+            ["film by named person (~directed)", "film by words", "film by words (x)", "(a)"];
+        let told = short_labels(&names);
+        assert_eq!(told, ["film by named person", "film by words", "film by words (x)", "(a)"]);
+    }
+
+    #[test]
+    fn small_p_values_are_not_nothing() {
+        let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
+        assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
+        assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
     }
 
     #[test]
