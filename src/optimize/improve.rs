@@ -122,7 +122,7 @@ impl Run<'_> {
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
-                Some(paused @ Stop::Paused(_)) => return Ok((members, paused.clone())),
+                Some(unusable @ Stop::Unusable(_)) => return Ok((members, unusable.clone())),
                 Some(_) => {}
                 None => self.step(step, &mut members, &mut workshop, actor.as_deref_mut())?,
             }
