@@ -24,6 +24,10 @@ use crate::{
 /// Samples are imported from a directory of this name and their kind; so they are recognized.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
+/// The parts of an import in their order, with about what share of its time each takes.
+const STAGES: crate::cli::progress::Plan =
+    &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
+
 /// A dataset argument resolved to an installed base.
 pub(super) struct Dataset {
     /// The base.
@@ -190,7 +194,7 @@ pub(super) fn import(
     ctx: &Context,
 ) -> Result<ImportReport> {
     let began = Instant::now();
-    let progress = ctx.printer.progress();
+    let progress = ctx.printer.progress_of(&format!("importing {name}"), STAGES);
     let mut on_progress = |at: Progress| {
         let stage = match at.phase {
             Phase::Nodes => "nodes",

@@ -4,7 +4,8 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | `failure` | given an error: what is printed, which exit status |
-//! | `printer` | what may be written where, and how progress is shown |
+//! | `printer` | what may be written where |
+//! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
 //! | `llm` | given options, environment and settings: which language model, and how it is opened |
@@ -26,6 +27,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod failure;
+mod fit;
 mod hits;
 mod index;
 mod llm;
@@ -34,6 +36,7 @@ mod optimize;
 mod otlp;
 mod printer;
 mod program;
+mod progress;
 mod pull;
 mod query;
 mod report;
@@ -57,7 +60,9 @@ use std::{
 
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use crate::{
     cli::{
@@ -120,7 +125,8 @@ struct GlobalArgs {
     quiet: bool,
     /// Write details and timings to stderr; twice for the log of the program's parts
     ///
-    /// AGENT_LOG takes filter directives for that log, such as agent=debug.
+    /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
+    /// step, trial, program and tool call with its time.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
 }
@@ -299,8 +305,12 @@ fn start_log(verbose: u8) -> impl Sized {
         _ => "agent=debug",
     };
     let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // Who asks for a log of the parts wants to see them begin and end, with their times.
+    let asked = std::env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
+    let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_span_events(spans)
         .without_time()
         .with_filter(filter);
     #[cfg(feature = "otlp")]
@@ -310,4 +320,42 @@ fn start_log(verbose: u8) -> impl Sized {
     // It fails only if there is a log already.
     let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
     export
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// A command and all below it, with their paths.
+    fn each(path: &str, command: &clap::Command, see: &mut dyn FnMut(&str, &clap::Command)) {
+        see(path, command);
+        for below in command.get_subcommands() {
+            each(&format!("{path} {}", below.get_name()), below, see);
+        }
+    }
+
+    #[test]
+    fn help_names_every_flag_of_every_command() {
+        let mut cli = Cli::command();
+        cli.build();
+        let (mut n_commands, mut n_flags) = (0, 0);
+        each("agent", &cli, &mut |path, command| {
+            n_commands += 1;
+            let text = command.clone().render_long_help().to_string();
+            assert!(command.get_about().is_some(), "{path} does not say what it does");
+            for argument in command.get_arguments() {
+                let name = match argument.get_long() {
+                    Some(long) => format!("--{long}"),
+                    None => argument.get_id().to_string(),
+                };
+                n_flags += 1;
+                assert!(argument.get_help().is_some(), "{path} {name} has no help");
+                assert!(!argument.is_hide_set(), "{path} {name} is hidden");
+                assert!(argument.get_long().is_none() || text.contains(&name), "{path} {name}");
+            }
+        });
+        assert!(n_commands > 40 && n_flags > 200, "{n_commands} commands, {n_flags} flags");
+    }
 }

@@ -30,6 +30,7 @@ use crate::{
             timing::{Stopwatch, Timing},
         },
         printer::{Level, Printer, count, p_value},
+        progress::Plan,
         routing,
         systems::SandboxArgs,
     },
@@ -54,6 +55,23 @@ use crate::{
 const SEED: u64 = 1;
 /// Steps when none are given.
 const STEPS: usize = 24;
+/// The parts of a run in their order, with about what share of its time each takes; those that a run
+/// does not have count as done once a later one begins.
+const STAGES: Plan = &[
+    ("asking the model", 0.5),
+    ("reading queries", 2.0),
+    ("mining walks", 8.0),
+    ("trying plans", 30.0),
+    ("building categories", 4.0),
+    ("trying your programs", 4.0),
+    ("finding categories", 1.0),
+    ("writing programs", 2.0),
+    ("training the router", 2.0),
+    ("improving programs", 25.0),
+    ("tuning numbers", 15.0),
+    ("racing on validation", 3.0),
+    ("measuring and freezing", 8.0),
+];
 /// Labelled questions of a split below which hardly anything can be learnt or told from chance.
 const FEW_QUERIES: usize = 30;
 /// Default run directories of one dataset.
@@ -557,7 +575,7 @@ fn watched(
     ctx: &Context,
 ) -> std::result::Result<Outcome, OptimizeError> {
     let printer: &Printer = &ctx.printer;
-    let progress = printer.progress();
+    let progress = printer.progress_of(&format!("optimizing {}", options.dataset), STAGES);
     let mut watch = |event: Event<'_>| match event {
         Event::Progress { phase, done, total } => {
             stopwatch.at(phase, done);

@@ -1,30 +1,29 @@
 //! Decides what may be written, and writes it: data to stdout; notices, errors and progress to
 //! stderr. Must not know what the data mean.
 //!
-//! Progress is drawn as bars on a terminal and as lines otherwise, one in
-//! [`SECONDS_BETWEEN_LINES`] at most. Text of datasets is stripped of control characters before
-//! it reaches a terminal.
+//! Tables are made to fit the terminal, or the columns that the variable COLUMNS names. Text of
+//! datasets is stripped of control characters before it reaches a terminal.
 
 use std::{
-    collections::BTreeMap,
     fmt::Display,
     io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
 };
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 
-use crate::cli::failure::{ClosedPipe, CommandError, Result};
+use crate::cli::{
+    failure::{ClosedPipe, CommandError, Result},
+    fit::{GAP, fitted},
+    progress::{Plan, Progress},
+};
 
-/// Least time between two lines of progress.
-const SECONDS_BETWEEN_LINES: u64 = 5;
-/// Bars are redrawn so many times a second at most.
+/// Progress is redrawn so many times a second at most.
 const BAR_HZ: u8 = 8;
-const BAR: &str = "{prefix:>12} [{bar:30}] {percent:>3}% {per_sec:>12} {eta:>5} left";
 
+/// Fewer columns than this are no terminal that tables could fit.
+const LEAST_WIDTH: u16 = 20;
 /// Longest label of a category, characters.
 const MAX_LABEL: usize = 120;
 /// Values of p below this one are not shown in digits.
@@ -46,6 +45,8 @@ pub(super) struct Printer {
     level: Level,
     color: bool,
     bars: MultiProgress,
+    /// Columns that tables have; none where nobody says.
+    width: Option<u16>,
 }
 
 impl Printer {
@@ -57,7 +58,8 @@ impl Printer {
         } else {
             ProgressDrawTarget::hidden()
         };
-        Printer { level, color: terminal && !plain, bars: MultiProgress::with_draw_target(target) }
+        let bars = MultiProgress::with_draw_target(target);
+        Printer { level, color: terminal && !plain, bars, width: width() }
     }
 
     /// Writes text that is data and ends it with a line break if it has none.
@@ -91,7 +93,10 @@ impl Printer {
     /// # Errors
     /// As [`Printer::data`].
     pub(super) fn table(&self, table: &Table) -> Result<()> {
-        self.data(&table.trim_fmt())
+        match self.width {
+            Some(width) => self.data(&fitted(table, width).trim_fmt()),
+            None => self.data(&table.trim_fmt()),
+        }
     }
 
     /// Writes a line for people that is neither data nor a fault.
@@ -136,68 +141,30 @@ impl Printer {
 
     /// Starts to show how far a piece of work is; dropping it ends that.
     pub(super) fn progress(&self) -> Progress<'_> {
-        Progress { printer: self, stages: Mutex::default(), last_line: Mutex::new(Instant::now()) }
+        self.progress_of("", &[])
+    }
+
+    /// The same of named work whose stages are known beforehand.
+    pub(super) fn progress_of(&self, what: &str, plan: Plan) -> Progress<'_> {
+        Progress::new(self, what, plan)
+    }
+
+    /// How much is written to stderr.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Where progress is drawn.
+    pub(super) fn bars(&self) -> &MultiProgress {
+        &self.bars
     }
 }
 
-/// Shows how far the stages of a piece of work are; stages may run side by side.
-pub(super) struct Progress<'a> {
-    printer: &'a Printer,
-    stages: Mutex<BTreeMap<String, Stage>>,
-    last_line: Mutex<Instant>,
-}
-
-struct Stage {
-    bar: ProgressBar,
-    began: Instant,
-}
-
-impl Progress<'_> {
-    /// `done` of `total` units of a stage are done.
-    pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
-        if self.printer.level == Level::Quiet {
-            return;
-        }
-        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        let stage_now = stages.entry(stage.to_owned()).or_insert_with(|| {
-            let bar = self.printer.bars.add(ProgressBar::new(total));
-            if let Ok(style) = ProgressStyle::with_template(BAR) {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            bar.set_prefix(stage.to_owned());
-            Stage { bar, began: Instant::now() }
-        });
-        stage_now.bar.set_length(total);
-        stage_now.bar.set_position(done);
-        if done >= total {
-            stage_now.bar.finish();
-        }
-        if self.printer.bars.is_hidden() {
-            let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.elapsed() >= Duration::from_secs(SECONDS_BETWEEN_LINES) {
-                *last = Instant::now();
-                self.printer.notice(&line(stage, done, total, stage_now.began.elapsed()));
-            }
-        }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        let _ = self.printer.bars.clear();
-        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        stages.values().for_each(|stage| self.printer.bars.remove(&stage.bar));
-    }
-}
-
-fn line(stage: &str, done: u64, total: u64, elapsed: Duration) -> String {
-    let share = if total == 0 { 1.0 } else { done.min(total) as f64 / total as f64 };
-    if share == 0.0 || share == 1.0 {
-        return format!("{stage}: {:.0} %", 100.0 * share);
-    }
-    let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    let (rate, left) = (done as f64 / seconds, seconds * (1.0 - share) / share);
-    format!("{stage}: {:.0} %, {rate:.0} a second, about {left:.0} s left", 100.0 * share)
+/// The columns of the terminal that stdout is, or those of the variable COLUMNS.
+fn width() -> Option<u16> {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
+    given.or_else(terminal).filter(|&width| width >= LEAST_WIDTH)
 }
 
 /// A table without lines, with these headings; `right` are the columns of numbers.
@@ -206,7 +173,7 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let style: TableStyle = presets::NOTHING;
     table.load_style(style).set_header(headings);
     for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
         if right.contains(&at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -302,10 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_lines_read_well() {
+    fn counts_read_well() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        let text = line("nodes", 25, 100, Duration::from_secs(10));
-        assert_eq!(text, "nodes: 25 %, 2 a second, about 30 s left");
-        assert_eq!(line("nodes", 0, 100, Duration::ZERO), "nodes: 0 %");
     }
 }
