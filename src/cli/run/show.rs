@@ -153,7 +153,7 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
             plain(&standing.category, MAX_SHOWN),
             standing.program.chars().take(12).collect(),
             standing.n.to_string(),
-            format!("{:.4}", standing.mrr),
+            format!("{:.1}", 100.0 * standing.mrr),
         ]);
     }
     ctx.printer.data("\n")?;
