@@ -16,6 +16,7 @@ use std::{
 };
 
 use serde_json::json;
+use tracing::trace_span;
 
 use crate::{
     bundle::{
@@ -142,6 +143,7 @@ impl Runtime {
         trace: Option<&Trace>,
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
+        let _span = trace_span!("program").entered();
         let candidates = match self.sandbox.reads_candidates(compiled) {
             true => self.candidates(query)?,
             false => Arc::default(),

@@ -46,6 +46,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tracing::info_span;
 
 pub use crate::optimize::{
     ablation::Ablation,
@@ -353,6 +354,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
+    let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache_bytes = if options.without.contains(&Ablation::Cache) { 0 } else { CACHE_BYTES };
     let cache = Arc::new(ToolCache::new(cache_bytes));
