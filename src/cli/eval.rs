@@ -61,8 +61,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
     /// Measure bm25, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, hybrid,
-    /// hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE or program:FILE;
-    /// may be repeated
+    /// hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), rerank, rerank:SYSTEM or react
+    /// (which ask a language model), bundle:FILE or program:FILE; may be repeated
     #[arg(long = "system", value_name = "SYSTEM", required = true)]
     systems: Vec<String>,
     /// Keep queries with this value in a further column of their file only; may be repeated

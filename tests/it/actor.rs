@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     model::{ModelServer, Mood},
-    support::{Ran, World},
+    support::{Ran, World, given},
 };
 
 /// Stands for a key; looked for in everything that is written.
@@ -146,20 +146,9 @@ fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
     assert!(!stderr.contains(KEY));
 }
 
-/// A directory of real data beside the project, if there is one.
-fn real_data(name: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let data = std::env::var_os("AGENT_TEST_DATA").map_or_else(beside, PathBuf::from).join(name);
-    if !data.exists() {
-        eprintln!("skipped: {} is not there; AGENT_TEST_DATA names its parent", data.display());
-        return None;
-    }
-    Some(data)
-}
-
 #[test]
 fn a_run_on_a_real_base_improves_and_its_bundle_answers_without_the_service() {
-    let Some(data) = real_data("products") else { return };
+    let Some(data) = given::real_data("products") else { return };
     let world = World::new();
     let data = data.display().to_string();
     world.run(["data", "import", "--name", "products", "--from", &data]).done();
@@ -185,13 +174,13 @@ fn a_run_on_a_real_base_improves_and_its_bundle_answers_without_the_service() {
     command.env("OPENAI_BASE_URL", server.url());
     let ran = Ran::of(command.output().unwrap());
     assert_eq!(ran.status, 0, "{}", ran.stderr);
-    eprintln!("{} requests; {}", server.asked(), ran.stdout);
+    assert!(server.asked() >= 6, "{} requests", server.asked());
     drop(server);
     assert!(steps_accepted(&run) > 0, "{}", ran.stderr);
     let validation = bundle(&run)["validation"].clone();
     let best = validation["baselines"].as_object().unwrap().values();
     let best = best.map(|mrr| mrr.as_f64().unwrap()).fold(0.0, f64::max);
-    eprintln!("validation mrr {} against {best} of the best baseline", validation["mrr"]);
+    assert!(validation["mrr"].as_f64().unwrap() > best, "{validation}");
     let bundle = run.join("bundle.json").display().to_string();
     let query = ["query", "--bundle", &bundle, "--dataset", "products", "a gift for a golfer"];
     world.run(query).done();
