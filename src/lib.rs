@@ -46,3 +46,7 @@ pub mod retrieve;
 pub mod sandbox;
 pub mod tools;
 pub mod words;
+
+#[cfg(test)]
+#[path = "../tests/it/support/given.rs"]
+mod given;

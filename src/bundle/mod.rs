@@ -159,8 +159,8 @@ pub struct Validation {
     /// those that chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
-    /// Mean reciprocal rank if the best program of each query were known: what a perfect router
-    /// would reach without joining answers.
+    /// Mean reciprocal rank if it were known for each query which answer is best, that of one of the
+    /// programs or the bundle's own, which joins them: never below `mrr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_program: Option<f64>,
     /// The race of the improved programs; none when nothing was improved.

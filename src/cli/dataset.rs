@@ -25,12 +25,23 @@ use crate::{
 /// Samples are imported from a directory of this name and their kind; so they are recognized.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
+/// The parts of an import in their order, with about what share of its time each takes.
+const STAGES: crate::cli::progress::Plan =
+    &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
+
 /// A dataset argument resolved to an installed base.
 pub(super) struct Dataset {
     /// The base.
     pub(super) base: Base,
     /// Whether a missing index is built without being asked for: samples and directories.
     automatic: bool,
+}
+
+impl Dataset {
+    /// Whether it is a built-in sample, generated here.
+    pub(super) fn is_sample(&self) -> bool {
+        sample_kind(&self.base).is_some()
+    }
 }
 
 /// Finds the base that `dataset` means, and says so if a later import of it waits for its index.
@@ -202,7 +213,7 @@ pub(super) fn import(
     ctx: &Context,
 ) -> Result<ImportReport> {
     let began = Instant::now();
-    let progress = ctx.printer.progress();
+    let progress = ctx.printer.progress_of(&format!("importing {name}"), STAGES);
     let mut on_progress = |at: Progress| {
         let stage = match at.phase {
             Phase::Nodes => "nodes",

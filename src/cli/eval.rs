@@ -1,5 +1,5 @@
 //! `agent eval`: measures systems on labelled queries, and compares several in pairs.
-//! It opens the test split, as `optimize` does after freezing and `explain` when it is told to.
+//! It opens the test split where it is asked for, which is counted and told with the figures.
 
 mod files;
 mod measures;
@@ -16,7 +16,10 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-pub(super) use self::{files::write, report::percent};
+pub(super) use self::{
+    files::write,
+    report::{percent, signed},
+};
 use self::{
     measures::{How, Measures},
     report::{Format, Groups, Report, SHOWN, Versus},
@@ -27,8 +30,9 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         systems::{BUNDLE, Effort, Means, STAND_IN, SandboxArgs, open_system},
+        test_split,
     },
-    dataset::{Base, LabelledQuery, Split, load_split, load_test, load_test_tenth},
+    dataset::{Base, LabelledQuery, Split, load_split},
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
@@ -62,8 +66,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
     /// Measure bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
-    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), bundle:FILE or
-    /// program:FILE; may be repeated
+    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), rerank, rerank:SYSTEM
+    /// or react (which ask a language model), bundle:FILE or program:FILE; may be repeated
     #[arg(long = "system", value_name = "SYSTEM", required = true)]
     systems: Vec<String>,
     /// Keep queries with this value in a further column of their file only; may be repeated
@@ -143,7 +147,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    let queries = queries(&args.split, &args.filters, &dataset.base)?;
+    let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
+    let tests = |split: &Split| matches!(split, Split::Test | Split::TestTenth);
+    let openings = args.split.iter().any(tests).then(|| test_split::openings(&dataset.base, ctx));
     let sets = args.measures.are_sets();
     let how = How { keep: sets || run_files.is_some(), ..How::from(args.measures) };
     if how.keep && queries.len().saturating_mul(how.depth) > MAX_KEPT {
@@ -196,6 +202,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         versus: comparisons(&measured, args.pairs)?,
         measured: &measured,
         measures: args.measures,
+        openings,
     };
     if args.json {
         report.print_json(ctx)?
@@ -213,13 +220,14 @@ pub(super) fn queries(
     splits: &[Split],
     filters: &[(String, String)],
     base: &Base,
+    ctx: &Context,
 ) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for split in splits {
         let loaded = match split {
-            Split::Test => load_test(base)?,
-            Split::TestTenth => load_test_tenth(base)?,
+            Split::Test => test_split::open(test_split::Part::Whole, base, ctx)?,
+            Split::TestTenth => test_split::open(test_split::Part::Tenth, base, ctx)?,
             other => load_split(base, other)?,
         };
         if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {

@@ -55,7 +55,7 @@ pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     dataset: String,
-    /// Queries: train, val, test, test-0.1, human or a file like qa.csv
+    /// Queries: train, val, human or a file like qa.csv; what test queries lost is not for looking at
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
     /// Keep queries with this value in a further column of their file only; may be repeated
@@ -80,12 +80,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.text.is_none() && matches!(args.split, Split::Test | Split::TestTenth) {
+        return Err(CommandError::usage(anyhow!("the test split is for measuring only")))
+            .hint("explain the queries of val, or measure with `agent eval --split test`");
+    }
     let dataset = dataset::find(&args.dataset, ctx)?;
     let asked = match &args.text {
         Some(text) => vec![given(text, &args.answers)?],
         None => of_split(
             args,
-            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
+            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base, ctx)?,
         )?,
     };
     let base = dataset::open(&dataset, ctx)?;

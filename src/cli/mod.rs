@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | `failure` | given an error: what is printed, which exit status |
 //! | `cut` | given a bus error: which mapped file was cut short |
-//! | `printer` | what may be written where, and how progress is shown |
+//! | `printer` | what may be written where |
+//! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
 //! | `systems` | given `--system S`, a bundle or a program: which retriever |
 //! | `llm` | given options, environment and settings: which language model, and how it is opened |
@@ -13,6 +14,7 @@
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
 //! | `private` | where is kept what must not come with a home: what was made here, compiled code |
+//! | `test_split` | the answers of the test split, counted: how often were they looked at |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -28,6 +30,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod failure;
+mod fit;
 mod hits;
 mod index;
 mod llm;
@@ -37,6 +40,7 @@ mod otlp;
 mod printer;
 mod private;
 mod program;
+mod progress;
 mod pull;
 mod query;
 mod report;
@@ -44,6 +48,7 @@ mod routing;
 mod run;
 mod search;
 mod systems;
+mod test_split;
 mod vectors;
 mod verify;
 
@@ -59,7 +64,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use crate::{
     cli::{
@@ -134,7 +141,8 @@ struct GlobalArgs {
     quiet: bool,
     /// Write details and timings to stderr; twice for the log of the program's parts
     ///
-    /// AGENT_LOG takes filter directives for that log, such as agent=debug.
+    /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
+    /// step, trial, program and tool call with its time.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
 }
@@ -342,8 +350,12 @@ fn start_log(verbose: u8) -> impl Sized {
         _ => "agent=debug",
     };
     let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // Who asks for a log of the parts wants to see them begin and end, with their times.
+    let asked = std::env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
+    let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_span_events(spans)
         .without_time()
         .with_filter(filter);
     #[cfg(feature = "otlp")]
@@ -353,4 +365,42 @@ fn start_log(verbose: u8) -> impl Sized {
     // It fails only if there is a log already.
     let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
     export
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// A command and all below it, with their paths.
+    fn each(path: &str, command: &clap::Command, see: &mut dyn FnMut(&str, &clap::Command)) {
+        see(path, command);
+        for below in command.get_subcommands() {
+            each(&format!("{path} {}", below.get_name()), below, see);
+        }
+    }
+
+    #[test]
+    fn help_names_every_flag_of_every_command() {
+        let mut cli = Cli::command();
+        cli.build();
+        let (mut n_commands, mut n_flags) = (0, 0);
+        each("agent", &cli, &mut |path, command| {
+            n_commands += 1;
+            let text = command.clone().render_long_help().to_string();
+            assert!(command.get_about().is_some(), "{path} does not say what it does");
+            for argument in command.get_arguments() {
+                let name = match argument.get_long() {
+                    Some(long) => format!("--{long}"),
+                    None => argument.get_id().to_string(),
+                };
+                n_flags += 1;
+                assert!(argument.get_help().is_some(), "{path} {name} has no help");
+                assert!(!argument.is_hide_set(), "{path} {name} is hidden");
+                assert!(argument.get_long().is_none() || text.contains(&name), "{path} {name}");
+            }
+        });
+        assert!(n_commands > 40 && n_flags > 200, "{n_commands} commands, {n_flags} flags");
+    }
 }

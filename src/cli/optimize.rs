@@ -1,7 +1,9 @@
-//! `agent optimize`: runs the loop on a dataset, shows how it goes, and what came of it.
-//! The test split is opened once, after the bundle is frozen, to measure it.
+//! `agent optimize`: runs the loop on a dataset and shows how it goes.
+//! The test split is opened where that is asked for, after the bundle is frozen, to measure it.
 
+pub(super) mod pause;
 mod programs;
+mod report;
 pub(super) mod timing;
 
 use std::{
@@ -17,35 +19,35 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, CategoryScore, Proof},
+    bundle::Proof,
     cli::{
         Context, Exit, dataset,
-        eval::{self, Measured, percent},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        optimize::programs::{PROGRAMS, go_on_with, read_programs},
-        optimize::timing::{Stopwatch, Timing},
-        printer::{Level, Printer, count, table},
+        optimize::{
+            programs::{PROGRAMS, go_on_with, read_programs},
+            report::Report,
+            timing::{Stopwatch, Timing},
+        },
+        printer::{Level, Printer, count, p_value},
+        progress::Plan,
         routing,
         systems::SandboxArgs,
     },
     dataset::{
-        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, load_test,
-        sample::SampleKind,
+        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, sample::SampleKind,
     },
-    eval::{Calibration, Metric, compare},
     index::IndexedBase,
-    infer::{BundleRetriever, Runtime},
     kb::Kb,
-    llm::{Role, ledger::Spent},
+    llm::Role,
     optimize::{
-        self, Ablation, Actors, BUNDLE_FILE, Better, Estimate, Event, Options, Outcome, Stop, What,
+        self, Ablation, Actors, Better, Estimate, Event, OptimizeError, Options, Outcome, Stop,
+        What,
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
         user::{self, UserProgram},
     },
-    retrieve::{Baseline, Retriever, System},
-    sandbox::{Origin, Place, SandboxOptions, Workers},
+    sandbox::{Origin, Place, SandboxOptions},
     tools::Assistant,
 };
 
@@ -53,6 +55,25 @@ use crate::{
 const SEED: u64 = 1;
 /// Steps when none are given.
 const STEPS: usize = 24;
+/// The parts of a run in their order, with about what share of its time each takes; those that a run
+/// does not have count as done once a later one begins.
+const STAGES: Plan = &[
+    ("asking the model", 0.5),
+    ("reading queries", 2.0),
+    ("mining walks", 8.0),
+    ("trying plans", 30.0),
+    ("building categories", 4.0),
+    ("trying your programs", 4.0),
+    ("finding categories", 1.0),
+    ("writing programs", 2.0),
+    ("training the router", 2.0),
+    ("improving programs", 25.0),
+    ("tuning numbers", 15.0),
+    ("racing on validation", 3.0),
+    ("measuring and freezing", 8.0),
+];
+/// Labelled questions of a split below which hardly anything can be learnt or told from chance.
+const FEW_QUERIES: usize = 30;
 /// Default run directories of one dataset.
 const MAX_RUNS: usize = 9_999;
 
@@ -62,8 +83,11 @@ const MAX_RUNS: usize = 9_999;
 /// them; the llm actor asks a language model for categories, programs and better programs. All
 /// improvements together race against the programs the run began with, on the validation split;
 /// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with
-/// one table per pool and the place of the frozen bundle. The run can be interrupted at any time and
-/// continued with --resume.
+/// how the bundle stands against the best baseline on the validation split, by kind of question, and
+/// with its place. The test split is opened with --test only, and on built-in samples; every opening
+/// is counted. The run can be interrupted at any time and continued with --resume. A language model
+/// is asked one short question first: where it gives no answer the run is paused, nothing is frozen,
+/// and --resume goes on with it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
@@ -102,6 +126,10 @@ pub(super) struct Args {
     /// Continue the run in --run, or the latest one of the dataset
     #[arg(long)]
     resume: bool,
+    /// Measure the frozen bundle and all baselines on the test split too, which counts as an opening
+    /// of it; built-in samples always do
+    #[arg(long)]
+    test: bool,
     /// Say what would be done and what it would cost, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -180,6 +208,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
+    warn_of_few(train.len(), validation.len(), &ctx.printer);
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), &programs, ctx)?;
     let options = options(args, &dataset.base, &dir, &journal, ctx)?;
@@ -217,6 +246,17 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     );
     let timing = stopwatch.stop();
     print_times(&timing, printer);
+    let resume = format!(
+        "continue with `agent optimize --dataset {} --run {} --resume`",
+        args.dataset,
+        dir.display()
+    );
+    if let Err(error) = &outcome
+        && error.is_outage()
+    {
+        opened.iter().try_for_each(|opened| opened.finish(ctx))?;
+        return paused(&error.to_string(), &dir, args, ctx).hint(resume);
+    }
     let done = outcome.map_err(CommandError::from).and_then(|outcome| {
         let seconds = began.elapsed().as_secs_f64();
         let (hits, misses) = outcome.cache;
@@ -230,33 +270,69 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let spent = spent.unwrap_or_default();
         let trials = routing::trials(&journal)?;
         let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
-        let (outcome, timing, sandbox) = (&outcome, &timing, &options.sandbox);
         let trust = ctx.private.trust();
         if trust.place(Origin::Run(&dir.join(DATABASE_FILE))) == Place::Process {
             trust.keep(Origin::Bundle(&outcome.bundle.digest));
         }
-        let report = Report { args, dir: &dir, outcome, sandbox, seconds, timing, router, spent };
-        report.print(&base, &dataset.base, threads, ctx)?;
+        let test = match args.test || dataset.is_sample() {
+            true => report::on_test(
+                &outcome.bundle,
+                &base,
+                &dataset.base,
+                threads,
+                &options.sandbox,
+                ctx,
+            )?,
+            false => None,
+        };
+        let report = Report {
+            dataset: &args.dataset,
+            dir: &dir,
+            outcome: &outcome,
+            test,
+            seconds,
+            timing: &timing,
+            router,
+            spent,
+        };
+        if args.json {
+            report.print_json(ctx)?
+        } else {
+            report.print(ctx)?
+        }
         Ok(outcome.stopped.clone())
     });
-    let resume = format!(
-        "continue with `agent optimize --dataset {} --run {} --resume`",
-        args.dataset,
-        dir.display()
-    );
     match done {
         Ok(Stop::Done | Stop::Minutes) => Ok(Exit::Done),
         Ok(Stop::Budget(why)) => {
             printer.warning(&format!("{why}; the best so far is frozen"));
             Ok(Exit::Done)
         }
-        Ok(Stop::Paused(why)) => {
-            Err(anyhow!("paused: {why}; the best so far is frozen")).hint(resume)
-        }
+        Ok(Stop::Unusable(why)) => Err(anyhow!("{why}; the best so far is frozen"))
+            .hint("begin another run with another model, or without one"),
         Err(_) if ctx.stop.load(Ordering::Relaxed) => {
             Err(anyhow!("everything done so far is kept; {resume}").into())
         }
         Err(error) => Err(error),
+    }
+}
+
+/// A run whose service gave no answer: it says so, and waits.
+fn paused(why: &str, dir: &Path, args: &Args, ctx: &Context) -> Result<Exit> {
+    pause::note(dir, why)?;
+    if args.json {
+        ctx.printer.json(&serde_json::json!({ "run": dir, "stopped": "paused", "why": why }))?;
+    }
+    Err(anyhow!("paused: {why}; nothing is frozen, and everything done so far is kept").into())
+}
+
+/// Warns where labelled questions are too few to learn from, or to tell anything by.
+fn warn_of_few(n_train: usize, n_validation: usize, printer: &Printer) {
+    if n_train.min(n_validation) < FEW_QUERIES {
+        printer.warning(&format!(
+            "{n_train} training and {n_validation} validation questions are few: programs may fit \
+             these alone, and little can be proven; label at least {FEW_QUERIES} of each"
+        ));
     }
 }
 
@@ -420,6 +496,7 @@ fn open_run(
     };
     if args.resume {
         let mut journal = Journal::resume(&dir)?;
+        pause::lift(&dir);
         go_on_with(programs, &dir, &mut journal)?;
         note_authors(args, &dir, &journal, ctx)?;
         return Ok((dir, journal));
@@ -521,9 +598,9 @@ fn watched(
     threads: usize,
     stopwatch: &mut Stopwatch,
     ctx: &Context,
-) -> anyhow::Result<Outcome> {
+) -> std::result::Result<Outcome, OptimizeError> {
     let printer: &Printer = &ctx.printer;
-    let progress = printer.progress();
+    let progress = printer.progress_of(&format!("optimizing {}", options.dataset), STAGES);
     let mut watch = |event: Event<'_>| match event {
         Event::Progress { phase, done, total } => {
             stopwatch.at(phase, done);
@@ -543,7 +620,8 @@ fn watched(
             // Rounded first, so that next to nothing is not shown as -0.
             let points = (1_000.0 * difference).round() / 10.0 + 0.0;
             printer.notice(&format!(
-                "{verdict}: {change} in {name}: {points:+.1} on training, p {p:.3}"
+                "{verdict}: {change} in {name}: {points:+.1} on training, {}",
+                p_value(p)
             ));
         }
         Event::Better(better) => {
@@ -554,10 +632,9 @@ fn watched(
         Event::Raced(proof) => printer.notice(&raced(proof)),
     };
     let base = base.clone();
-    let outcome = optimize::run(
+    optimize::run(
         base, assistant, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
-    )?;
-    Ok(outcome)
+    )
 }
 
 /// When programs were first better than every baseline, in words.
@@ -609,205 +686,4 @@ pub(super) fn raced(proof: &Proof) -> String {
         1.0 / proof.level,
         proof.error_rate
     )
-}
-
-/// What is told at the end of a run.
-struct Report<'a> {
-    args: &'a Args,
-    dir: &'a Path,
-    outcome: &'a Outcome,
-    /// Where the run's programs run.
-    sandbox: &'a SandboxOptions,
-    seconds: f64,
-    timing: &'a Timing,
-    /// How well the router knows which program answers best.
-    router: Option<Calibration>,
-    spent: Spent,
-}
-
-/// One category in the JSON at the end.
-#[derive(Serialize)]
-struct PrintedCategory<'a> {
-    name: &'a str,
-    n: usize,
-    baseline: Option<f64>,
-    baseline_name: Option<&'a str>,
-    frozen: Option<f64>,
-    difference: Option<f64>,
-    ci95: Option<crate::eval::Interval>,
-    program: &'a str,
-}
-
-impl Report<'_> {
-    fn print(
-        &self,
-        indexed: &Arc<IndexedBase>,
-        base: &Base,
-        threads: usize,
-        ctx: &Context,
-    ) -> Result<()> {
-        let bundle = &self.outcome.bundle;
-        let path = self.dir.join(BUNDLE_FILE);
-        if self.args.json {
-            return self.print_json(bundle, &path, ctx);
-        }
-        let test = match base.record.splits.get("test") {
-            Some(&n) if n > 0 => {
-                measure_on_test(bundle, indexed, base, threads, self.sandbox, ctx)?
-            }
-            _ => Vec::new(),
-        };
-        print_categories(bundle, ctx)?;
-        if !test.is_empty() {
-            print_test(&test, ctx)?;
-        }
-        let baseline = bundle.validation.baselines.values().copied().fold(0.0, f64::max);
-        let held_out = bundle.validation.held_out.as_ref().map_or(String::new(), |held_out| {
-            format!(
-                "\nestimated on queries that did not choose: mrr {} ({} folds)",
-                percent(held_out.mrr, held_out.ci95),
-                held_out.folds
-            )
-        });
-        let best = bundle.validation.best_program.map_or(String::new(), |best| {
-            format!("; the best program of each query would reach {:.1}", 100.0 * best)
-        });
-        let router =
-            self.router.as_ref().map_or(String::new(), |of| format!("\n{}", routing::told(of)));
-        ctx.printer.data(&format!(
-            "\nvalidation mrr {:.1} against {:.1} of the best baseline (n = {}){best}{held_out}{router}\nbundle: {}\n",
-            100.0 * bundle.validation.mrr,
-            100.0 * baseline,
-            bundle.validation.n,
-            path.display()
-        ))?;
-        if self.spent.calls > 0 {
-            let Spent { calls, tokens_in, tokens_out, usd, unpriced } = self.spent;
-            let price = match unpriced {
-                0 => format!("{usd:.4} USD"),
-                n => format!("{usd:.4} USD and {n} calls without a known price"),
-            };
-            ctx.printer.notice(&format!(
-                "{calls} LLM calls, {} tokens sent, {} received, {price}",
-                count(tokens_in),
-                count(tokens_out)
-            ));
-        }
-        ctx.printer.notice(&format!(
-            "took {:.0} s; ask it: agent query --bundle {} --dataset {} \"...\" --explain",
-            self.seconds,
-            path.display(),
-            self.args.dataset
-        ));
-        Ok(())
-    }
-
-    fn print_json(&self, bundle: &Bundle, path: &Path, ctx: &Context) -> Result<()> {
-        let categories: Vec<PrintedCategory<'_>> = bundle
-            .categories
-            .iter()
-            .map(|category| {
-                let score = category.validation.as_ref();
-                PrintedCategory {
-                    name: &category.name,
-                    n: score.map_or(0, |score| score.n),
-                    baseline: score.map(|score| score.baseline_mrr),
-                    baseline_name: score.map(|score| score.baseline.as_str()),
-                    frozen: score.map(|score| score.mrr),
-                    difference: score.map(|score| score.difference),
-                    ci95: score.map(|score| score.ci95),
-                    program: category.program.id(),
-                }
-            })
-            .collect();
-        ctx.printer.json(&serde_json::json!({
-            "run": self.dir,
-            "bundle": path,
-            "seed": bundle.provenance.seed,
-            "steps": bundle.provenance.steps,
-            "categories": categories,
-            "validation": bundle.validation,
-            "router": self.router,
-            "seconds_to_first_better": self.timing.seconds_to(What::Program),
-            "first_better": self.timing.first_better,
-            "phases": self.timing.summaries(),
-            "cost": {
-                "calls": self.spent.calls,
-                "tokens_in": self.spent.tokens_in,
-                "tokens_out": self.spent.tokens_out,
-                "usd": self.spent.usd,
-                "seconds": self.seconds,
-            },
-            "stopped": self.outcome.stopped.word(),
-        }))
-    }
-}
-
-fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
-    let headings = ["category", "n", "best baseline", "mrr", "frozen", "mrr", "difference"];
-    let mut rows = table(headings, &[1, 3, 5, 6]);
-    for category in &bundle.categories {
-        let mut row = vec![category.name.clone()];
-        match &category.validation {
-            Some(CategoryScore { n, baseline, baseline_mrr, mrr, difference, ci95 }) => {
-                row.extend([
-                    n.to_string(),
-                    baseline.clone(),
-                    format!("{:.1}", 100.0 * baseline_mrr),
-                    category.program.short_id().to_owned(),
-                    format!("{:.1}", 100.0 * mrr),
-                    percent(*difference, *ci95),
-                ])
-            }
-            None => row.extend(["0".to_owned(), "-".to_owned(), "-".to_owned()]),
-        }
-        rows.add_row(row);
-    }
-    ctx.printer.notice("validation, by the category a query is routed to; mrr in percent");
-    ctx.printer.table(&rows)
-}
-
-/// The bundle and all baselines on the test split, the bundle last.
-fn measure_on_test(
-    bundle: &Bundle,
-    indexed: &Arc<IndexedBase>,
-    base: &Base,
-    threads: usize,
-    sandbox: &SandboxOptions,
-    ctx: &Context,
-) -> Result<Vec<Measured>> {
-    let workers = Arc::new(Workers::new(threads).context("cannot start worker threads")?);
-    let runtime = Arc::new(Runtime::in_sandbox(indexed.clone(), workers, None, sandbox));
-    let frozen = BundleRetriever::new(runtime, bundle)?;
-    let queries = load_test(base)?;
-    let stand_in = Baseline::new(indexed.clone(), System::Hybrid);
-    let mut measured = Vec::new();
-    for system in System::ALL {
-        let baseline = Baseline::new(indexed.clone(), system);
-        measured.push(eval::measured(system.name(), &baseline, &stand_in, &queries, indexed, ctx)?);
-    }
-    measured.push(eval::measured(&frozen.name(), &frozen, &stand_in, &queries, indexed, ctx)?);
-    Ok(measured)
-}
-
-fn print_test(measured: &[Measured], ctx: &Context) -> Result<()> {
-    let Some((frozen, baselines)) = measured.split_last() else { return Ok(()) };
-    let headings = ["system", "n", "hit@1", "recall@20", "mrr", "bundle better by (mrr)", "p"];
-    let mut rows = table(headings, &[1, 2, 3, 4, 5, 6]);
-    for one in baselines.iter().chain([frozen]) {
-        let evaluation = &one.evaluation;
-        let mut row = vec![one.system.clone(), evaluation.n.to_string()];
-        for metric in [Metric::Hit1, Metric::Recall20, Metric::Mrr] {
-            row.push(percent(evaluation.means.get(metric), evaluation.ci95.get(metric)));
-        }
-        if !std::ptr::eq(one, frozen) {
-            let comparison = compare(&frozen.results, &one.results, Metric::Mrr, eval::SEED)?;
-            row.push(percent(comparison.difference, comparison.ci95));
-            row.push(format!("{:.4}", comparison.p));
-        }
-        rows.add_row(row);
-    }
-    ctx.printer.data("\n")?;
-    ctx.printer.notice("test, opened once, after freezing; means in percent with 95 % intervals");
-    ctx.printer.table(&rows)
 }

@@ -1,8 +1,7 @@
 //! Decides what may be written, and writes it: data to stdout; notices, errors and progress to
 //! stderr. Must not know what the data mean.
 //!
-//! Progress is drawn as bars on a terminal and as lines otherwise, one in
-//! [`SECONDS_BETWEEN_LINES`] at most.
+//! Tables are made to fit the terminal, or the columns that the variable COLUMNS names.
 //!
 //! Characters that steer a terminal or turn the direction of text never reach one, whoever wrote
 //! them: what is for people (lines, tables, names) is always cleaned, data (sources of programs, CSV)
@@ -10,24 +9,29 @@
 //! terminal such characters are escaped within it.
 
 use std::{
-    collections::BTreeMap,
     fmt::Display,
     io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
 };
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 
-use crate::cli::failure::{ClosedPipe, CommandError, Result};
+use crate::cli::{
+    failure::{ClosedPipe, CommandError, Result},
+    fit::{GAP, fitted},
+    progress::{Plan, Progress},
+};
 
-/// Least time between two lines of progress.
-const SECONDS_BETWEEN_LINES: u64 = 5;
-/// Bars are redrawn so many times a second at most.
+/// Progress is redrawn so many times a second at most.
 const BAR_HZ: u8 = 8;
-const BAR: &str = "{prefix:>12} [{bar:30}] {percent:>3}% {per_sec:>12} {eta:>5} left";
+
+/// Fewer columns than this are no terminal that tables could fit.
+const LEAST_WIDTH: u16 = 20;
+/// Longest label of a category, characters.
+const MAX_LABEL: usize = 120;
+/// Values of p below this one are not shown in digits.
+const LEAST_P: f64 = 0.0001;
 
 /// How much is written to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +51,8 @@ pub(super) struct Printer {
     /// Whether stdout is a terminal.
     is_watched: bool,
     bars: MultiProgress,
+    /// Columns that tables have; none where nobody says.
+    width: Option<u16>,
 }
 
 impl Printer {
@@ -58,12 +64,9 @@ impl Printer {
         } else {
             ProgressDrawTarget::hidden()
         };
-        Printer {
-            level,
-            color: terminal && !plain,
-            is_watched: io::stdout().is_terminal(),
-            bars: MultiProgress::with_draw_target(target),
-        }
+        let bars = MultiProgress::with_draw_target(target);
+        let is_watched = io::stdout().is_terminal();
+        Printer { level, color: terminal && !plain, is_watched, bars, width: width() }
     }
 
     /// Writes text that is data and ends it with a line break if it has none: every byte, unless
@@ -121,7 +124,10 @@ impl Printer {
     /// # Errors
     /// As [`Printer::data`].
     pub(super) fn table(&self, table: &Table) -> Result<()> {
-        self.text(&table.trim_fmt())
+        match self.width {
+            Some(width) => self.text(&fitted(table, width).trim_fmt()),
+            None => self.text(&table.trim_fmt()),
+        }
     }
 
     /// Writes a line for people that is neither data nor a fault.
@@ -167,68 +173,30 @@ impl Printer {
 
     /// Starts to show how far a piece of work is; dropping it ends that.
     pub(super) fn progress(&self) -> Progress<'_> {
-        Progress { printer: self, stages: Mutex::default(), last_line: Mutex::new(Instant::now()) }
+        self.progress_of("", &[])
+    }
+
+    /// The same of named work whose stages are known beforehand.
+    pub(super) fn progress_of(&self, what: &str, plan: Plan) -> Progress<'_> {
+        Progress::new(self, what, plan)
+    }
+
+    /// How much is written to stderr.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Where progress is drawn.
+    pub(super) fn bars(&self) -> &MultiProgress {
+        &self.bars
     }
 }
 
-/// Shows how far the stages of a piece of work are; stages may run side by side.
-pub(super) struct Progress<'a> {
-    printer: &'a Printer,
-    stages: Mutex<BTreeMap<String, Stage>>,
-    last_line: Mutex<Instant>,
-}
-
-struct Stage {
-    bar: ProgressBar,
-    began: Instant,
-}
-
-impl Progress<'_> {
-    /// `done` of `total` units of a stage are done.
-    pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
-        if self.printer.level == Level::Quiet {
-            return;
-        }
-        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        let stage_now = stages.entry(stage.to_owned()).or_insert_with(|| {
-            let bar = self.printer.bars.add(ProgressBar::new(total));
-            if let Ok(style) = ProgressStyle::with_template(BAR) {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            bar.set_prefix(harmless(stage));
-            Stage { bar, began: Instant::now() }
-        });
-        stage_now.bar.set_length(total);
-        stage_now.bar.set_position(done);
-        if done >= total {
-            stage_now.bar.finish();
-        }
-        if self.printer.bars.is_hidden() {
-            let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.elapsed() >= Duration::from_secs(SECONDS_BETWEEN_LINES) {
-                *last = Instant::now();
-                self.printer.notice(&line(stage, done, total, stage_now.began.elapsed()));
-            }
-        }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        let _ = self.printer.bars.clear();
-        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        stages.values().for_each(|stage| self.printer.bars.remove(&stage.bar));
-    }
-}
-
-fn line(stage: &str, done: u64, total: u64, elapsed: Duration) -> String {
-    let share = if total == 0 { 1.0 } else { done.min(total) as f64 / total as f64 };
-    if share == 0.0 || share == 1.0 {
-        return format!("{stage}: {:.0} %", 100.0 * share);
-    }
-    let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    let (rate, left) = (done as f64 / seconds, seconds * (1.0 - share) / share);
-    format!("{stage}: {:.0} %, {rate:.0} a second, about {left:.0} s left", 100.0 * share)
+/// The columns of the terminal that stdout is, or those of the variable COLUMNS.
+fn width() -> Option<u16> {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
+    given.or_else(terminal).filter(|&width| width >= LEAST_WIDTH)
 }
 
 /// A table without lines, with these headings; `right` are the columns of numbers.
@@ -237,7 +205,7 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let style: TableStyle = presets::NOTHING;
     table.load_style(style).set_header(headings);
     for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
         if right.contains(&at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -283,6 +251,42 @@ pub(super) fn plain(text: impl Display, limit: usize) -> String {
     shown
 }
 
+/// Names of categories without what stands in brackets, where that still tells them apart.
+pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
+    let short: Vec<String> = names.iter().map(|name| without_brackets(name)).collect();
+    let shown = names.iter().zip(&short).map(|(name, own)| {
+        let others = short.iter().filter(|other| *other == own).count();
+        let label = if others > 1 || own.is_empty() { (*name).to_owned() } else { own.clone() };
+        plain(label, MAX_LABEL)
+    });
+    shown.collect()
+}
+
+/// The text outside of all brackets, words one space apart.
+fn without_brackets(name: &str) -> String {
+    let mut depth = 0_usize;
+    let mut kept = String::new();
+    for c in name.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            c if depth == 0 => kept.push(c),
+            _ => {}
+        }
+    }
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
+pub(super) fn p_value(p: f64) -> String {
+    if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
+}
+
+/// The same for the cells of a column that is called `p`.
+pub(super) fn p_cell(p: f64) -> String {
+    p_value(p).trim_start_matches("p ").to_owned()
+}
+
 /// A count with a comma between thousands.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -322,10 +326,22 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_lines_read_well() {
+    fn labels_are_as_short_as_they_can_be_told_apart() {
+        let names =
+            ["film by named person (~directed)", "film by words", "film by words (x)", "(a)"];
+        let told = short_labels(&names);
+        assert_eq!(told, ["film by named person", "film by words", "film by words (x)", "(a)"]);
+    }
+
+    #[test]
+    fn small_p_values_are_not_nothing() {
+        let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
+        assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
+        assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
+    }
+
+    #[test]
+    fn counts_read_well() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        let text = line("nodes", 25, 100, Duration::from_secs(10));
-        assert_eq!(text, "nodes: 25 %, 2 a second, about 30 s left");
-        assert_eq!(line("nodes", 0, 100, Duration::ZERO), "nodes: 0 %");
     }
 }

@@ -50,6 +50,7 @@ mod home;
 pub mod hub;
 mod lines;
 mod neutral;
+mod openings;
 mod queries;
 mod render;
 pub mod sample;

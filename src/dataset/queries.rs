@@ -33,6 +33,8 @@ const HUMAN_FILE: &str = "human.csv";
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
 /// Splits of a base by file name; no query is in two.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
+/// The files that say which questions are in the test split, and what answers them.
+pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
 /// A tenth of the test split, by file name.
 const TENTH_NAME: &str = "test-0.1";
 

@@ -1,12 +1,6 @@
 //! Imports of tiny bases that the tests write, and of real ones if they are at hand.
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
-    time::Instant,
-};
+use std::{fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant};
 
 use proptest::prelude::*;
 
@@ -17,16 +11,9 @@ use crate::{
         lines::{Line, Lines},
         load_split, load_test, render_field, render_text,
     },
+    given,
     kb::{Direction, Kb, verify},
 };
-
-/// The folder with real bases.
-fn real_data() -> PathBuf {
-    match std::env::var_os("AGENT_TEST_DATA") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-    }
-}
 
 fn import(source: &Path, home: &Home, lenient: bool) -> Result<ImportReport, DatasetError> {
     let options = ImportOptions { lenient, ..ImportOptions::default() };
@@ -40,11 +27,7 @@ fn real_bases_have_their_counts_and_open_quickly() {
         ("biomed", 91_582, 1_932_666),
         ("papers", 286_190, 1_007_564),
     ] {
-        let source = real_data().join(name);
-        if !source.is_dir() {
-            eprintln!("skipped: {} is not there", source.display());
-            continue;
-        }
+        let Some(source) = given::real_data(name) else { continue };
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path());
         let start = Instant::now();

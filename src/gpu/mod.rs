@@ -203,7 +203,7 @@ mod tests {
     fn kernels_compile_for_the_devices_of_today() {
         // SAFETY: as in `Device::open`.
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
-            eprintln!("skipped: no NVRTC library; `pip install nvidia-cuda-nvrtc` has one");
+            crate::given::skipped("no NVRTC library; `pip install nvidia-cuda-nvrtc` has one");
             return;
         }
         for arch in ["compute_80", "compute_90"] {

@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn finds_the_rows_that_plain_loops_find() {
         let Some(device) = Device::first().unwrap() else {
-            eprintln!("skipped: no CUDA device");
+            crate::given::skipped("there is no CUDA device");
             return;
         };
         let (n, dim, k) = (70_000, 24, 100);

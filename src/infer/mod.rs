@@ -16,6 +16,7 @@ use std::{
 };
 
 use serde_json::json;
+use tracing::trace_span;
 
 use crate::{
     bundle::{
@@ -146,6 +147,7 @@ impl Runtime {
         trace: Option<&Trace>,
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
+        let _span = trace_span!("program").entered();
         let candidates = match self.sandbox.reads_candidates(compiled) {
             true => self.candidates(query)?,
             false => Arc::default(),
@@ -236,6 +238,29 @@ pub fn chosen_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f
     let keep = 1 + order.iter().skip(1).take_while(|pair| pair.1 >= MIN_PROBABILITY).count();
     order.truncate(keep);
     order
+}
+
+/// The categories that a router asks and the one that a model names, each with the mean of what
+/// router and model hold it for, most probable first, ties to the smaller position. What the model
+/// leaves of its probability is shared by the other categories as the router shares its own.
+/// Every category that the router asks stays, so that a wrong name adds answers and weight and
+/// takes no ranking away.
+fn mixed(probabilities: &[f32], routed: &[(usize, f32)], named: (usize, f32)) -> Vec<(usize, f32)> {
+    let (chosen, sure) = named;
+    let of_router = |at: usize| probabilities.get(at).copied().unwrap_or(0.0);
+    let others = (1.0 - of_router(chosen)).max(f32::MIN_POSITIVE);
+    let of_model = |at: usize| match at == chosen {
+        true => sure,
+        false => (1.0 - sure) * of_router(at) / others,
+    };
+    let mut places: Vec<usize> = routed.iter().map(|&(at, _)| at).collect();
+    if !places.contains(&chosen) {
+        places.push(chosen);
+    }
+    let mean = |at: usize| (at, (of_router(at) + of_model(at)) / 2.0);
+    let mut mixed: Vec<(usize, f32)> = places.into_iter().map(mean).collect();
+    mixed.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    mixed
 }
 
 /// Rankings of several categories joined: the sum of their scores times their probabilities.
@@ -356,27 +381,32 @@ impl BundleRetriever {
         self
     }
 
-    /// The categories that answer a query with their probabilities, most probable first. A model
-    /// names one; where it names none, the bundle's own router decides.
+    /// The categories that answer a query with their probabilities, most probable first: those that
+    /// the bundle's router asks and, where a model names one, that one too, with the mean of what
+    /// the router and the model hold it for ([`mixed`]).
     ///
     /// # Errors
     /// That the query cannot be read, or that the model gave no reply.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
-        if let Some(assistant) = &self.assistant
-            && let Some(category) = self.chosen_by(assistant, checked(query)?)?
-        {
-            return Ok(vec![(category, 1.0)]);
-        }
-        let features = features(self.runtime.base(), checked(query)?);
-        Ok(chosen_categories(&self.router.probabilities(&features), self.fusion))
+        let query = checked(query)?;
+        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
+        let routed = chosen_categories(&probabilities, self.fusion);
+        let named = match &self.assistant {
+            Some(assistant) => self.chosen_by(assistant, query)?,
+            None => None,
+        };
+        Ok(match named {
+            Some(named) => mixed(&probabilities, &routed, named),
+            None => routed,
+        })
     }
 
-    /// The category that a model chooses for a query.
+    /// The category that a model chooses for a query, and how sure it is of it.
     fn chosen_by(
         &self,
         assistant: &Assistant,
         query: &str,
-    ) -> Result<Option<usize>, RetrieveError> {
+    ) -> Result<Option<(usize, f32)>, RetrieveError> {
         let categories: Vec<serde_json::Value> = self
             .members
             .iter()
@@ -400,7 +430,10 @@ impl BundleRetriever {
             }
         };
         let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
-        Ok(number.filter(|n| (1..=self.members.len()).contains(n)).map(|n| n - 1))
+        // A model that does not say how sure it is says nothing for its choice.
+        let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
+        let known = number.filter(|n| (1..=self.members.len()).contains(n));
+        Ok(known.map(|n| (n - 1, sure)))
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.

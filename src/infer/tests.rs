@@ -5,7 +5,8 @@ use std::{sync::Arc, thread, time::Duration};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    infer::{ParamValues, React, Rerank, Runtime},
+    bundle::{Bundle, Category, Dataset, FORMAT, Fusion, Provenance, Validation, router::Router},
+    infer::{BundleRetriever, ParamValues, React, Rerank, Runtime},
     kb::NodeId,
     llm::{
         Finish, LlmError, Request, Role,
@@ -146,6 +147,89 @@ fn asking_for_too_much_is_the_programs_failure() {
     let failure = runtime.run(&compiled, &ParamValues::new(), "x", None).unwrap().unwrap_err();
     assert_eq!(failure.kind, FailureKind::ToolBudget, "{failure}");
     assert!(failure.message.contains("more than 40"), "{failure}");
+}
+
+/// A bundle of two programs, of which its router holds the first for the right one of any query,
+/// as a model routes it that names the second.
+fn routed(most: usize, reply: Json) -> BundleRetriever {
+    let category = |name: &str, source: &str| Category {
+        name: name.to_owned(),
+        program: Program::new(source),
+        params: ParamValues::new(),
+        proposed_by: "search".to_owned(),
+        validation: None,
+    };
+    let words = |kind: &str| {
+        format!("fn retrieve(query, candidates, params) {{ search(query, \"{kind}\", 20) }}")
+    };
+    let base = example_base();
+    let bundle = Bundle {
+        format: FORMAT,
+        dataset: Dataset {
+            name: "example".to_owned(),
+            title: String::new(),
+            kb: base.kb.fingerprint().to_owned(),
+            index: base.fingerprint().to_owned(),
+            embedder: String::new(),
+        },
+        categories: vec![category("right", &words("product")), category("wrong", &words("brand"))],
+        router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
+        fusion: Fusion { most, normalized: true, ordered: false },
+        order: None,
+        cutoff: None,
+        phrasings: None,
+        validation: Validation {
+            n: 0,
+            mrr: 0.0,
+            baselines: Default::default(),
+            held_out: None,
+            best_program: None,
+            proof: None,
+        },
+        provenance: Provenance {
+            version: String::new(),
+            seed: 1,
+            steps: 0,
+            n_train: 0,
+            n_validation: 0,
+            llm: None,
+            without: Vec::new(),
+        },
+        digest: String::new(),
+    };
+    let (runtime, _) = runtime(|_| said("no"));
+    let (model, _) = llm(move |_| said(reply.to_string()));
+    BundleRetriever::new(Arc::new(runtime), &bundle).unwrap().routed_by(assistant(model))
+}
+
+#[test]
+fn a_model_that_names_a_wrong_category_takes_nothing_away() {
+    let query = "a durable steel bottle by Tidewell";
+    let nodes = |most: usize, reply: Json| -> Vec<NodeId> {
+        let ranking = routed(most, reply).retrieve(query, 20).unwrap();
+        ranking.into_iter().map(|pair| pair.0).collect()
+    };
+    for most in [1, 2] {
+        // Null: the router alone.
+        let alone = nodes(most, json!({"category": null, "probability": 1.0}));
+        assert!(alone.len() > 3, "{alone:?}");
+        for sure in [0.0, 0.5, 1.0] {
+            let mixed = nodes(most, json!({"category": 2, "probability": sure}));
+            assert!(alone.iter().all(|node| mixed.contains(node)), "{sure}: {alone:?} {mixed:?}");
+        }
+    }
+    let weights = |sure: f64| {
+        let reply = json!({"category": 2, "probability": sure});
+        routed(1, reply).route(query).unwrap()
+    };
+    // The router holds the first for the right one with 1 / (1 + e^-1).
+    let own = 1.0 / (1.0 + (-1.0_f32).exp());
+    let [first, second] = weights(1.0)[..] else { panic!() };
+    assert_eq!((first.0, second.0), (1, 0));
+    assert!((first.1 - (1.0 - own + 1.0) / 2.0).abs() < 1e-6, "{first:?}");
+    assert!((second.1 - own / 2.0).abs() < 1e-6, "{second:?}");
+    let sums = [0.0, 0.3, 1.0].map(|sure| weights(sure).iter().map(|pair| pair.1).sum::<f32>());
+    assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
 }
 
 fn hybrid() -> Box<dyn Retriever> {

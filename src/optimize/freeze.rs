@@ -28,6 +28,7 @@ use crate::{
         members::{Member, needed},
         order, reading, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
+        verdict::Verdict,
     },
     retrieve::{Baseline, Ranking, Retriever, System},
 };
@@ -351,13 +352,13 @@ impl Finished {
     }
 }
 
-/// The bundle of a run, measured on validation.
+/// The bundle of a run, measured on validation, and how it stands against the baselines there.
 pub(super) fn freeze(
     run: &mut Run<'_>,
     finished: &Finished,
     features: &PoolFeatures,
     actor: Option<&Actor>,
-) -> Result<Bundle, OptimizeError> {
+) -> Result<(Bundle, Verdict), OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
     let lean = |members: &[Member]| match actor.is_some() {
@@ -370,6 +371,8 @@ pub(super) fn freeze(
     let (fusion, ranks) = answers.chosen(&all)?.clone();
     let held_out = held_out(run, finished, &lean(&finished.begun), &answers, features)?;
     let baselines = baseline_ranks(run)?;
+    let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
+    let best: Vec<f32> = answers.best.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
     let categories: Result<Vec<Category>, OptimizeError> = members
         .iter()
         .zip(&answers.routing.validation)
@@ -398,7 +401,7 @@ pub(super) fn freeze(
             .map(|(name, ranks)| ((*name).to_owned(), mean(ranks)))
             .collect(),
         held_out: Some(held_out),
-        best_program: Some(mean(&answers.best)),
+        best_program: Some(mean(&best)),
         proof: finished.challenge.as_ref().map(|challenge| challenge.proof.clone()),
     };
     let provenance = Provenance {
@@ -414,7 +417,7 @@ pub(super) fn freeze(
     let (categories, router) = (categories?, answers.routing.router);
     let order = fusion.ordered.then_some(answers.order);
     let (format, digest) = (FORMAT, String::new());
-    Ok(Bundle {
+    let bundle = Bundle {
         format,
         dataset,
         categories,
@@ -426,8 +429,8 @@ pub(super) fn freeze(
         validation,
         provenance,
         digest,
-    }
-    .sealed())
+    };
+    Ok((bundle.sealed(), verdict))
 }
 
 /// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 use rand::{SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
+use tracing::debug_span;
 
 use crate::{
     infer::ParamValues,
@@ -122,7 +123,7 @@ impl Run<'_> {
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
-                Some(paused @ Stop::Paused(_)) => return Ok((members, paused.clone())),
+                Some(unusable @ Stop::Unusable(_)) => return Ok((members, unusable.clone())),
                 Some(_) => {}
                 None => self.step(step, &mut members, &mut workshop, actor.as_deref_mut())?,
             }
@@ -141,6 +142,7 @@ impl Run<'_> {
         mut actor: Option<&mut Actor>,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
+        let _span = debug_span!("step", step).entered();
         let assigned = assign(members, self.train.queries.len());
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(step as u64 + 1);

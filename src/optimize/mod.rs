@@ -38,6 +38,7 @@ mod search;
 pub mod trial;
 pub mod tune;
 pub mod user;
+pub mod verdict;
 mod yardstick;
 
 use std::{
@@ -47,11 +48,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tracing::info_span;
 
 pub use crate::optimize::{
     ablation::Ablation,
     accept::Decision,
     actor::{Attempt, Categories, CategoryFound, Estimate, Range, estimate},
+    verdict::{Standing, Verdict},
     yardstick::{Better, What},
 };
 use crate::{
@@ -194,6 +197,14 @@ pub enum OptimizeError {
     NoLlm,
 }
 
+impl OptimizeError {
+    /// Whether a service gave no answer: nothing is frozen, and the run goes on where it was once
+    /// the service answers.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Llm(error) if error.is_outage())
+    }
+}
+
 impl From<LlmError> for OptimizeError {
     fn from(error: LlmError) -> Self {
         match error {
@@ -270,6 +281,8 @@ pub enum Event<'a> {
 pub struct Outcome {
     /// The frozen bundle.
     pub bundle: Bundle,
+    /// How it stands against the best baseline.
+    pub verdict: Verdict,
     /// Why it ended.
     pub stopped: Stop,
     /// Tool calls answered from the cache, and not.
@@ -287,9 +300,8 @@ pub enum Stop {
     Minutes,
     /// The next request could have passed a ceiling; the message names it.
     Budget(String),
-    /// The model was not to be had, or gave nothing usable; what was found so far is frozen, and
-    /// the run can go on.
-    Paused(String),
+    /// The model gave nothing usable, however often it was asked; what was found so far is frozen.
+    Unusable(String),
 }
 
 impl Stop {
@@ -299,7 +311,7 @@ impl Stop {
             Self::Done => "done",
             Self::Minutes => "minutes",
             Self::Budget(_) => "budget",
-            Self::Paused(_) => "paused",
+            Self::Unusable(_) => "unusable",
         }
     }
 }
@@ -344,6 +356,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
+    let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
     let cache_bytes = if options.without.contains(&Ablation::Cache) { 0 } else { CACHE_BYTES };
     let cache = Arc::new(ToolCache::new(cache_bytes));
@@ -372,6 +385,10 @@ pub fn run(
         (true, Some(assistant)) => Some(Actor::new(assistant, &run)),
     };
     run.check_same_run(dir, actor.as_ref())?;
+    if let Some(actor) = &mut actor {
+        run.begins("asking the model");
+        actor.greet()?;
+    }
     run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run)?;
     let beginning = run.begin(actor.as_mut())?;
@@ -386,11 +403,11 @@ pub fn run(
         begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
     let challenge = run.challenge(&begun, members, &routed)?;
     let finished = Finished { begun, challenge };
-    let bundle = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
+    let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
     let (cache, tuning_cache) = (run.cache.hits_and_misses(), run.tuning_cache);
-    Ok(Outcome { bundle, stopped, cache, tuning_cache })
+    Ok(Outcome { bundle, verdict, stopped, cache, tuning_cache })
 }
 
 /// Fails if a pool is empty, so that no run is begun that cannot go on.

@@ -11,6 +11,7 @@ use std::sync::{
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use tracing::debug_span;
 
 use crate::{
     dataset::LabelledQuery,
@@ -129,9 +130,12 @@ pub fn rankings(
     pool: &Pool,
     queries: &[usize],
 ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
+    let span = debug_span!("trial", pool = pool.name, queries = queries.len());
     queries
         .par_iter()
         .map(|&at| {
+            // Other threads know nothing of this one's spans.
+            let _span = span.enter();
             let text = &pool.queries[at].text;
             if stop.load(Ordering::Relaxed) {
                 return Err(OptimizeError::Stopped);

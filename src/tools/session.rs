@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use tracing::{Span, trace_span};
+
 use crate::{
     index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
@@ -188,6 +190,8 @@ pub struct Session {
     trace: Option<Trace>,
     /// The line of the next call.
     line: Option<usize>,
+    /// Of the program that calls; it runs on another thread than the one that began it.
+    span: Span,
 }
 
 impl Session {
@@ -202,6 +206,7 @@ impl Session {
             asker: Asker::default(),
             trace: None,
             line: None,
+            span: Span::current(),
         }
     }
 
@@ -269,7 +274,9 @@ impl ToolHost for Session {
             args.extend(spec.args.iter().skip(given).map(default_value));
         }
         self.meter.touch(1)?;
-        let (result, asked, unparsed) = self.run(tool, &args);
+        let name = registry().get(tool).map_or("", |spec| spec.name);
+        let span = trace_span!(parent: &self.span, "tool", name);
+        let (result, asked, unparsed) = span.in_scope(|| self.run(tool, &args));
         if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
             let result = result.clone();
             trace.note(ToolCall { name: spec.name, args, result, asked, unparsed, line });

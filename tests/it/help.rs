@@ -1,73 +1,66 @@
-//! `--help` of every command.
+//! `--help` of every command, walked from the first page on, so that no command can be forgotten.
+
+use std::collections::BTreeMap;
 
 use crate::support::World;
 
+/// The help of every command and group of commands by its path; that of `agent` itself is empty.
+fn pages(world: &World) -> BTreeMap<String, String> {
+    let mut pages = BTreeMap::new();
+    let mut open = vec![String::new()];
+    while let Some(path) = open.pop() {
+        let text = world.run(path.split_whitespace().chain(["--help"])).done();
+        open.extend(commands(&text).map(|name| format!("{path} {name}").trim().to_owned()));
+        pages.insert(path, text);
+    }
+    pages
+}
+
+/// The names below `Commands:`.
+fn commands(text: &str) -> impl Iterator<Item = &str> {
+    let listed = text.split_once("\nCommands:\n").map_or("", |parts| parts.1);
+    let lines = listed.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
+}
+
 #[test]
-fn help_names_every_flag_of_every_command() {
+fn every_command_is_helped_and_says_what_it_does_in_one_line() {
     let world = World::new();
-    for (command, flags) in [
-        (
-            "",
-            "data index search eval explain program report query verify doctor run cache bench --home --config --quiet --verbose AGENT_HOME AGENT_STATE 130",
-        ),
-        ("data", "list import sample show remove"),
-        ("data list", "--json"),
-        (
-            "data import",
-            "--name --from --format neutral stark --mode exact faithful --lenient --json",
-        ),
-        ("data pull", "amazon mag prime --endpoint HF_ENDPOINT HF_TOKEN --idle-timeout --json"),
-        ("data sample", "amazon mag prime --scale --seed --name --to --json"),
-        ("data show", "--json"),
-        ("data remove", "--home"),
-        (
-            "index",
-            "--embedder builtin candle:DIR openai:MODEL import:DIR --candidates-only --with --drop-cache --force",
-        ),
-        ("search", "--system -k --explain --sandbox --json bm25+names 20"),
-        ("eval", "--dataset --split --system --where --run-file --json bundle:FILE"),
-        (
-            "explain",
-            "--sandbox --bundle --program --dataset --split --where --query --answers --json",
-        ),
-        ("report", "--run --out --dataset --sandbox"),
-        ("program", "run list show diff sensitivity lineage"),
-        ("program run", "FILE.rhai --dataset --query --params -k --json"),
-        ("program list", "--run --bundle --json"),
-        ("program show", "--run --bundle --sandbox --json"),
-        ("program diff", "--sandbox --run --bundle --measure --ablate --on --all --dataset --json"),
-        (
-            "program sensitivity",
-            "--sandbox --run --bundle --values --number --on --all --dataset --json",
-        ),
-        ("program lineage", "--run --bundle --json"),
-        ("run", "list show log cost prompts"),
-        ("run list", "--dataset --json"),
-        ("run show", "DIR --json"),
-        ("run log", "DIR --json"),
-        ("run cost", "DIR --json"),
-        ("run prompts", "DIR --step --role --key --json"),
-        ("cache", "show clear"),
-        ("cache show", "--json"),
-        ("cache clear", "--replies --embeddings"),
-        ("query", "--bundle --dataset -k --explain --force --json"),
-        ("verify", "FILE --dataset --sandbox --json"),
-        ("doctor", "--json --ask --model AGENT_MODEL"),
-        ("bench", "load neighbors hop2 bm25 dense embed metrics program"),
-        ("bench load", "--json"),
-        ("bench neighbors", "--work --json"),
-        ("bench hop2", "--work --json"),
-        ("bench bm25", "--work --json"),
-        ("bench dense", "--work --json"),
-        ("bench embed", "EMBEDDER --work --json"),
-        ("bench metrics", "--work --json"),
-        ("bench program", "--work --json"),
-    ] {
-        let text = world.run(command.split_whitespace().chain(["--help"])).done();
-        for flag in flags.split(' ') {
-            assert!(text.contains(flag), "agent {command} --help lacks {flag}:\n{text}");
-        }
+    let pages = pages(&world);
+    for path in ["", "optimize", "eval", "query", "data import", "run show", "program diff"] {
+        assert!(pages.contains_key(path), "{path:?} is not in {:?}", pages.keys());
+    }
+    for (path, text) in &pages {
         let first = text.lines().next().unwrap();
-        assert!(!first.ends_with('.'), "{first}");
+        assert!(!first.is_empty() && !first.ends_with('.'), "agent {path}: {first}");
+        assert!(text.contains("\nUsage: agent"), "agent {path}: {text}");
+    }
+}
+
+#[test]
+fn help_of_eval_names_every_system() {
+    let world = World::indexed();
+    let help = world.run(["eval", "--help"]).done();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wrong = ["eval", "--dataset", "tiny", "--split", "val", "--system", "no-such-system"];
+    let refused = world.run(wrong);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    // The message lists the names that are understood.
+    let (_, listed) = refused.stderr.split_once("no-such-system").unwrap();
+    let names: Vec<&str> = listed
+        .lines()
+        .next()
+        .unwrap()
+        .split([' ', ',', ';', '"'])
+        .filter(|word| {
+            word.contains(':')
+                || ["bm25", "dense", "hybrid", "late", "multi", "react", "rerank"].contains(word)
+        })
+        .filter(|word| !word.ends_with(':'))
+        .collect();
+    assert!(names.len() >= 8, "{listed}");
+    for name in names {
+        assert!(help.contains(name), "{name} is not in: {help}");
     }
 }

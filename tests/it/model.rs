@@ -177,9 +177,12 @@ fn completion(text: &str) -> String {
 fn answer(request: &Value) -> String {
     let message = |role: &str| {
         let messages = request["messages"].as_array().unwrap();
-        let last = messages.iter().rfind(|message| message["role"] == role).unwrap();
-        last["content"].as_str().unwrap().to_owned()
+        let last = messages.iter().rfind(|message| message["role"] == role);
+        last.map_or("", |last| last["content"].as_str().unwrap()).to_owned()
     };
+    if message("user") == GREETING {
+        return "ready".to_owned();
+    }
     let (system, user) = (message("system"), message("user"));
     let asked = |words: &str| system.starts_with(words);
     if asked("You find kinds of queries") {
@@ -226,6 +229,8 @@ fn judged(user: &str) -> String {
     json!({ "scores": numbers.map(score).collect::<Vec<_>>() }).to_string()
 }
 
+/// What is asked first, to see whether anybody answers.
+const GREETING: &str = "Reply with the word ready.";
 /// Names of the two kinds of queries.
 const NAMED: &str = "queries that name something";
 const DESCRIBED: &str = "queries that describe something";

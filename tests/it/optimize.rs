@@ -295,27 +295,97 @@ fn scripts_get_one_line_and_people_get_tables() {
     assert!(tree(&home) == before, "a dry run left something in the home");
 
     let people = world.run(run);
-    assert!(people.stderr.contains("no language model"), "{}", people.stderr);
+    for word in ["no language model", "24 training and 8 validation questions are few"] {
+        assert!(people.stderr.contains(word), "{word:?} is not in: {}", people.stderr);
+    }
     let first = home.join("runs/planted-0001/bundle.json");
     let text = people.done();
-    for word in
-        ["best baseline", "recall@20", "bm25+names", &format!("bundle: {}", first.display())]
-    {
+    let verdict = text.lines().next().unwrap();
+    assert!(verdict.starts_with("validation: +"), "{verdict}");
+    for word in [" MRR over ", ", n 8 (test not opened)"] {
+        assert!(verdict.contains(word), "{word:?} is not in: {verdict}");
+    }
+    for word in ["best baseline", &format!("bundle: {}", first.display())] {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
+    assert!(!text.contains("recall@20"), "figures on the test split: {text}");
+    assert!(!home.join("openings").exists(), "the test split was opened unasked");
 
     let lines = world.run(run.into_iter().chain(["--json"])).json_lines();
     let [line] = &lines[..] else { panic!("{lines:?}") };
-    for key in ["run", "bundle", "seed", "steps", "categories", "cost", "stopped"] {
+    for key in ["run", "bundle", "seed", "steps", "verdict", "categories", "cost", "stopped"] {
         assert!(line.get(key).is_some(), "{key} is not in {line}");
     }
     for key in ["name", "n", "baseline", "frozen", "difference", "ci95", "program"] {
         assert!(line["categories"][0].get(key).is_some(), "{key} is not in {line}");
     }
     assert_eq!((&line["stopped"], &line["steps"]), (&"done".into(), &1.into()));
+    assert_eq!((&line["test"], &line["test_openings"]), (&Value::Null, &Value::Null));
+    assert_eq!(line["verdict"]["standing"], "better", "{line}");
+    let best = line["validation"]["best_program"].as_f64().unwrap();
+    assert!(best >= line["validation"]["mrr"].as_f64().unwrap(), "{line}");
     let second = home.join("runs/planted-0002/bundle.json");
     assert_eq!(line["bundle"], second.display().to_string());
     assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
+}
+
+#[test]
+fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
+    let world = planted();
+    let run = ["optimize", "--dataset", "planted", "--steps", "1"];
+    let text = world.run(run.into_iter().chain(["--test"])).done();
+    for word in
+        ["(test split opened once)", "recall@20", "bm25+names", "\ntest split opened once\n"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let line = world.run(run.into_iter().chain(["--test", "--json"])).json_lines().pop().unwrap();
+    assert_eq!(line["test_openings"], 2, "{line}");
+    let test = line["test"].as_array().unwrap();
+    let (bundle, baselines) = test.split_last().unwrap();
+    assert_eq!((baselines.len(), &bundle["n"]), (4, &8.into()), "{line}");
+    for baseline in baselines {
+        let [p, holm] = [&baseline["bundle_better_by"]["p"], &baseline["p_holm"]];
+        assert!(holm.as_f64().unwrap() >= p.as_f64().unwrap(), "{baseline}");
+    }
+    let eval = |split: &str| {
+        let args = ["eval", "--dataset", "planted", "--split", split, "--system", "bm25"];
+        (world.run(args).done(), world.run(args.into_iter().chain(["--json"])).json_lines())
+    };
+    let (text, lines) = eval("test");
+    assert!(text.contains("test split opened 3 times"), "{text}");
+    assert_eq!(lines[0]["test_openings"], 4);
+    let (text, lines) = eval("val");
+    assert!(!text.contains("opened") && lines[0].get("test_openings").is_none(), "{text}");
+    // What test queries lost is not to be looked at.
+    let program = world.path("p.rhai");
+    fs::write(&program, "fn retrieve(query, candidates, params) { search(query) }").unwrap();
+    let program = program.display().to_string();
+    let explain = ["explain", "--dataset", "planted", "--program", &program, "--split", "test"];
+    world.run(explain).fails(2, &["for measuring only", "eval --split test"]);
+    assert_eq!(eval("test").1[0]["test_openings"], 6);
+}
+
+#[test]
+fn a_sample_is_measured_on_its_test_split_and_counts_that() {
+    let world = World::new();
+    let name = ["--name", "small", "--scale", "0.0002"];
+    world.run(["data", "sample", "amazon"].into_iter().chain(name)).done();
+    let text = world.run(["optimize", "--dataset", "small", "--steps", "0"]).done();
+    assert!(text.lines().next().unwrap().contains("test split opened once"), "{text}");
+}
+
+#[test]
+fn a_bundle_that_is_not_better_says_so_first_and_what_would_tell() {
+    let world = World::indexed();
+    let ran = world.run(["optimize", "--dataset", "tiny", "--steps", "1"]);
+    for word in ["warning: 1 training and 2 validation questions are few", "at least 30"] {
+        assert!(ran.stderr.contains(word), "{word:?} is not in: {}", ran.stderr);
+    }
+    let text = ran.done();
+    let first = text.lines().next().unwrap();
+    let unproven = first.starts_with("not better: ") || first.starts_with("not proven better: ");
+    assert!(unproven && first.contains(", n 2 (test not opened)"), "{text}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Runs the binary in a home of its own, on a tiny base that the test writes.
 
+pub(crate) mod given;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -200,10 +202,8 @@ fn write_base(dir: &Path) {
 /// `products`, `biomed` and `papers` of the home that `AGENT_TEST_HOME` names with their indexes;
 /// none, with a message, where it names none.
 pub(crate) fn real_bases() -> impl Iterator<Item = (Base, IndexedBase)> {
-    let home = std::env::var_os("AGENT_TEST_HOME").map(Home::new);
-    if home.is_none() {
-        eprintln!("skipped: AGENT_TEST_HOME names no home with products, biomed and papers");
-    }
+    let what = "home with products, biomed and papers";
+    let home = given::variable("AGENT_TEST_HOME", what).map(Home::new);
     home.into_iter().flat_map(|home| {
         ["products", "biomed", "papers"].map(|name| {
             let base = home.get(name).unwrap();

@@ -10,7 +10,8 @@ use crate::{
         Context,
         eval::{Measured, measures::Measures},
         failure::Result,
-        printer::table,
+        printer::{p_cell, table},
+        test_split,
     },
     eval::{Comparison, Evaluation, Interval, Metric},
     llm::ledger::Spent,
@@ -68,6 +69,8 @@ pub(super) struct Report<'a> {
     /// By system, as `measured`; empty if no groups were asked for.
     pub(super) groups: Vec<Groups>,
     pub(super) versus: Vec<Versus<'a>>,
+    /// How often the test split was opened, if these are figures on it.
+    pub(super) openings: Option<u64>,
 }
 
 /// LLM use of a system.
@@ -100,6 +103,9 @@ struct Printed<'a> {
     /// Only if the means say nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<String>,
+    /// Only of figures on the test split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_openings: Option<u64>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<&'a Groups>,
@@ -161,6 +167,7 @@ impl Report<'_> {
                 llm: one.llm.into(),
                 measures: self.measures,
                 invalid: one.invalid(),
+                test_openings: self.openings,
                 groups: self.groups.get(at),
                 versus: self.versus.iter().filter(|row| row.system == one.system).collect(),
             })?;
@@ -176,6 +183,9 @@ impl Report<'_> {
         let (dataset, split) = (self.dataset, &self.split);
         ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
         self.means().print(format, ctx)?;
+        if let Some(openings) = self.openings {
+            ctx.printer.data(&format!("\n{}\n", test_split::told(openings)))?;
+        }
         if self.versus.is_empty() {
             return Ok(());
         }
@@ -251,7 +261,7 @@ impl Report<'_> {
         let row = |Versus { system, other, metric, comparison, p_holm }: &Versus<'_>| {
             let mut row = vec![format!("{system} - {other}"), metric.name().to_owned()];
             row.push(percent(comparison.difference, comparison.ci95));
-            row.push(format!("{p_holm:.4}"));
+            row.push(p_cell(*p_holm));
             let counts = [comparison.wins, comparison.losses, comparison.ties];
             row.extend(counts.map(|count| count.to_string()));
             row
@@ -265,6 +275,14 @@ impl Report<'_> {
 /// A mean with its interval, both in percent.
 pub(in crate::cli) fn percent(mean: f64, interval: Interval) -> String {
     format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
+}
+
+/// A difference with its interval, both in percentage points.
+pub(in crate::cli) fn signed(difference: f64, interval: Interval) -> String {
+    // Rounded first, so that next to nothing is not shown as -0.
+    let points = |share: f64| (1_000.0 * share).round() / 10.0 + 0.0;
+    let [low, high] = [interval.low, interval.high].map(points);
+    format!("{:+.1} [{low:.1}, {high:.1}]", points(difference))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,9 @@ use crate::{
 };
 
 /// Name of the file in the run's directory.
-const TIMES_FILE: &str = "times.json";
+pub(in crate::cli) const TIMES_FILE: &str = "times.json";
+/// Least time between two writes of it while steps go on.
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 /// Bytes of it that are read.
 const MAX_BYTES: u64 = 4 << 20;
 /// Steps of a part whose times are kept.
@@ -151,6 +153,8 @@ pub(super) struct Stopwatch {
     began: Instant,
     /// The part and its step that go on, and since when.
     present: Option<(&'static str, usize, Instant)>,
+    /// When the times were last written.
+    kept: Instant,
 }
 
 impl Stopwatch {
@@ -162,6 +166,7 @@ impl Stopwatch {
             now: Timing::default(),
             began: Instant::now(),
             present: None,
+            kept: Instant::now(),
         }
     }
 
@@ -170,6 +175,10 @@ impl Stopwatch {
         if self.present.is_none_or(|(name, at, _)| (name, at) != (phase, step)) {
             self.close();
             self.present = Some((phase, step, Instant::now()));
+            // So that a run that is killed has times too.
+            if self.kept.elapsed() >= BETWEEN_WRITES {
+                self.keep();
+            }
         }
     }
 
@@ -201,6 +210,7 @@ impl Stopwatch {
 
     /// Writes the times beside the journal, if it is there.
     fn keep(&mut self) {
+        self.kept = Instant::now();
         self.now.seconds = self.began.elapsed().as_secs_f64();
         if self.dir.join(DATABASE_FILE).exists() {
             let timing = self.earlier.and(&self.now);

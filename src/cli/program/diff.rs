@@ -11,7 +11,7 @@ use crate::{
         eval::percent,
         failure::Result,
         hits::MAX_SHOWN,
-        printer::plain,
+        printer::{p_value, plain},
         program::{
             hunks::hunks,
             measure::{Cost, Ground, On, compare, cost, ranks},
@@ -365,10 +365,10 @@ fn tell_answers(answers: &Answers, text: &mut String) {
     let origin = if answers.from_journal { ", from the journal" } else { "" };
     let _ = writeln!(
         text,
-        "\n{on}{origin}: {} queries, mrr {} points, p {:.4}; better {}, worse {}, equal {}",
+        "\n{on}{origin}: {} queries, mrr {} points, {}; better {}, worse {}, equal {}",
         comparison.n,
         percent(comparison.difference, comparison.ci95),
-        comparison.p,
+        p_value(comparison.p),
         comparison.wins,
         comparison.losses,
         comparison.ties
@@ -398,7 +398,8 @@ fn tell_effects(effects: &[Effect], text: &mut String) {
     if !effects.is_empty() {
         text.push_str("\neach change, mrr in points:\n");
     }
-    let told = |gain: &Gain| format!("{}, p {:.4}", percent(gain.difference, gain.ci95), gain.p);
+    let told =
+        |gain: &Gain| format!("{}, {}", percent(gain.difference, gain.ci95), p_value(gain.p));
     for effect in effects {
         let line = effect.line.map_or("numbers".to_owned(), |line| format!("line {line}"));
         let failure = effect.failure.as_deref().map(|why| plain(why, 2 * MAX_SHOWN));

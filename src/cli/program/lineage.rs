@@ -8,7 +8,7 @@ use crate::{
         Context, Exit,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
-        printer::{plain, table},
+        printer::{p_cell, plain, table},
         program::sources::{Place, Sources},
     },
     optimize::Decision,
@@ -70,8 +70,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
             }
             row.push(test.n.to_string());
-            row.push(format!("{:+.4}", test.difference));
-            row.push(format!("{:.4}", test.p));
+            row.push(format!("{:+.1}", 100.0 * test.difference));
+            row.push(p_cell(test.p));
             row.push(if test.accepted { "yes" } else { "no" }.to_owned());
             rows.add_row(row);
         }

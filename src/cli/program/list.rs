@@ -7,13 +7,14 @@ use crate::cli::{
     failure::Result,
     hits::MAX_SHOWN,
     printer::{count, plain, table},
-    program::sources::{Place, Score},
+    program::sources::{Place, Score, variant},
 };
 
 /// List the programs of a run or a bundle
 ///
-/// Prints the id, the category, who proposed it, how many numbers were tuned, and the mean
-/// reciprocal rank on the training and validation queries it ran on. Those of a bundle are the
+/// Prints the id (with ~ and four digits where numbers were tuned, so that one id is one program with
+/// one set of numbers), the category, who proposed it, how many numbers were tuned, and the mean
+/// reciprocal rank in percent on the training and validation queries it ran on. Those of a bundle are the
 /// bundle's on the validation queries that the router sends there.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -27,6 +28,8 @@ pub(in crate::cli) struct Args {
 #[derive(Serialize)]
 struct Listed<'a> {
     id: &'a str,
+    /// The program with its numbers, in short; differs where either does.
+    variant: String,
     category: &'a str,
     proposed_by: &'a str,
     tuned: usize,
@@ -42,6 +45,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         .iter()
         .map(|entry| Listed {
             id: entry.program.id(),
+            variant: variant(&entry.program, &entry.params),
             category: &entry.category,
             proposed_by: &entry.proposed_by,
             tuned: entry.params.len(),
@@ -62,9 +66,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut rows = table(headings, &[3, 4, 5, 6, 7]);
     for line in &listed {
         let n = |score: Option<Score>| score.map_or(String::new(), |s| count(s.n as u64));
-        let mrr = |score: Option<Score>| score.map_or(String::new(), |s| format!("{:.4}", s.mrr));
+        let mrr =
+            |score: Option<Score>| score.map_or(String::new(), |s| format!("{:.1}", 100.0 * s.mrr));
         rows.add_row([
-            line.id.chars().take(12).collect(),
+            line.variant.clone(),
             plain(line.category, MAX_SHOWN),
             plain(line.proposed_by, MAX_SHOWN),
             line.tuned.to_string(),

@@ -9,7 +9,7 @@ use crate::{
         eval::percent,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
-        printer::{plain, table},
+        printer::{p_cell, plain, table},
         program::{
             measure::{Ground, On, compare, ranks},
             sources::Place,
@@ -164,7 +164,7 @@ fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
                 format!("{:.4}", row.value).trim_end_matches('0').trim_end_matches('.').to_owned(),
                 format!("{:.1}", 100.0 * row.mrr),
                 percent(row.difference, row.ci95),
-                format!("{:.4}", row.p),
+                p_cell(row.p),
                 row.wins.to_string(),
                 row.losses.to_string(),
             ]);

@@ -34,6 +34,10 @@ const RUN: &str = "run";
 const IDENTITY: &str = "identity";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
+/// Stands between the id of a program and that of its numbers.
+const TUNED: char = '~';
+/// Digits of the latter.
+const TUNED_DIGITS: usize = 4;
 /// Programs that an error lists at most.
 const MAX_LISTED: usize = 8;
 
@@ -96,6 +100,19 @@ pub(in crate::cli) struct Sources {
     pub(in crate::cli) validation: Option<String>,
     /// The file of the journal; of runs only.
     journal: Option<PathBuf>,
+}
+
+/// The short id of a program with its numbers: that of the program and, where numbers differ from
+/// the declared ones, [`TUNED`] and four digits of a digest of these.
+pub(in crate::cli) fn variant(program: &Program, params: &ParamValues) -> String {
+    let id = program.short_id();
+    if params.is_empty() {
+        return id.to_owned();
+    }
+    let numbers: Vec<String> =
+        params.iter().map(|(name, value)| format!("{name}={:016x}", value.to_bits())).collect();
+    let digest = blake3::hash(numbers.join(" ").as_bytes()).to_hex();
+    format!("{id}{TUNED}{}", digest.get(..TUNED_DIGITS).unwrap_or_default())
 }
 
 impl Place {
@@ -231,12 +248,19 @@ impl Sources {
         Some((bundle, at))
     }
 
-    /// The program that an id, the beginning of one, or a category names. Of one program with
+    /// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
+    /// one program with
     /// several sets of numbers: the frozen one, else the one accepted last, else the first.
     ///
     /// # Errors
     /// That there is none, or that there are several.
     pub(in crate::cli) fn find(&self, name: &str) -> Result<&Entry> {
+        let name_of = |entry: &&Entry| variant(&entry.program, &entry.params);
+        if let Some(entry) =
+            self.entries.iter().find(|entry| name.contains(TUNED) && name_of(entry) == name)
+        {
+            return Ok(entry);
+        }
         let prefix = name.to_ascii_lowercase();
         let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
         let mut found: Vec<&Entry> = Vec::new();

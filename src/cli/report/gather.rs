@@ -19,7 +19,7 @@ use crate::{
         explain::{explain_all, points},
         failure::Result,
         optimize::raced,
-        printer::harmless,
+        printer::{harmless, p_cell},
         program::sources::{Entry, Sources, declared},
         report::{
             chart::{Bar, Chart, Sample, bar, chart},
@@ -407,7 +407,7 @@ fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
             mrr: shown(Metric::Mrr),
             bar: bar(means.get(Metric::Mrr), ci95.get(Metric::Mrr)),
             difference: versus.map_or(String::new(), |of| percent(of.difference, of.ci95)),
-            p: versus.map_or(String::new(), |of| small(of.p)),
+            p: versus.map_or(String::new(), |of| p_cell(of.p)),
         })
     };
     measured.systems.iter().map(row).collect()
@@ -554,15 +554,10 @@ fn decisions(record: &Record) -> (Vec<DecisionRow>, usize) {
         change: of.change.clone(),
         n: of.n,
         difference: format!("{:+.1}", (1_000.0 * of.difference).round() / 10.0 + 0.0),
-        p: small(of.p),
+        p: p_cell(of.p),
         accepted: of.accepted,
     });
     (rows.collect(), before)
-}
-
-/// A p-value, never as zero.
-fn small(p: f64) -> String {
-    if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }
 
 /// What was done for whom: programs tried, trials, and the queries they answered.

@@ -9,7 +9,7 @@ use crate::{
         Context, Exit,
         failure::Result,
         hits::MAX_SHOWN,
-        printer::{plain, table},
+        printer::{p_cell, plain, table},
         run::record::{DECISION, Record, body},
     },
     optimize::{
@@ -25,8 +25,8 @@ const TUNER: &str = "tuner";
 /// Print what a run did, one line per step
 ///
 /// In the order of the journal: the number and kind of the step, the category, who proposed what,
-/// on how many queries of which pool; of a trial its mean reciprocal rank; of a test of a change
-/// the difference of the mean reciprocal ranks, its p, and whether the change was kept.
+/// on how many queries of which pool; of a trial its mean reciprocal rank in percent; of a test of a
+/// change the difference of the mean reciprocal ranks in points, its p, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Directory of the run
@@ -88,7 +88,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     for line in &lines {
         let text =
             |text: &Option<String>| text.as_deref().map_or(String::new(), |t| plain(t, MAX_SHOWN));
-        let number = |number: Option<f64>| number.map_or(String::new(), |n| format!("{n:.4}"));
+        let mrr = |mrr: Option<f64>| mrr.map_or(String::new(), |mrr| format!("{:.1}", 100.0 * mrr));
+        let points = |share: f64| format!("{:+.1}", 100.0 * share);
         rows.add_row([
             line.n.to_string(),
             plain(&line.kind, MAX_SHOWN),
@@ -97,9 +98,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             what(line),
             text(&line.pool),
             line.queries.map_or(String::new(), |n| n.to_string()),
-            number(line.mrr),
-            line.difference.map_or(String::new(), |difference| format!("{difference:+.4}")),
-            number(line.p),
+            mrr(line.mrr),
+            line.difference.map_or(String::new(), points),
+            line.p.map_or(String::new(), p_cell),
             line.accepted.map_or("", |accepted| if accepted { "yes" } else { "no" }).to_owned(),
         ]);
     }

@@ -13,7 +13,13 @@ use serde_json::Value;
 
 use crate::{
     bundle::Bundle,
-    cli::failure::Result,
+    cli::{
+        failure::Result,
+        optimize::{
+            pause,
+            timing::{TIMES_FILE, Timing},
+        },
+    },
     llm::{
         Exchange, Role,
         ledger::{Ceilings, Ledger, Price, Spent},
@@ -42,6 +48,8 @@ pub(super) enum State {
     Finished,
     /// It can be resumed.
     Interrupted,
+    /// Its service gave no answer; it can be resumed.
+    Paused,
     /// A process writes it.
     Running,
 }
@@ -51,6 +59,7 @@ impl State {
         match self {
             State::Finished => "finished",
             State::Interrupted => "interrupted",
+            State::Paused => "paused",
             State::Running => "running",
         }
     }
@@ -69,14 +78,14 @@ pub(super) struct Standing {
     pub(super) mrr: f64,
 }
 
-/// Times of a run, as its files have them.
+/// Times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Times {
     /// When it was begun, seconds since 1970; unknown on systems that do not tell.
     pub(super) begun: Option<u64>,
-    /// When it was last written to.
+    /// When the processes that worked at it last noted their times, seconds since 1970.
     pub(super) changed: Option<u64>,
-    /// Between the two, pauses included.
+    /// How long they worked, pauses left out; unknown where none noted it.
     pub(super) seconds: Option<u64>,
 }
 
@@ -104,6 +113,8 @@ pub(in crate::cli) struct Record {
     pub(super) state: State,
     /// The process that writes it.
     pub(super) pid: Option<u32>,
+    /// Why its service gave no answer, if it waits for that.
+    pub(super) paused: Option<String>,
     pub(super) steps: Vec<StepRecord>,
     /// Category by program.
     pub(super) categories: HashMap<String, String>,
@@ -124,6 +135,7 @@ impl Record {
         let text = |name: &str| config.get(name).and_then(Value::as_str).map(str::to_owned);
         // Asked for before the steps are read, so that a run that ends meanwhile is finished.
         let pid = journal::writer(dir);
+        let paused = pause::why(dir).filter(|_| pid.is_none());
         let steps = journal.steps()?;
         let finished = steps.iter().any(|step| step.kind == BUNDLE);
         let category = |program: &crate::program::Program| {
@@ -136,11 +148,13 @@ impl Record {
             model: text("model"),
             seed: number("seed"),
             planned: number("steps"),
-            state: match (finished, pid) {
-                (true, _) => State::Finished,
-                (false, Some(_)) => State::Running,
-                (false, None) => State::Interrupted,
+            state: match (finished, pid, &paused) {
+                (_, None, Some(_)) => State::Paused,
+                (true, _, _) => State::Finished,
+                (false, Some(_), _) => State::Running,
+                (false, None, None) => State::Interrupted,
             },
+            paused,
             pid,
             categories: journal.programs()?.iter().map(category).collect(),
             exchanges: journal.replies()?.exchanges()?,
@@ -250,20 +264,17 @@ impl Record {
         self.categories.get(program).map_or("", String::as_str)
     }
 
-    /// When it was begun and last written to.
+    /// When it was begun, and how long it took. The times of the database's files tell neither: who
+    /// only reads a run changes them.
     pub(super) fn times(&self) -> Times {
         let of = |name: &str| fs::metadata(self.dir.join(name)).ok();
         let seconds = |time: SystemTime| {
             time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
         };
         let begun = of(DATABASE_FILE).and_then(|file| seconds(file.created().ok()?));
-        let log = format!("{DATABASE_FILE}-wal");
-        let changed = [DATABASE_FILE, &log, BUNDLE_FILE]
-            .into_iter()
-            .filter_map(|name| seconds(of(name)?.modified().ok()?))
-            .max();
-        let seconds = begun.zip(changed).map(|(begun, changed)| changed.saturating_sub(begun));
-        Times { begun, changed, seconds }
+        let changed = of(TIMES_FILE).and_then(|file| seconds(file.modified().ok()?));
+        let worked = changed.map(|_| Timing::read(&self.dir).seconds.round() as u64);
+        Times { begun, changed, seconds: worked }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// Show how a run stands
 ///
-/// Prints what it was begun with, whether it is finished, interrupted or running, what is in its
+/// Prints what it was begun with, whether it is finished, paused, interrupted or running, what is in its
 /// journal, the best program of every category so far, what was spent by role, and where the time
 /// went.
 #[derive(Debug, clap::Args)]
@@ -48,6 +48,8 @@ struct Shown<'a> {
     planned: Option<u64>,
     state: State,
     pid: Option<u32>,
+    /// Why a paused run waits.
+    paused: Option<&'a str>,
     steps: usize,
     kinds: BTreeMap<&'a str, u64>,
     tested: usize,
@@ -74,6 +76,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         planned: record.planned,
         state: record.state,
         pid: record.pid,
+        paused: record.paused.as_deref(),
         steps: record.steps.len(),
         kinds: record.kinds(),
         tested: record.decisions().count(),
@@ -101,9 +104,10 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
         .iter()
         .map(|(kind, n)| format!("{} {}", count(*n), plain(kind, MAX_SHOWN)))
         .collect();
-    let state = match shown.pid {
-        Some(pid) => format!("{}, written by process {pid}", shown.state.name()),
-        None => shown.state.name().to_owned(),
+    let state = match (shown.pid, shown.paused) {
+        (Some(pid), _) => format!("{}, written by process {pid}", shown.state.name()),
+        (None, Some(why)) => format!("{}: {}", shown.state.name(), plain(why, MAX_SHOWN)),
+        (None, None) => shown.state.name().to_owned(),
     };
     let actor = match shown.model {
         Some(model) => format!("{} ({})", shown.actor, plain(model, MAX_SHOWN)),
@@ -149,7 +153,7 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
             plain(&standing.category, MAX_SHOWN),
             standing.program.chars().take(12).collect(),
             standing.n.to_string(),
-            format!("{:.4}", standing.mrr),
+            format!("{:.1}", 100.0 * standing.mrr),
         ]);
     }
     ctx.printer.data("\n")?;
@@ -176,7 +180,7 @@ fn phase_table(phases: &[Summary]) -> Table {
 pub(super) fn time(times: &Times) -> String {
     match times.seconds {
         Some(seconds) => {
-            format!("{} s from the first to the last write, pauses included", count(seconds))
+            format!("{} s of work, pauses left out", count(seconds))
         }
         None => "unknown".to_owned(),
     }

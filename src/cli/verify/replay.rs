@@ -106,9 +106,9 @@ pub(super) fn check(
         None => checks.push(Check::ok(
             "replay",
             format!(
-                "{} validation queries: mrr {:.4}, all scores as stated",
+                "{} validation queries: mrr {:.1} %, all scores as stated",
                 ranks.len(),
-                mean(&ranks)
+                100.0 * mean(&ranks)
             ),
         )),
     }

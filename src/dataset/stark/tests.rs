@@ -11,6 +11,7 @@ use std::{
 use serde::Deserialize;
 
 use super::*;
+use crate::given;
 use crate::{
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Split, error::Problems,
@@ -282,13 +283,7 @@ fn an_import_stops_when_asked() {
 
 #[test]
 fn the_official_queries_are_read() {
-    let fallback = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let data = std::env::var_os("AGENT_TEST_DATA").map_or_else(fallback, PathBuf::from);
-    let data = data.join("stark-qa");
-    if !data.is_dir() {
-        eprintln!("skipped: {} is not there", data.display());
-        return;
-    }
+    let Some(data) = given::real_data("stark-qa") else { return };
     for (name, n_nodes, human, [train, val, test], most) in [
         ("amazon", 957_192, 81, [5910, 1548, 1642], 100),
         ("mag", 1_872_968, 84, [7993, 2665, 2665], 20),

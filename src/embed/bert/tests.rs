@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::embed::matrix::dot;
+use crate::given;
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
 
@@ -75,10 +76,7 @@ fn vectors_are_those_of_sentence_transformers() {
 
 #[test]
 fn vectors_of_a_real_model_are_those_of_sentence_transformers() {
-    let Some(dir) = std::env::var_os("AGENT_MINILM_DIR") else {
-        println!("skipped: set AGENT_MINILM_DIR to a model with golden.json");
-        return;
-    };
+    let Some(dir) = given::variable("AGENT_MINILM_DIR", "model with golden.json") else { return };
     let least = agreement(Path::new(&dir));
     println!("smallest cosine with the reference: {least}");
     assert!(least > 0.9999, "{least}");

@@ -1,7 +1,6 @@
 //! Checks the metrics against hand-worked cases, a naive twin and published reference output.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -9,6 +8,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::eval::metrics::{Metric, Metrics, N_METRICS};
+use crate::given;
 use crate::kb::{KbMeta, KbWriter};
 
 /// The worked example: ranking 5, 7, 9, 2 with a tie between 5 and 7.
@@ -243,11 +243,6 @@ fn other_evaluators_give_the_same_values() {
     assert!(n_checked[&("trec", "map".into())] > 40);
 }
 
-fn test_data() -> PathBuf {
-    let fallback = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    std::env::var_os("AGENT_TEST_DATA").map_or_else(fallback, PathBuf::from)
-}
-
 fn parse_ids(cell: &str) -> Vec<NodeId> {
     serde_json::from_str(cell).unwrap()
 }
@@ -279,11 +274,11 @@ fn is_possible(metric: Metric, ranks: &[u64], expected: f32) -> bool {
 /// average precision leaves the order of ties open, and placed an answer one below the stored place.
 #[test]
 fn reference_output_is_reproduced() {
-    let root = test_data();
-    if !root.join("stark-golden").is_dir() || !root.join("stark-qa").is_dir() {
-        eprintln!("skipped: no stark-golden and stark-qa under {}", root.display());
+    let (Some(golden), Some(questions)) =
+        (given::real_data("stark-golden"), given::real_data("stark-qa"))
+    else {
         return;
-    }
+    };
     let (mut n_queries, mut n_same_bits, mut beyond_mrr, mut beyond_map) = (0, 0, 0, 0);
     let mut mismatches = Vec::new();
     for (name, candidates) in [
@@ -291,13 +286,13 @@ fn reference_output_is_reproduced() {
         ("mag", Candidates::Range(1_172_724, 1_872_968)),
         ("prime", Candidates::All(129_375)),
     ] {
-        let questions = format!("stark-qa/{name}/stark_qa/stark_qa_human_generated_eval.csv");
+        let file = format!("{name}/stark_qa/stark_qa_human_generated_eval.csv");
         let mut answers = BTreeMap::new();
-        for record in csv::Reader::from_path(root.join(questions)).unwrap().records() {
+        for record in csv::Reader::from_path(questions.join(file)).unwrap().records() {
             let record = record.unwrap();
             answers.insert(record[0].to_owned(), parse_ids(&record[2]));
         }
-        let stored = root.join(format!("stark-golden/{name}.csv"));
+        let stored = golden.join(format!("{name}.csv"));
         let mut stored = csv::Reader::from_path(stored).unwrap();
         let headers = stored.headers().unwrap().clone();
         for record in stored.records() {

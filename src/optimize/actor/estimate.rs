@@ -17,7 +17,7 @@ use crate::{
     llm::{Role, ledger::tokens},
     optimize::{
         Options,
-        actor::{briefing::Briefing, categories::BATCH},
+        actor::{GREETING, briefing::Briefing, categories::BATCH},
         members::MAX_CATEGORIES,
     },
     tools::Assistant,
@@ -93,6 +93,7 @@ pub fn estimate(
     let per_batch = all.len() as u64 / assigned.max(1);
     let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());
     let kinds = [
+        Kind { role: Role::Actor, calls: [1, 1], sent: sent(GREETING, 100) },
         Kind {
             role: Role::Categories,
             calls: [1, 4],

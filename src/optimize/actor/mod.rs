@@ -34,7 +34,7 @@ pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
 use crate::{
     bundle::LlmProvenance,
     llm::{
-        LlmError, Reply, Request, Role,
+        LlmError, Message, Reply, Request, Role,
         ledger::{estimated_tokens, tokens},
     },
     optimize::{Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
@@ -46,7 +46,8 @@ use crate::{
 pub(super) const LLM: &str = "llm";
 /// Steps in a row whose replies cannot be used, after which no model is asked any more.
 const MAX_UNUSABLE: usize = 5;
-
+/// What a model is asked first, to see whether it answers.
+pub(in crate::optimize) const GREETING: &str = "Reply with the word ready.";
 /// Times a JSON reply of a wrong form is repaired.
 const REPAIRS: u32 = 1;
 
@@ -167,6 +168,21 @@ impl Actor {
         }
     }
 
+    /// Asks one short question, so that a wrong key, a wrong address or a spent account ends the
+    /// run before anything is worked at. The reply is kept like any other: a run asks once.
+    ///
+    /// # Errors
+    /// That the service gave no reply, or none that can be kept.
+    pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
+        let llm = self.assistant.llm();
+        let request = llm.request(Role::Actor, vec![Message::user(GREETING)], None, 0);
+        match llm.ask(&request) {
+            // A cassette that was recorded without the question is no service that fails.
+            Err(LlmError::Unrecorded(_)) => Ok(()),
+            reply => self.heard(reply).map(drop),
+        }
+    }
+
     /// Why no model is asked any more.
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
@@ -231,7 +247,8 @@ impl Actor {
     }
 
     /// Sorts what came of a request: a value; a failure of this step, as words; or an error that
-    /// ends the run. A ceiling or an outage ends the actor's part.
+    /// ends the run, as an outage does: it goes on where it was once the service answers. A ceiling
+    /// ends the actor's part.
     fn heard<T>(&mut self, reply: Result<T, LlmError>) -> Result<Result<T, String>, OptimizeError> {
         match reply {
             Ok(value) => Ok(Ok(value)),
@@ -240,16 +257,11 @@ impl Actor {
                 self.stop = Some(Stop::Budget(error.to_string()));
                 Ok(Err(error.to_string()))
             }
-            Err(error) if error.is_outage() => {
-                self.stop = Some(Stop::Paused(error.to_string()));
-                Ok(Err(error.to_string()))
-            }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What was done, or nothing where a ceiling or an outage, met by a tool of a program, ended
-    /// it.
+    /// What was done, or nothing where a ceiling, met by a tool of a program, ended it.
     pub(super) fn unless_stopped<T>(
         &mut self,
         done: Result<T, OptimizeError>,
@@ -273,7 +285,7 @@ impl Actor {
             Err(why) => {
                 self.unusable += 1;
                 if self.unusable >= MAX_UNUSABLE && self.stop.is_none() {
-                    self.stop = Some(Stop::Paused(format!(
+                    self.stop = Some(Stop::Unusable(format!(
                         "{MAX_UNUSABLE} steps in a row gave nothing usable, the last because {why}"
                     )));
                 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    given,
     llm::{Exchange, Finish, Message, Reply, Request, Role, Usage},
     optimize::journal::{
         BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer,
@@ -409,10 +410,7 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
 /// Needs a disk of 10 to 64 MiB, which `AGENT_TEST_SMALL_DISK` names.
 #[test]
 fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
-    let Some(disk) = std::env::var_os("AGENT_TEST_SMALL_DISK") else {
-        eprintln!("skipped: AGENT_TEST_SMALL_DISK names no small disk");
-        return;
-    };
+    let Some(disk) = given::variable("AGENT_TEST_SMALL_DISK", "small disk") else { return };
     let home = TempDir::new_in(disk).expect("directory");
     let dir = home.path().join("run");
     let mut journal = filled(&dir, 3);
@@ -484,7 +482,7 @@ fn a_read_only_directory_can_be_read() {
     };
     set(true);
     if fs::write(dir.join("probe"), "").is_ok() {
-        eprintln!("skipped: this user may write to read-only directories");
+        given::skipped("this user may write to read-only directories");
         return;
     }
     let resumed = Journal::resume(&dir);

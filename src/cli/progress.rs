@@ -1,0 +1,174 @@
+//! Shows how far a piece of work is: on a terminal one line that is never wider than it, otherwise
+//! plain lines, one in [`BETWEEN_LINES`] at most. What is left is estimated of the whole where its
+//! stages are known beforehand, else of the stage at hand. Must not know what is done.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::printer::{Level, Printer, count, plain};
+
+/// Least time between two lines of progress.
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
+/// Time from the start before which nothing is said about what is left: it would be a guess.
+const BEFORE_ESTIMATES: Duration = Duration::from_secs(1);
+/// Longest line where nothing tells the width of the terminal, characters.
+const LINE_CHARS: usize = 79;
+
+/// The stages of a piece of work, one after another, with about what share of its time each takes.
+pub(super) type Plan = &'static [(&'static str, f64)];
+
+/// How far a piece of work is; its stages may run side by side. Dropping it takes its line away.
+pub(super) struct Progress<'a> {
+    printer: &'a Printer,
+    state: Mutex<State>,
+    bar: ProgressBar,
+}
+
+struct State {
+    what: String,
+    plan: Plan,
+    began: Instant,
+    /// Stages begun: name, when, done, of how many.
+    stages: Vec<Stage>,
+    last_line: Instant,
+}
+
+struct Stage {
+    name: String,
+    began: Instant,
+    done: u64,
+    total: u64,
+}
+
+impl Stage {
+    fn share(&self) -> f64 {
+        if self.total == 0 { 1.0 } else { self.done.min(self.total) as f64 / self.total as f64 }
+    }
+}
+
+impl<'a> Progress<'a> {
+    /// Progress of `what`, which may be empty; a plan may be empty too.
+    pub(super) fn new(printer: &'a Printer, what: &str, plan: Plan) -> Progress<'a> {
+        let now = Instant::now();
+        let state =
+            State { what: what.to_owned(), plan, began: now, stages: Vec::new(), last_line: now };
+        let bar = printer.bars().add(ProgressBar::no_length());
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        Progress { printer, state: Mutex::new(state), bar }
+    }
+
+    /// `done` of `total` units of a stage are done.
+    pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
+        if self.printer.level() == Level::Quiet {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let place = state.stages.iter().position(|known| known.name == stage);
+        let place = place.unwrap_or_else(|| {
+            state.stages.push(Stage { name: stage.to_owned(), began: now, done, total });
+            state.stages.len() - 1
+        });
+        if let Some(known) = state.stages.get_mut(place) {
+            (known.done, known.total) = (done, total);
+        }
+        if !self.printer.bars().is_hidden() {
+            self.bar.set_message(state.line(place, now));
+        } else if now.duration_since(state.last_line) >= BETWEEN_LINES {
+            state.last_line = now;
+            self.printer.notice(&state.line(place, now));
+        }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        self.printer.bars().remove(&self.bar);
+    }
+}
+
+impl State {
+    /// What is told of a stage and of the whole, in at most [`LINE_CHARS`] characters.
+    fn line(&self, place: usize, now: Instant) -> String {
+        let Some(stage) = self.stages.get(place) else { return String::new() };
+        let planned = self.plan.iter().position(|(name, _)| *name == stage.name);
+        let head = match planned {
+            Some(at) => format!("{} [{}/{} {}]", self.what, at + 1, self.plan.len(), stage.name),
+            None if self.what.is_empty() => stage.name.clone(),
+            None => format!("{} [{}]", self.what, stage.name),
+        };
+        let mut line = head.trim_start().to_owned();
+        if stage.total > 1 {
+            line += &format!(" {} of {}", count(stage.done.min(stage.total)), count(stage.total));
+        }
+        let (began, share) = match planned {
+            Some(at) => (self.began, self.share(at, stage)),
+            None => (stage.began, stage.share()),
+        };
+        let elapsed = now.duration_since(began);
+        line += &format!(", {} elapsed", clock(elapsed));
+        if share > 0.0 && share < 1.0 && elapsed >= BEFORE_ESTIMATES {
+            line += &format!(", about {} left", clock(elapsed.mul_f64((1.0 - share) / share)));
+        }
+        plain(line, LINE_CHARS)
+    }
+
+    /// The share of the whole that is done: all stages before one, and its own share of it.
+    fn share(&self, at: usize, stage: &Stage) -> f64 {
+        let weight = |stages: &[(&str, f64)]| stages.iter().map(|stage| stage.1).sum::<f64>();
+        let before = self.plan.get(..at).map_or(0.0, weight);
+        let own = self.plan.get(at).map_or(0.0, |stage| stage.1);
+        (before + own * stage.share()) / weight(self.plan).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A time as `0:09`, `12:05` or `1:02:03`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(plan: Plan, what: &str, stage: (&str, u64, u64), seconds: u64) -> String {
+        let began = Instant::now();
+        let (name, done, total) = stage;
+        let stages = vec![Stage { name: name.to_owned(), began, done, total }];
+        let state = State { what: what.to_owned(), plan, began, stages, last_line: began };
+        state.line(0, began + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn what_is_left_is_told_of_the_whole() {
+        const PLAN: Plan = &[("mining", 1.0), ("trying", 2.0), ("freezing", 1.0)];
+        let told = line(PLAN, "optimizing shop", ("trying", 12, 24), 30);
+        // A quarter and half of two quarters are done: half of all.
+        let whole = "optimizing shop [2/3 trying] 12 of 24, 0:30 elapsed, about 0:30 left";
+        assert_eq!(told, whole);
+        let told = line(PLAN, "optimizing shop", ("freezing", 0, 1), 3_600);
+        assert_eq!(told, "optimizing shop [3/3 freezing], 1:00:00 elapsed, about 20:00 left");
+        // Nothing is known yet of what is left.
+        assert_eq!(line(PLAN, "x", ("mining", 0, 0), 0), "x [1/3 mining], 0:00 elapsed");
+    }
+
+    #[test]
+    fn lines_are_short_and_numbers_are_rounded() {
+        let told = line(&[], "", ("vectors", 60_358_572, 100_000_000), 7);
+        assert_eq!(told, "vectors 60,358,572 of 100,000,000, 0:07 elapsed, about 0:05 left");
+        let long = line(&[], &"long name ".repeat(30), ("stage", 1, 3), 2);
+        assert_eq!(long.chars().count(), LINE_CHARS);
+    }
+}

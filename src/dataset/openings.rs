@@ -1,0 +1,119 @@
+//! How often the test split of a base was opened: every look at its answers makes the next figure
+//! on them a little less honest, so looks are counted where nobody has to remember them.
+//!
+//! The count is a number in `openings/KEY` in the home directory. The key is the digest of the
+//! questions and of the split, so that the same questions are counted on after the base was
+//! imported again, or under another name. Must not know who opens the split, or what for.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::dataset::{Base, DatasetError, Home, queries::TEST_FILES};
+
+/// Directory of the counts in the home directory.
+const DIRECTORY: &str = "openings";
+/// Bytes of a count that are read; a `u64` has 20 digits.
+const MAX_BYTES: u64 = 64;
+
+impl Home {
+    /// How often the test split of a base was opened so far.
+    ///
+    /// # Errors
+    /// [`DatasetError::Io`], also if the count is no number.
+    pub fn openings(&self, base: &Base) -> Result<u64, DatasetError> {
+        let path = self.openings_file(base);
+        match File::open(&path) {
+            Ok(mut file) => read(&mut file, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(DatasetError::io("read", &path)(error)),
+        }
+    }
+
+    /// Counts one more opening of the test split of a base, and gives how many there are with it.
+    /// Processes that count at the same time are all counted.
+    ///
+    /// # Errors
+    /// As [`Home::openings`]; the count is then as it was.
+    pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
+        let path = self.openings_file(base);
+        let dir = self.path().join(DIRECTORY);
+        fs::create_dir_all(&dir).map_err(DatasetError::io("create", &dir))?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = file.map_err(DatasetError::io("open", &path))?;
+        // Released when the file is closed.
+        file.lock().map_err(DatasetError::io("lock", &path))?;
+        let n = read(&mut file, &path)?.saturating_add(1);
+        // A count has never fewer digits than the one before it: nothing of that is left behind.
+        let written = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| file.write_all(format!("{n}\n").as_bytes()))
+            .and_then(|()| file.sync_all());
+        written.map_err(DatasetError::io("write", &path))?;
+        Ok(n)
+    }
+
+    fn openings_file(&self, base: &Base) -> PathBuf {
+        let mut hasher = blake3::Hasher::new();
+        for name in TEST_FILES {
+            let digest = base.record.query_files.get(name).map_or("", |file| file.blake3.as_str());
+            hasher.update(digest.as_bytes()).update(b"\n");
+        }
+        self.path().join(DIRECTORY).join(hasher.finalize().to_hex().as_str())
+    }
+}
+
+/// The number in a file; 0 in an empty one.
+fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text).map_err(DatasetError::io("read", path))?;
+    match text.trim() {
+        "" => Ok(0),
+        number => number.parse().map_err(|_| {
+            let what = "it holds no number; write into it how often the test split was opened";
+            DatasetError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, what))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::dataset::{
+        ImportOptions, import_neutral,
+        sample::{SampleKind, SampleOptions, generate},
+    };
+
+    #[test]
+    fn every_opening_is_counted_also_after_an_import_under_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("files");
+        let options = SampleOptions { seed: 0, scale: Some(0.0008) };
+        generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let import = |name: &str| {
+            let (options, stop) = (ImportOptions::default(), Default::default());
+            import_neutral(&files, &home, name, &options, &mut |_| {}, &stop).unwrap().base
+        };
+        let base = import("one");
+        assert_eq!(home.openings(&base).unwrap(), 0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..3 {
+                        home.count_opening(&base).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(home.openings(&base).unwrap(), 12);
+        let other = import("other");
+        assert_eq!(home.count_opening(&other).unwrap(), 13);
+        fs::write(home.openings_file(&base), "many").unwrap();
+        assert!(matches!(home.count_opening(&base), Err(DatasetError::Io { .. })));
+    }
+}
