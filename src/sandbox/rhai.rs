@@ -230,10 +230,10 @@ fn check_leaked(limits: &Limits) -> Result<(), Failure> {
     if leaked <= MAX_LEAKED_BYTES {
         return Ok(());
     }
-    let (leaked, most) = (leaked >> 20, MAX_LEAKED_BYTES >> 20);
+    let most = MAX_LEAKED_BYTES >> 20;
     let message = format!(
-        "programs left {leaked} MiB behind in this process, more than {most}: break their cycles, or \
-         run them with `--sandbox wasm`"
+        "programs left more than {most} MiB behind in this process: break their cycles, or run them \
+         with `--sandbox wasm`"
     );
     Err(Failure::new(FailureKind::Memory, &message, limits))
 }

@@ -112,8 +112,7 @@ fn what_was_frozen_here_is_trusted_here_alone() {
 #[test]
 fn programs_of_others_are_not_trusted_once_they_are_frozen() {
     let world = World::shop();
-    let program =
-        "//! category: mine\nfn retrieve(query, candidates, params) { search(query, \"\", 20) }";
+    let program = "//! category: mine\nfn retrieve(query, candidates, params) { search(query, \"product\", 20) }";
     fs::write(world.path("mine.rhai"), program).unwrap();
     let optimize = ["-v", "optimize", "--dataset", "shop", "--steps", "0", "--run", "run"];
     let ran = world.run(optimize.into_iter().chain(["--program", "mine.rhai"]));
@@ -144,7 +143,7 @@ fn what_programs_leave_behind_in_one_process_is_bounded() {
     let leaks = "fn retrieve(query, candidates, params) {\n\
         let big = []; big.pad(100000, 7); let more = []; more.pad(100000, 7);\n\
         let last = []; last.pad(100000, 7);\n\
-        let f = (); let g = || { f; big; more; last }; f = g; search(query, \"\", 5) }";
+        let f = (); let g = || { f; big; more; last }; f = g; search(query, \"product\", 5) }";
     fs::write(world.path("leaks.rhai"), leaks).unwrap();
     // Each call leaves some megabytes; so many queries, each several times, leave far too much.
     let systems: Vec<String> =
@@ -190,7 +189,7 @@ fn one_changed_byte_in_any_file_of_a_base_is_found() {
         fs::write(&path, &whole).unwrap();
         n += 1;
     }
-    assert!(n > 20, "{n} files");
+    assert!(n >= 20, "{n} files");
     let told = world.run(["doctor"]).done();
     assert!(told.matches("all digests are right").count() == 2, "{told}");
 }
@@ -226,8 +225,8 @@ fn a_module_that_takes_too_much_to_compile_is_refused_in_words() {
 fn both_engines_refuse_too_large_a_result_alike() {
     let world = World::indexed();
     let program = "fn retrieve(query, candidates, params) {\n\
-        let one = get_text_embedding(query); let all = []; all.pad(1000, one);\n\
-        compute_cosine_similarity(all, all); #{} }";
+        let one = get_text_embedding(query)[0]; let few = []; few.pad(20, one);\n\
+        let many = []; many.pad(60000, one); compute_cosine_similarity(few, many); #{} }";
     fs::write(world.path("large.rhai"), program).unwrap();
     let kind = |sandbox: &str| {
         let run = ["program", "run", "large.rhai", "--dataset", "tiny", "--query", "kite"];

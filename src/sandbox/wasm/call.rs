@@ -44,6 +44,9 @@ const MAX_TABLE: usize = 100_000;
 const MAX_VALUES: usize = 100_000;
 /// Bytes of the arguments of one call of a tool.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
+/// Values in the arguments of a call from the engine for Rhai, which bounds its lists itself and sends
+/// vectors number by number.
+const MAX_RHAI_VALUES: usize = MAX_ARGUMENT_BYTES / size_of::<f32>();
 /// What is left to a module that was stopped, to say what it used.
 const LAST_FUEL: u64 = 10_000_000;
 
@@ -374,7 +377,8 @@ fn answer(
         let message = format!("more than {most} tool calls; give tools sets, not single nodes");
         return Err(call.stop(FailureKind::ToolBudget, &message));
     }
-    let mut reader = Reader::new(&message, MAX_VALUES);
+    let most = if call.is_rhai { MAX_RHAI_VALUES } else { MAX_VALUES };
+    let mut reader = Reader::new(&message, most);
     let read = reader.value(&mut call.handles).and_then(|args| reader.end().map(|()| args));
     let args = match read {
         Ok(Value::List(args)) => args,

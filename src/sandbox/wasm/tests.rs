@@ -349,17 +349,17 @@ fn a_module_declares_its_numbers() {
 
 #[test]
 fn a_module_of_the_largest_functions_is_compiled_or_given_up() {
-    // 31 functions of almost 128 KiB, with as many variables as are allowed.
+    // As many functions of almost 128 KiB, with as many variables, as are allowed.
     let step = "local.get 1 local.get 0 i64.extend_i32_u i64.add local.set 1 ";
     let function =
-        format!("(func (param i32){} {})", " (local i64)".repeat(2_000), step.repeat(14_000));
+        format!("(func (param i32){} {})", " (local i64)".repeat(29), step.repeat(14_000));
     let text = format!(
         "(module (memory (export \"memory\") 1) {} (func (export \"retrieve\") (param i32)))",
-        function.repeat(31)
+        function.repeat(6)
     );
     let bytes = wat::parse_str(text).expect("a module");
     let limits = Limits::default();
-    assert!(bytes.len() > 3 << 20 && bytes.len() < limits.module_bytes, "{}", bytes.len());
+    assert!(bytes.len() > 700 << 10 && bytes.len() < limits.module_bytes, "{}", bytes.len());
     let began = std::time::Instant::now();
     let compiled = sandbox().compile(Code::Wasm(&bytes), &limits);
     let took = began.elapsed();
