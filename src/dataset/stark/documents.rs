@@ -283,7 +283,7 @@ mod tests {
         let documents = Documents::new(&kb, &origin(Kind::Mag, false));
         let expected = "- relations:\n\nauthor writes paper: (, Ada ()),";
         assert_eq!(documents.relations(0), expected);
-        let expected = "- relations:\n\nauthor affiliated with institution: (),";
+        let expected = "- relations:\n\nauthor affiliated_with institution: (),";
         assert!(documents.relations(3).starts_with(expected), "{}", documents.relations(3));
     }
 

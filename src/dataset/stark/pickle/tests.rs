@@ -169,7 +169,8 @@ fn integers_beyond_64_bits_are_kept_as_text() {
             (value, expected) => assert_eq!(Ok(value), expected.map(Value::Int), "{bytes:?}"),
         }
     }
-    for bytes in [&[b"L", &[b'9'; 4_301][..], b"L\n."].concat()[..], b"I1x\n."] {
+    let long = [b"\x8b", &1_787u32.to_le_bytes()[..], &[1; 1_787], b"."].concat();
+    for bytes in [&long[..], b"I1x\n."] {
         let error = read(bytes, &Limits::default()).unwrap_err();
         assert!(matches!(error, PickleError::Integer { .. }), "{error}");
     }
