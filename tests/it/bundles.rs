@@ -185,7 +185,7 @@ fn a_bundle_says_where_its_answers_end() {
     assert_eq!((&nothing["recognised"], &nothing["cutoff"]), (&json!(false), &json!(null)));
     assert_eq!(nothing["hits"], json!([]));
 
-    let ran = ask("something durable", &["--json"]);
+    let ran = ask("something electronic", &["--json"]);
     assert!(ran.stderr.contains("no name in the question was recognised"), "{}", ran.stderr);
     let by_words = &ran.json_lines()[0];
     assert_eq!((&by_words["recognised"], &by_words["cutoff"]), (&json!(false), &json!(1)));
