@@ -57,6 +57,8 @@ const MIN_SAID: u32 = 2;
 const LONGER: f32 = -2.0;
 /// Log chance of asking for another type than the first that is said.
 const ASKS_LATER: f32 = -3.0;
+/// Log chance of each word of a walk that is said, but not before the walk's own name.
+const SAID_ELSEWHERE: f32 = -0.5;
 /// Readings less likely than the best by more than this, in logarithms, are not believed where the
 /// better ones reach nothing.
 const MAX_BEHIND: f32 = 4.0;
@@ -134,6 +136,8 @@ pub struct Question {
     pub said: Vec<String>,
     /// Whether each only shapes the question.
     asks: Vec<bool>,
+    /// Stems between the name before and each name.
+    before: Vec<Vec<String>>,
 }
 
 /// The walk in words, such as `brand <-has_brand- product`.
@@ -214,7 +218,13 @@ impl Question {
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
         }
-        Self { names: names.into_iter().map(|name| name.nodes).collect(), said, asks }
+        let mut end = 0;
+        let stems_before = |name: &Spelled| {
+            let from = std::mem::replace(&mut end, name.words.end);
+            (from..name.words.start).filter_map(stem).collect()
+        };
+        let before = names.iter().map(stems_before).collect();
+        Self { names: names.into_iter().map(|name| name.nodes).collect(), said, asks, before }
     }
 
     /// Whether it has so many names and words as a plain question may have.
@@ -304,6 +314,8 @@ struct Model<'a> {
     schema: Schema,
     question: &'a Question,
     phrasings: BTreeMap<&'a [String], &'a Phrasing>,
+    /// The walks of all phrasings.
+    learnt: BTreeSet<&'a str>,
     /// The type of which the question says a word first.
     first: Option<Vec<TypeId>>,
 }
@@ -325,9 +337,22 @@ impl<'a> Model<'a> {
             (!kinds.is_empty()).then_some(kinds)
         };
         let first = question.said.iter().find_map(of_stem);
+        let walks = phrasings.0.iter().flat_map(|phrasing| &phrasing.walks);
+        let learnt = walks.map(String::as_str).collect();
         let phrasings =
             phrasings.0.iter().map(|phrasing| (phrasing.walks.as_slice(), phrasing)).collect();
-        Self { base, schema, question, phrasings, first }
+        Self { base, schema, question, phrasings, learnt, first }
+    }
+
+    /// Whether every word that does not shape the question is one of the schema or of a phrasing:
+    /// others no reading explains.
+    fn may_explain(&self) -> bool {
+        let in_phrasing = |stem: &str| {
+            let said = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
+            self.phrasings.values().any(|phrasing| said(phrasing) >= Some(MIN_SAID))
+        };
+        let mut words = self.question.said.iter().zip(&self.question.asks);
+        words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
     }
 
     /// The stems of the schema under walks, with the chance that each is said.
@@ -382,7 +407,22 @@ impl<'a> Model<'a> {
         if guess.walks.first().is_some_and(|walk| asks_later(walk.target)) {
             guess.log += ASKS_LATER;
         }
+        guess.log += SAID_ELSEWHERE * self.n_said_elsewhere(&guess.walks) as f32;
         guess
+    }
+
+    /// Words of the relations of each walk that the question says, but not before its name; of one
+    /// name, all are its own.
+    fn n_said_elsewhere(&self, walks: &[Walk]) -> usize {
+        let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
+        let of_name = |(walk, before): (&Walk, &Vec<String>)| {
+            let own = walk.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
+            own.filter(|own| says(&self.question.said, own) && !says(before, own)).count()
+        };
+        match walks.len() {
+            0 | 1 => 0,
+            _ => walks.iter().zip(&self.question.before).map(of_name).sum(),
+        }
     }
 
     /// The log chance of the words under a reading with these stems of the schema, and whether all
@@ -424,10 +464,8 @@ impl<'a> Model<'a> {
         let of_name: Vec<Vec<Walk>> = types
             .iter()
             .map(|types| {
-                let learnt = |walk: &Walk| {
-                    let told = walk_in_words(self.base, walk);
-                    self.phrasings.keys().any(|walks| walks.contains(&told))
-                };
+                let learnt =
+                    |walk: &Walk| self.learnt.contains(walk_in_words(self.base, walk).as_str());
                 let of = |&kind: &TypeId| {
                     let mut walks = walks_from(self.base, kind, false);
                     if !self.phrasings.is_empty() {
@@ -458,7 +496,7 @@ impl<'a> Model<'a> {
             own.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.walks.cmp(&b.walks)));
             let learnt = |guess: &Guess| {
                 let told = guess.walks.first().map(|walk| walk_in_words(self.base, walk));
-                told.is_some_and(|told| self.phrasings.keys().any(|walks| walks.contains(&told)))
+                told.is_some_and(|told| self.learnt.contains(told.as_str()))
             };
             let kept = own
                 .into_iter()
@@ -489,6 +527,9 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
     let named: BTreeSet<NodeId> = question.names.iter().flatten().copied().collect();
     let named: Vec<NodeId> = named.into_iter().collect();
     let model = Model::new(base, &question, phrasings);
+    if !model.may_explain() {
+        return None;
+    }
     let guesses = model.guesses();
     let least = guesses.first()?.log - MAX_BEHIND;
     let mut found: Option<(f32, Reading)> = None;

@@ -267,8 +267,8 @@ fn questions_of_real_bases_are_written() {
     }
 }
 
-/// Writes films of directors, each with an actor, and questions that name a film and want the
-/// others of its director. One film is named like another with a word more.
+/// Writes films of directors, each with an actor, and questions about actors, so that nothing but
+/// the base says what a director is. One film is named like another with a word more.
 fn write_films(dir: &Path) {
     let directors = ["Ada Moravec", "Bela Quist", "Cyrus Thorne", "Dora Valtin", "Egon Wexley"];
     let actors = ["Fay Lindgren", "Gus Pemberton", "Hana Okafor"];
@@ -295,12 +295,12 @@ fn write_films(dir: &Path) {
         node(n_films + 1 + at, "person", name, "");
     }
     let mut queries = String::from("id,query,answer_ids\n");
-    for at in 0..n_films {
-        let name = format!("The {} {}", begins[at % begins.len()], ends[at / begins.len()]);
-        let other = |&film: &usize| film != at && film % directors.len() == at % directors.len();
-        let mut answers: Vec<usize> = (0..n_films).filter(other).collect();
-        answers.extend((at % directors.len() == 1).then_some(n_films));
-        let _ = writeln!(queries, "{at},what else did the director of {name} make,\"{answers:?}\"");
+    for at in 0..24 {
+        let (actor, begin) = (at % actors.len(), at % begins.len());
+        let fits = |film: &usize| film % actors.len() == actor && film % begins.len() == begin;
+        let answers: Vec<usize> = (0..n_films).filter(fits).collect();
+        let (actor, begin) = (actors[actor], begins[begin].to_lowercase());
+        let _ = writeln!(queries, "{at},something {begin} starring {actor},\"{answers:?}\"");
     }
     let ids = |from: usize, to: usize| (from..to).map(|id| format!("{id}\n")).collect::<String>();
     fs::create_dir_all(dir.join("split")).unwrap();
@@ -309,9 +309,9 @@ fn write_films(dir: &Path) {
         ("edges.tsv", edges),
         ("qa.csv", queries),
         ("dataset.toml", "title = \"Films\"\ncandidate_types = [\"film\"]\n".to_owned()),
-        ("split/train.index", ids(1, 25)),
-        ("split/val.index", ids(25, 35)),
-        ("split/test.index", ids(35, 40)),
+        ("split/train.index", ids(0, 12)),
+        ("split/val.index", ids(12, 20)),
+        ("split/test.index", ids(20, 24)),
     ] {
         fs::write(dir.join(file), text).unwrap();
     }
@@ -325,33 +325,28 @@ fn the_other_films_of_a_director_stand_before_all_else() {
     let run = ["optimize", "--dataset", &source, "--steps", "2", "--json"];
     let line = world.run(run).json_lines().pop().unwrap();
     let bundle = line["bundle"].as_str().unwrap();
-    let asked = "other films by the director of The Silent Harbor";
-    let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
-    let answer = world.run(query).json_lines().pop().unwrap();
-    let names: Vec<&str> = answer["hits"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|hit| hit["name"].as_str().unwrap())
-        .collect();
     // The Silent Harbor is film 0; those of its director are every fifth of 40.
-    let films: BTreeSet<&str> = names.iter().take(7).copied().collect();
-    let right = BTreeSet::from([
-        "The Crimson Harbor",
-        "The Broken Garden",
-        "The Empty Garden",
-        "The Frozen Mirror",
-        "The Golden River",
-        "The Distant River",
-        "The Hidden Tower",
-    ]);
-    assert_eq!(films, right, "{names:?}");
-    assert!(!names.contains(&"The Silent Harbor"), "{names:?}");
-    let told = world.run(query.into_iter().take(6).chain(["--explain"])).done();
-    assert!(
-        told.contains("plain question: film -directed_by-> person <-directed_by- film"),
-        "{told}"
-    );
+    let right = [5, 10, 15, 20, 25, 30, 35];
+    let asked = "other films by the director of The Silent Harbor";
+    let (file, run) = (world.path("asked.csv"), world.path("out.trec"));
+    fs::write(&file, format!("id,query,answer_ids\n0,{asked},\"{right:?}\"\n")).unwrap();
+    let (file, run) = (file.display().to_string(), run.display().to_string());
+    let system = format!("bundle:{bundle}");
+    let mut eval = vec!["eval", "--dataset", "films", "--split", &file, "--system", &system];
+    eval.extend(["--run-file", &run]);
+    world.run(eval).done();
+    let ranked: Vec<usize> = fs::read_to_string(&run)
+        .unwrap()
+        .lines()
+        .map(|line| line.split_whitespace().nth(2).unwrap().parse().unwrap())
+        .collect();
+    let first: BTreeSet<usize> = ranked.iter().take(right.len()).copied().collect();
+    assert_eq!(first, BTreeSet::from(right), "{ranked:?}");
+    assert!(!ranked.contains(&0), "the named film is no answer: {ranked:?}");
+    let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--explain"];
+    let told = world.run(query).done();
+    let read = "plain question: film -directed_by-> person <-directed_by- film";
+    assert!(told.contains(read), "{told}");
 }
 
 #[test]
