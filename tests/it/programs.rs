@@ -174,7 +174,15 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     assert_eq!(list[0]["train"], json!({"n": 2, "mrr": 0.25}));
     assert_eq!((&list[3]["tuned"], &list[3]["validation"]["mrr"]), (&json!(1), &json!(1.0)));
     let table = world.run(["program", "list", "--run", "run"]).done();
-    assert!(table.contains(second.short_id()) && table.contains("0.5000"), "{table}");
+    assert!(table.contains(second.short_id()) && table.contains("50.0"), "{table}");
+    // One id is one program with its numbers, and names it.
+    let variants: std::collections::BTreeSet<&str> =
+        list.iter().map(|one| one["variant"].as_str().unwrap()).collect();
+    assert_eq!(variants.len(), list.len(), "{list:?}");
+    let tuned = list[3]["variant"].as_str().unwrap();
+    assert!(tuned.starts_with(list[3]["id"].as_str().unwrap().get(..12).unwrap()), "{tuned}");
+    let shown = &world.run(["program", "show", tuned, "--run", "run", "--json"]).json_lines()[0];
+    assert_eq!(shown["id"], list[3]["id"], "{shown}");
 
     // The numbers that were accepted last belong to a program.
     let show = ["program", "show", second.short_id(), "--run", "run"];
@@ -211,7 +219,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     );
     let table = world.run(["program", "lineage", third.id(), "--run", "run"]).done();
     assert_eq!(table.lines().count(), 3, "{table}");
-    assert!(table.contains("+0.2500") && table.trim_end().ends_with("no"), "{table}");
+    assert!(table.contains("+25.0") && table.trim_end().ends_with("no"), "{table}");
 
     world.run(["program", "list"]).fails(2, &["--run"]);
     world.run(["program", "list", "--run", "nowhere"]).fails(1, &["nowhere"]);

@@ -156,7 +156,7 @@ fn steps_costs_and_prompts_of_a_run_are_told() {
         assert_eq!(log[2][name], value, "{name}");
     }
     let text = world.run(["run", "log", &run]).done();
-    for part in ["looked at brands; failed on 1 (2 replies)", "+0.5000", "0.0100", "yes", "key 3"] {
+    for part in ["looked at brands; failed on 1 (2 replies)", "+50.0", "0.0100", "yes", "key 3"] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     assert_eq!(text.lines().count(), 5);

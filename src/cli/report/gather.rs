@@ -142,7 +142,7 @@ pub(super) struct Page<'a> {
     /// Mean reciprocal rank of the bundle in percent, with its interval where it was measured.
     headline: String,
     against: String,
-    /// What the best program of each query would reach, in percent.
+    /// What the best answer of each query, of a program or of all together, would reach, in percent.
     oracle: String,
     /// The bundle on queries that did not choose it.
     held_out: String,
