@@ -96,6 +96,11 @@ impl Timer {
         Self { most_wall: self.most_wall.saturating_add(more), ..self }
     }
 
+    /// The same with this much more time by both clocks.
+    pub fn with_grace(self, more: Duration) -> Self {
+        Self { most: self.most.saturating_add(more), ..self.with_waiting(more) }
+    }
+
     /// How long the work can go on at least before it is late; zero once it is late. Asks the
     /// system: a caller that asks often waits for that time to pass before it asks again.
     pub fn left(&self) -> Duration {

@@ -140,7 +140,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let means = Means {
         effort: args.effort,
         sandbox: args.sandbox.options(Place::Process, ctx),
-        ..Means::with(&llm)
+        ..Means::with(&llm, ctx)
     };
     let open = |name: &String| open_system(name, &base, &means);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
@@ -251,6 +251,10 @@ pub(super) fn measured(
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
         let (ranking, failure) = match answer {
             Ok(ranking) => (ranking, None),
+            // It was ended, and says nothing of the system.
+            Err(_) if ctx.stop.load(Ordering::Relaxed) => {
+                return Err(anyhow!("no result was kept"));
+            }
             // A query that no system can read is answered with nothing.
             Err(error) => {
                 if error.is_outage() {

@@ -141,7 +141,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
 /// The system to be explained, with its name.
 fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let runtime = open_runtime(base, all_threads(), &Means::with(&llm))?;
+    let runtime = open_runtime(base, all_threads(), &Means::with(&llm, ctx))?;
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();

@@ -202,6 +202,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
+    let resume = format!(
+        "continue with `agent optimize --dataset {} --run {} --resume`",
+        args.dataset,
+        dir.display()
+    );
+    let kept = format!("everything done so far is kept; {resume}");
+    ctx.farewell.set(&kept);
     let asked = validation.clone();
     let outcome = watched(
         &base,
@@ -235,11 +242,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         report.print(&base, &dataset.base, threads, ctx)?;
         Ok(outcome.stopped.clone())
     });
-    let resume = format!(
-        "continue with `agent optimize --dataset {} --run {} --resume`",
-        args.dataset,
-        dir.display()
-    );
     match done {
         Ok(Stop::Done | Stop::Minutes) => Ok(Exit::Done),
         Ok(Stop::Budget(why)) => {
@@ -249,9 +251,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Ok(Stop::Paused(why)) => {
             Err(anyhow!("paused: {why}; the best so far is frozen")).hint(resume)
         }
-        Err(_) if ctx.stop.load(Ordering::Relaxed) => {
-            Err(anyhow!("everything done so far is kept; {resume}").into())
-        }
+        Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!("{kept}").into()),
         Err(error) => Err(error),
     }
 }
@@ -328,8 +328,8 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let dataset = if elsewhere {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
-        let (stop, config) = (ctx.stop.clone(), None);
-        dataset::find(&args.dataset, &Context { home, printer, stop, config })?
+        let (stop, farewell, config) = (ctx.stop.clone(), ctx.farewell.clone(), None);
+        dataset::find(&args.dataset, &Context { home, printer, stop, farewell, config })?
     } else {
         dataset::find(&args.dataset, ctx)?
     };
@@ -752,7 +752,8 @@ fn measure_on_test(
     ctx: &Context,
 ) -> Result<Vec<Measured>> {
     let workers = Arc::new(Workers::new(threads).context("cannot start worker threads")?);
-    let runtime = Arc::new(Runtime::in_sandbox(indexed.clone(), workers, None, sandbox));
+    let runtime = Runtime::in_sandbox(indexed.clone(), workers, None, sandbox);
+    let runtime = Arc::new(runtime.stoppable(ctx.stop.clone()));
     let frozen = BundleRetriever::new(runtime, bundle)?;
     let queries = load_test(base)?;
     let stand_in = Baseline::new(indexed.clone(), System::Hybrid);

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let means = Means {
         effort: args.effort,
         sandbox: args.sandbox.options(Place::Process, ctx),
-        ..Means::with(&llm)
+        ..Means::with(&llm, ctx)
     };
     let opened = open_bundle(&bundle, &base, &means)?;
     let retriever = &opened.answers;

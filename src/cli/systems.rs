@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use anyhow::{Context as _, anyhow};
@@ -82,13 +82,15 @@ pub(super) struct Means {
     pub(super) effort: Effort,
     /// Where programs run.
     pub(super) sandbox: SandboxOptions,
+    /// Set when programs are to end.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 impl Means {
     /// A language model that may have been opened, and the defaults of all else.
-    pub(super) fn with(opened: &Option<Opened>) -> Means {
+    pub(super) fn with(opened: &Option<Opened>, ctx: &Context) -> Means {
         let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
-        Means { assistant, ..Means::default() }
+        Means { assistant, stop: ctx.stop.clone(), ..Means::default() }
     }
 }
 
@@ -184,7 +186,7 @@ pub(super) fn open_runtime(
     let workers = Workers::new(threads).context("cannot start threads for programs")?;
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
     let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &means.sandbox);
-    Ok(Arc::new(runtime.with_assistant(means.assistant.clone())))
+    Ok(Arc::new(runtime.with_assistant(means.assistant.clone()).stoppable(means.stop.clone())))
 }
 
 /// Reads a bundle and checks its digest.

@@ -18,6 +18,7 @@ mod values;
 use std::{
     cell::RefCell,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use rhai::{AST, Dynamic, Engine, Map};
@@ -29,6 +30,7 @@ use crate::{
         Sandbox, Workers, check_source,
         given::Given,
         guard::guarded,
+        lost_job,
         rhai::engine::{PARAMS, Parsed, RETRIEVE},
         run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
@@ -64,8 +66,10 @@ impl Sandbox for RhaiSandbox {
         check_source(source, limits)?;
         let (specs, source, owned) = (self.specs, source.to_owned(), limits.clone());
         self.workers
-            .run(move || compile(specs, &source, &owned))
-            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+            .run_within(limits.parse_deadline, Duration::ZERO, move || {
+                compile(specs, &source, &owned)
+            })
+            .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
     fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
@@ -75,8 +79,8 @@ impl Sandbox for RhaiSandbox {
         }
         let owned = limits.clone();
         self.workers
-            .run(move || tree.declared(&owned).clone())
-            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+            .run_within(limits.deadline, Duration::ZERO, move || tree.declared(&owned).clone())
+            .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
     fn reads_candidates(&self, program: &Compiled) -> bool {
@@ -94,6 +98,12 @@ impl Sandbox for RhaiSandbox {
             Ok(tree) => tree,
             Err(failure) => return (Err(failure), host),
         };
+        // A call of its own, with a deadline of its own.
+        if tree.params.get().is_none()
+            && let Err(failure) = self.declared_params(program, limits)
+        {
+            return (Err(failure), host);
+        }
         run_on(&self.workers, host, input, limits, move |host, input, limits| {
             run(&tree, host, input, limits)
         })

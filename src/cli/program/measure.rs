@@ -108,8 +108,9 @@ impl Ground {
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let workers = Arc::new(workers);
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
-        let cached = Arc::new(Runtime::new(base.clone(), workers.clone(), cache));
-        let runtime = Arc::new(Runtime::new(base, workers, None));
+        let cached = Runtime::new(base.clone(), workers.clone(), cache);
+        let cached = Arc::new(cached.stoppable(ctx.stop.clone()));
+        let runtime = Arc::new(Runtime::new(base, workers, None).stoppable(ctx.stop.clone()));
         Ok(Ground { runtime, cached, queries })
     }
 

@@ -114,12 +114,14 @@ impl Measured {
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, &Means::default())?.answers)?];
+        let mut systems = vec![measured(
+            "bundle",
+            &*open_bundle(bundle, base, &Means::with(&None, ctx))?.answers,
+        )?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
-        let runtime = open_runtime(base, all_threads(), &Means::default())?;
+        let runtime = open_runtime(base, all_threads(), &Means::with(&None, ctx))?;
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;

@@ -63,7 +63,7 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let runtime = open_runtime(base, all_threads(), &Means::default())?;
+    let runtime = open_runtime(base, all_threads(), &Means::with(&None, ctx))?;
     let compiled: Vec<Compiled> = bundle
         .categories
         .iter()
