@@ -226,3 +226,25 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
     }
     builder.write(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Builder;
+    use crate::index::names::NameIndex;
+
+    /// With a form for each letter left out, this name would be copied 100,000 times.
+    #[test]
+    fn a_long_run_is_indexed_by_its_exact_form_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names");
+        let run = "a1".repeat(50_000);
+        let mut builder = Builder::default();
+        builder.add(0, &run, 0);
+        builder.add(1, "steel bottle", 0);
+        builder.write(&path).unwrap();
+        let index = NameIndex::open(&path).unwrap();
+        assert!(index.words.find(&run).is_some());
+        let n_forms = index.fuzzy_keys.as_slice().len();
+        assert!((10..20).contains(&n_forms), "{n_forms} forms");
+    }
+}
