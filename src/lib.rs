@@ -23,11 +23,12 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer explain` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
 pub mod cli;
+pub mod clock;
 pub mod dataset;
 pub mod embed;
 pub mod eval;

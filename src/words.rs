@@ -14,6 +14,11 @@ use std::{borrow::Cow, ops::Range};
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
+/// Letters of the longest run that is taken for a word of a language. What is longer (an encoded
+/// file, a sequence) is known by its exact form alone: it has no stem, no parts and no slips, as
+/// these cost more than its length.
+pub const MAX_WORD_LETTERS: usize = 64;
+
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
 pub const STOP_WORDS: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
@@ -241,6 +246,11 @@ pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str
         .map(|range| (range.clone(), fold(&text[range])))
 }
 
+/// Whether a run is too long for a word of a language: see [`MAX_WORD_LETTERS`].
+pub fn is_too_long(word: &str) -> bool {
+    word.chars().nth(MAX_WORD_LETTERS).is_some()
+}
+
 /// English stems.
 pub struct Stems(Stemmer);
 
@@ -251,9 +261,13 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// The stem of a folded word.
+    /// The stem of a folded word; the word itself past [`MAX_WORD_LETTERS`], as stemming takes the
+    /// square of the length.
     pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
-        if word.is_ascii() { self.0.stem(word) } else { Cow::Borrowed(word) }
+        match word.len() <= MAX_WORD_LETTERS && word.is_ascii() {
+            true => self.0.stem(word),
+            false => Cow::Borrowed(word),
+        }
     }
 
     /// Stems of a text in order, stop words and single characters dropped.
@@ -340,6 +354,17 @@ mod tests {
     fn composed_and_decomposed_letters_are_the_same() {
         let words = |text| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
         assert_eq!(words("E\u{301}cole"), words("\u{c9}cole"));
+    }
+
+    /// The stemmer rewrites the word at each of these vowels.
+    #[test]
+    fn a_run_too_long_for_a_word_is_its_own_stem() {
+        let stems = Stems::default();
+        let (longest, longer) = ("ay".repeat(30) + "ings", "ay".repeat(30) + "abings");
+        assert_eq!((longest.len(), longer.len()), (MAX_WORD_LETTERS, MAX_WORD_LETTERS + 2));
+        assert_eq!(stems.stem(&longest).len(), MAX_WORD_LETTERS - 4);
+        assert_eq!(stems.stem(&longer), longer.as_str());
+        assert!(!is_too_long(&longest) && is_too_long(&longer) && !is_too_long(&"é".repeat(64)));
     }
 
     #[test]

@@ -161,7 +161,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places) };
+    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
     let open = |name: &String| open_system(name, &base, &means);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
@@ -291,6 +291,10 @@ fn measured_as(
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
         let (Answer { ranking, end }, failure) = match answer {
             Ok(answer) => (answer, None),
+            // It was ended, and says nothing of the system.
+            Err(_) if ctx.stop.load(Ordering::Relaxed) => {
+                return Err(anyhow!("no result was kept"));
+            }
             // A query that no system can read is answered with nothing.
             Err(error) => {
                 if error.is_outage() {

@@ -148,7 +148,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
 /// The system to be explained, with its name.
 fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx));
+    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     let runtime_of = |origin| open_runtime(base, all_threads(), &means, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;

@@ -59,7 +59,10 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
@@ -89,6 +92,11 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// The most threads of parallel work: as many as can wait for programs at once.
 const MAX_THREADS: usize = MAX_WORKERS;
+/// Time that a command has to end by itself after the first Ctrl-C: everything it publishes appears
+/// by a rename, and what it notes is whole at every moment, so that it can be ended anywhere.
+const TIME_TO_END: Duration = Duration::from_millis(850);
+/// Time to say that it was ended.
+const TIME_TO_TELL: Duration = Duration::from_millis(50);
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +201,22 @@ struct Context {
     printer: Arc<Printer>,
     /// Set by Ctrl-C and SIGTERM; every long operation polls it.
     stop: Arc<AtomicBool>,
+    /// What is said where the command is ended before it could say it.
+    farewell: Farewell,
+}
+
+/// What a command would say if it were interrupted now.
+#[derive(Clone, Default)]
+struct Farewell(Arc<Mutex<Option<String>>>);
+
+impl Farewell {
+    fn set(&self, text: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Context {
@@ -254,7 +278,7 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(_) => {
             // Libraries panic where the system refuses a thread; that is no fault of the program.
-            if let Err(error) = std::thread::Builder::new().spawn(|| {}) {
+            if let Err(error) = thread::Builder::new().spawn(|| {}) {
                 printer.error(&format!("{NO_THREADS}: {error}"));
                 printer.hint(MORE_THREADS);
                 return Exit::Failed.into();
@@ -268,15 +292,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
-    let stop = Arc::new(AtomicBool::new(false));
-    let outcome =
-        start_threads(&stop, printer).and_then(|()| home(cli.global.home)).and_then(|home| {
-            let (config, printer) = (cli.global.config, printer.clone());
-            let private = Private::of_user();
-            let ctx = Context { home, private, config, printer, stop: stop.clone() };
-            dispatch(cli.command, &ctx)
-        });
+    let (stop, farewell) = (Arc::new(AtomicBool::new(false)), Farewell::default());
+    let started = start_threads(&stop, printer, &farewell);
+    let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
+        let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
+        let private = Private::of_user();
+        dispatch(cli.command, &Context { home, private, config, printer, stop, farewell })
+    });
     match outcome {
+        Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
         Ok(exit) => exit,
         Err(error) => error.report(printer, stop.load(Ordering::Relaxed)),
     }
@@ -302,8 +326,12 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
 ///
 /// # Errors
 /// That the system refuses them.
-fn start_threads(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
-    watch_signals(stop, printer).hint(MORE_THREADS)?;
+fn start_threads(
+    stop: &Arc<AtomicBool>,
+    printer: &Arc<Printer>,
+    farewell: &Farewell,
+) -> Result<()> {
+    watch_signals(stop, printer, farewell).hint(MORE_THREADS)?;
     let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
@@ -315,17 +343,44 @@ fn start_threads(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }
 
-/// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process at the second.
-fn watch_signals(stop: &Arc<AtomicBool>, printer: &Arc<Printer>) -> Result<()> {
-    let (stop, printer) = (stop.clone(), printer.clone());
+/// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process a little later if it has
+/// not ended by then, or at the second.
+fn watch_signals(
+    stop: &Arc<AtomicBool>,
+    printer: &Arc<Printer>,
+    farewell: &Farewell,
+) -> Result<()> {
+    let (stop, printer, farewell) = (stop.clone(), printer.clone(), farewell.clone());
     ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(Exit::Interrupted as i32);
         }
-        printer.notice("stopping; press Ctrl-C again to stop at once");
+        let (told, farewell) = (printer.clone(), farewell.clone());
+        let end = move || {
+            thread::sleep(TIME_TO_END);
+            end_interrupted(told, &farewell);
+        };
+        if thread::Builder::new().name("end".to_owned()).spawn(end).is_err() {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        printer.notice("stopping");
     })
     .context("cannot start the thread that waits for signals")?;
     Ok(())
+}
+
+/// Ends the process, whatever its threads do, and says so if stderr can be written to.
+fn end_interrupted(printer: Arc<Printer>, farewell: &Farewell) -> ! {
+    let text = farewell.get().unwrap_or_else(|| "it was ended while it worked".to_owned());
+    let (told, telling) = mpsc::sync_channel(1);
+    let tell = move || {
+        printer.error(&format!("interrupted: {text}"));
+        let _ = told.send(());
+    };
+    if thread::Builder::new().spawn(tell).is_ok() {
+        let _ = telling.recv_timeout(TIME_TO_TELL);
+    }
+    std::process::exit(Exit::Interrupted as i32)
 }
 
 /// Keeps the message of the latest panic instead of printing it: some panics are caught and

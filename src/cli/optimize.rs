@@ -231,6 +231,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
+    let resume = format!(
+        "continue with `agent optimize --dataset {} --run {} --resume`",
+        args.dataset,
+        dir.display()
+    );
+    let kept = format!("everything done so far is kept; {resume}");
+    ctx.farewell.set(&kept);
     let asked = validation.clone();
     let outcome = watched(
         &base,
@@ -310,9 +317,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
         Ok(Stop::Unusable(why)) => Err(anyhow!("{why}; the best so far is frozen"))
             .hint("begin another run with another model, or without one"),
-        Err(_) if ctx.stop.load(Ordering::Relaxed) => {
-            Err(anyhow!("everything done so far is kept; {resume}").into())
-        }
+        Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!("{kept}").into()),
         Err(error) => Err(error),
     }
 }
@@ -409,7 +414,9 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = if elsewhere {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
         let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
-        dataset::find(&args.dataset, &Context { home, private, printer, stop, config })?
+        let farewell = ctx.farewell.clone();
+        let context = Context { home, private, printer, stop, farewell, config };
+        dataset::find(&args.dataset, &context)?
     } else {
         dataset::find(&args.dataset, ctx)?
     };

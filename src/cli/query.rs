@@ -137,7 +137,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places) };
+    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
     let opened = open_bundle(&bundle, &base, &means)?;
     stages.note("open_ms");
     let retriever = &opened.answers;

@@ -106,6 +106,6 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    let means = Means::new(None, args.sandbox.places(ctx));
+    let means = Means::new(None, args.sandbox.places(ctx), ctx);
     gather::Measured::of(record, bundle, &base, queries, &means, ctx).map(Some)
 }

@@ -4,7 +4,7 @@
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use anyhow::{Context as _, anyhow};
@@ -101,13 +101,15 @@ pub(super) struct Means {
     pub(super) effort: Effort,
     /// Where programs run.
     pub(super) places: Places,
+    /// Set when programs are to end.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 impl Means {
     /// A language model that may have been opened, and where programs run; no effort.
-    pub(super) fn new(opened: Option<&Opened>, places: Places) -> Means {
+    pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Means {
         let assistant = opened.map(|opened| opened.assistant.clone());
-        Means { assistant, effort: Effort::default(), places }
+        Means { assistant, effort: Effort::default(), places, stop: ctx.stop.clone() }
     }
 }
 
@@ -205,7 +207,7 @@ pub(super) fn open_runtime(
     let cache = Arc::new(ToolCache::new(CACHE_BYTES));
     let options = means.places.of(origin);
     let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &options);
-    Ok(Arc::new(runtime.with_assistant(means.assistant.clone())))
+    Ok(Arc::new(runtime.with_assistant(means.assistant.clone()).stoppable(means.stop.clone())))
 }
 
 /// Reads a bundle and checks its digest.

@@ -26,7 +26,7 @@ mod forms;
 mod query;
 mod spelled;
 
-use std::{collections::BTreeSet, path::Path, sync::OnceLock};
+use std::{collections::BTreeSet, convert::Infallible, path::Path, sync::OnceLock};
 
 pub use crate::index::names::{build::build, spelled::Spelled};
 use crate::{
@@ -49,6 +49,8 @@ const MAX_EXACT_WORDS: usize = 32;
 const MAX_ENTRIES_TRIED: usize = 30_000;
 /// Entries with a word of which one in the query may be a slip; more common ones are not tried.
 const MAX_SLIP_ENTRIES: usize = 2_000;
+/// Entries or nodes of one piece of work between two looks at whether to go on.
+const ENTRIES_AT_ONCE: usize = 256;
 /// Numbers of entries whose idf is kept: most stems are rarer.
 const KEPT_IDFS: usize = 4_096;
 /// Letters a word must have to be matched with one edit, and letters that words must have together
@@ -141,7 +143,23 @@ impl NameIndex {
     /// all types when `types` is empty. A full name in order is strongest; a name found in part
     /// counts by the share of its idf mass that is covered, squared.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
-        let linked = self.look_up(text);
+        let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
+        found
+    }
+
+    /// [`link`](Self::link), asking every few milliseconds whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub fn link_while<E>(
+        &self,
+        kb: &Kb,
+        text: &str,
+        types: &[TypeId],
+        k: usize,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Scores, E> {
+        let linked = self.look_up(text, go_on)?;
         let node_of = |entry: u32| {
             let node = *self.entry_node.as_slice().get(entry as usize)?;
             (types.is_empty() || types.contains(&kb.node_type(node))).then_some(node)
@@ -153,10 +171,14 @@ impl NameIndex {
         self.for_exact(&linked.mended, |entry, strength| {
             exact.extend(node_of(entry).map(|node| (node, strength * SLIP_STRENGTH)));
         });
+        go_on()?;
         let sharing = self.sharing(&linked);
         let mut explained = Bits::new(self.vocabulary.len());
         let mut parts: Vec<(NodeId, f32)> = Vec::new();
-        for entry in sharing.iter() {
+        for (at, entry) in sharing.iter().enumerate() {
+            if at % ENTRIES_AT_ONCE == 0 {
+                go_on()?;
+            }
             let (covered, strength) = self.strength_of_part(&linked, entry, None);
             if covered >= EXPLAINED {
                 self.stems_of(entry).iter().for_each(|&stem| {
@@ -171,9 +193,9 @@ impl NameIndex {
             }
         }
         let mut slips: Vec<(NodeId, f32)> = Vec::new();
-        self.for_known_slips(&linked, &sharing, &explained, |entry, strength| {
+        self.for_known_slips(&linked, &sharing, &explained, go_on, |entry, strength| {
             slips.extend(node_of(entry).map(|node| (node, strength)));
-        });
+        })?;
         let found = Scores::new(exact)
             .combine(&Scores::new(parts), Combine::Max)
             .combine(&Scores::new(slips), Combine::Max);
@@ -183,15 +205,32 @@ impl NameIndex {
                 pairs.push((node, strength));
             }
         }
-        Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect())
+        Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
     }
 
     /// The text without the words by which it names any of the nodes, slips and words that names
     /// part otherwise among them; words keep their order.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
+        let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
+        left
+    }
+
+    /// [`without_names`](Self::without_names), asking every few milliseconds whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub fn without_names_while<E>(
+        &self,
+        text: &str,
+        nodes: &[NodeId],
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<String, E> {
         let entries = self.entry_node.as_slice();
         let mut named: BTreeSet<u32> = BTreeSet::new();
-        for &node in nodes {
+        for (at, &node) in nodes.iter().enumerate() {
+            if at % ENTRIES_AT_ONCE == 0 {
+                go_on()?;
+            }
             let first = entries.partition_point(|&other| other < node);
             for entry in (first..entries.len()).take_while(|&entry| entries[entry] == node) {
                 named.extend(self.stems_of(entry as u32));
@@ -201,6 +240,7 @@ impl NameIndex {
         let mut kept = Vec::new();
         let mut dropped_to = None;
         for (range, word) in name_words(text) {
+            go_on()?;
             let possessive = word == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
             if possessive || self.names_any(&stems, &word, &named) {
                 dropped_to = Some(range.end);
@@ -208,7 +248,7 @@ impl NameIndex {
                 kept.push(&text[range]);
             }
         }
-        kept.join(" ")
+        Ok(kept.join(" "))
     }
 
     /// Whether a word is one of the stems, or a slip of one, or two of them in one.
@@ -355,19 +395,21 @@ impl NameIndex {
 
     /// Every entry that shares a stem with the query, and another but for a slip in a word that
     /// other names have: one that explains no name covered by the query.
-    fn for_known_slips(
+    fn for_known_slips<E>(
         &self,
         linked: &Linked,
         sharing: &Bits,
         explained: &Bits,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
         mut keep: impl FnMut(u32, f32),
-    ) {
+    ) -> Result<(), E> {
         let may_slip = |word: &&Word| {
             let unexplained = word.stem.is_some_and(|stem| !explained.contains(stem));
             unexplained && !word.asks && word.text.chars().nth(MIN_FUZZY_LETTERS - 1).is_some()
         };
         for word in linked.words.iter().filter(may_slip) {
             for stem in self.near(&word.text) {
+                go_on()?;
                 let entries = self.entries_of(stem);
                 if linked.strength(stem) > 0.0 || entries.len() > MAX_SLIP_ENTRIES {
                     continue;
@@ -378,6 +420,7 @@ impl NameIndex {
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -51,6 +51,18 @@ pub struct TermIndexBuilder {
 #[derive(Clone, Debug, Default)]
 pub struct QueryTerms(Vec<(u32, f32)>);
 
+impl QueryTerms {
+    /// How many stems there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl TermIndexBuilder {
     /// Adds the text of the next node.
     ///

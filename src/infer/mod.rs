@@ -12,7 +12,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use serde_json::json;
@@ -56,6 +56,8 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
+    /// Set when calls are to end soon.
+    stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
 }
 
@@ -80,7 +82,14 @@ impl Runtime {
         let _ = base.embedder().prepare();
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
-        Self { base, sandbox, limits, cache, assistant: None, shortlists }
+        let stop = Arc::default();
+        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists }
+    }
+
+    /// The same runtime, whose programs end soon once `stop` is set.
+    pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// The same runtime with a language model for the tools that ask one.
@@ -137,7 +146,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`RetrieveError`] when the query cannot be searched, or a tool could not ask its language
-    /// model any more, whatever the program made of it; a failure of the program is in the inner
+    /// model any more or was stopped, whatever the program made of it; a failure of the program is in the inner
     /// result.
     pub fn run(
         &self,
@@ -152,7 +161,8 @@ impl Runtime {
             true => self.candidates(query)?,
             false => Arc::default(),
         };
-        let mut session = Session::new(self.base.clone(), self.cache.clone());
+        let mut session =
+            Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
         if let Some(assistant) = &self.assistant {
             session = session.with_assistant(assistant.clone());
         }

@@ -6,7 +6,7 @@
 //!
 //! Must not know: programs, which answers are right.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value as Json, json};
 
@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+/// Processor time of one call of a tool.
+const CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// Turns of the model for one query.
 const MAX_TURNS: usize = 12;
 /// Tool calls for one query.
@@ -113,13 +115,18 @@ impl React {
                 calls_left -= 1;
                 let name = call["tool"].as_str().unwrap_or_default();
                 let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+                session.begin(CALL_DEADLINE);
                 let result = call_tool(&mut session, name, args, &handles);
                 if let Some(error) = session.outage() {
                     return Err(error.into());
                 }
                 let result = match result {
                     Ok(value) => self.shown(value, &mut handles),
-                    Err(error @ (ToolError::Budget(_) | ToolError::Internal(_))) => {
+                    Err(
+                        error @ (ToolError::Budget(_)
+                        | ToolError::Deadline(_)
+                        | ToolError::Internal(_)),
+                    ) => {
                         return Err(failed(&format!("{name}: {error}")));
                     }
                     Err(error) => format!("failed: {error}"),

@@ -353,7 +353,7 @@ pub fn run(
     journal: &mut Journal,
     threads: usize,
     watch: &mut dyn FnMut(Event<'_>),
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
     let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
@@ -363,6 +363,7 @@ pub fn run(
     let runtime = || {
         let cached = Some(cache.clone());
         Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
+            .stoppable(stop.clone())
     };
     let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
     let secrets = secrets(&base.kb, &train, &validation);

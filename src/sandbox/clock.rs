@@ -1,4 +1,6 @@
-//! The clock that a call is measured with. One line, so that the engine inside WebAssembly, which
-//! has no clock, can be built from the same files with another.
+//! The clocks that a call is measured with. Two lines, so that the engine inside WebAssembly, which
+//! has none, can be built from the same files with others.
 
 pub(super) use std::time::Instant;
+
+pub(super) use crate::clock::Timer;

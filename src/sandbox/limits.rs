@@ -15,7 +15,7 @@ pub struct Limits {
     pub source_bytes: usize,
     /// Tokens of source text; keeps the quadratic cases of a full source far below the deadline.
     pub source_tokens: u64,
-    /// Wall time of parsing, checked at every token.
+    /// Processor time of parsing, checked at every token. Wall time is bounded as that of a call.
     pub parse_deadline: Duration,
     /// A module of WebAssembly, bytes.
     pub module_bytes: usize,
@@ -25,7 +25,8 @@ pub struct Limits {
     /// Steps of the interpreter, also those inside callbacks. Deterministic. Raising it needs a
     /// larger [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
     pub operations: u64,
-    /// Wall time of one call, checked at every step and after every tool call.
+    /// Processor time of one call's thread, checked at every step, by every tool, and after every
+    /// tool call. Its wall time is bounded as well, ten times as long: other threads may work for it.
     pub deadline: Duration,
     /// Heap a call may take, bytes: its own values and the tool results it keeps. One step may
     /// copy all of its own values, so these may fill half of it.

@@ -18,8 +18,8 @@
 //! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. What a program
 //! leaks by cycles of captured variables stays leaked; it is measured and reported in
 //! [`Usage::leaked_bytes`], so that the caller can drop the program, and beyond a sum no program runs
-//! in this process any more. A tool that blocks, blocks
-//! either engine.
+//! in this process any more. A tool that blocks, blocks its worker in either engine: the caller is
+//! told that the time is over, and another worker takes the place.
 
 mod alloc;
 mod chosen;
@@ -165,7 +165,7 @@ impl ToolHost for LostHost {
 }
 
 /// Makes one call on a worker, with an input of its own; a worker that is lost takes the host with
-/// it.
+/// it. A call that does not end is not waited for longer than [`Workers::run_within`] says.
 fn run_on(
     workers: &Workers,
     host: Box<dyn ToolHost>,
@@ -177,14 +177,25 @@ fn run_on(
     let candidates = input.candidates.to_vec();
     let (params, n_nodes) = (input.params.clone(), input.n_nodes);
     let owned = limits.clone();
+    let (waiting, mut host) = (host.patience(), host);
     let job = move || {
+        host.begin(owned.deadline);
         let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
         call(host, input, &owned)
     };
-    workers.run(job).unwrap_or_else(|lost| {
-        let failure = Failure::new(FailureKind::Panic, &lost.to_string(), limits);
-        (Err(failure), Box::new(LostHost))
-    })
+    let ran = workers.run_within(limits.deadline, waiting, job);
+    ran.unwrap_or_else(|lost| (Err(lost_job(lost, limits)), Box::new(LostHost)))
+}
+
+/// The failure of a program whose job gave no answer.
+fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
+    let (kind, ms) = match lost {
+        JobLost::Late(after) => (FailureKind::Deadline, after.as_secs_f64() * 1e3),
+        JobLost::NoWorker => (FailureKind::Deadline, 0.0),
+        JobLost::Panicked => (FailureKind::Panic, 0.0),
+    };
+    let failure = Failure::new(kind, &lost.to_string(), limits);
+    Failure { usage: Usage { ms, ..Usage::default() }, ..failure }
 }
 
 /// Whether a source is short enough to be parsed.

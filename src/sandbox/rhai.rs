@@ -21,6 +21,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use rhai::{AST, Dynamic, Engine, Map};
@@ -32,6 +33,7 @@ use crate::{
         Sandbox, Workers, check_source,
         given::Given,
         guard::guarded,
+        lost_job,
         rhai::engine::{PARAMS, Parsed, RETRIEVE},
         run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
@@ -73,8 +75,10 @@ impl Sandbox for RhaiSandbox {
         check_source(source, limits)?;
         let (specs, source, owned) = (self.specs, source.to_owned(), limits.clone());
         self.workers
-            .run(move || compile(specs, &source, &owned))
-            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+            .run_within(limits.parse_deadline, Duration::ZERO, move || {
+                compile(specs, &source, &owned)
+            })
+            .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
     fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
@@ -84,8 +88,8 @@ impl Sandbox for RhaiSandbox {
         }
         let owned = limits.clone();
         self.workers
-            .run(move || tree.declared(&owned).clone())
-            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+            .run_within(limits.deadline, Duration::ZERO, move || tree.declared(&owned).clone())
+            .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
     fn reads_candidates(&self, program: &Compiled) -> bool {
@@ -103,6 +107,12 @@ impl Sandbox for RhaiSandbox {
             Ok(tree) => tree,
             Err(failure) => return (Err(failure), host),
         };
+        // A call of its own, with a deadline of its own.
+        if tree.params.get().is_none()
+            && let Err(failure) = self.declared_params(program, limits)
+        {
+            return (Err(failure), host);
+        }
         run_on(&self.workers, host, input, limits, move |host, input, limits| {
             run(&tree, host, input, limits)
         })

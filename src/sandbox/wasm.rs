@@ -21,6 +21,7 @@ mod wire;
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use wasmtime::{ExternType, InstancePre, ValType};
@@ -30,7 +31,7 @@ use crate::{
         Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
         Sandbox, Usage, Workers, check_source,
         given::Given,
-        push_clean, run_on,
+        lost_job, push_clean, run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
         wasm::{
             cache::CodeCache,
@@ -86,14 +87,16 @@ impl WasmSandbox {
         Self { workers, specs, code_dir: code_dir.map(Arc::from), guest: Arc::default() }
     }
 
+    /// Does work that ends within `deadline`.
     fn on_worker<T: Send + 'static>(
         &self,
         limits: &Limits,
+        deadline: Duration,
         job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         self.workers
-            .run(job)
-            .unwrap_or_else(|lost| Err(Failure::new(FailureKind::Panic, &lost.to_string(), limits)))
+            .run_within(deadline, Duration::ZERO, job)
+            .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 }
 
@@ -106,7 +109,9 @@ impl Sandbox for WasmSandbox {
             Code::Rhai(source) => {
                 check_source(source, limits)?;
                 let (source, guest) = (source.to_owned(), self.guest.clone());
-                self.on_worker(limits, move || {
+                // The engine itself is compiled here the first time.
+                let deadline = guest::PATIENCE.saturating_add(limits.parse_deadline);
+                self.on_worker(limits, deadline, move || {
                     let set_up = || RhaiGuest::new(specs, cache().as_ref()).map(Arc::new);
                     let guest = guest.get_or_init(set_up).clone()?;
                     guest.compile(&source, &owned).map(|program| compiled(Made::Rhai(program)))
@@ -115,7 +120,7 @@ impl Sandbox for WasmSandbox {
             Code::Wasm(bytes) => {
                 check_module(bytes, limits)?;
                 let bytes = bytes.to_vec();
-                self.on_worker(limits, move || {
+                self.on_worker(limits, limits.compile_deadline, move || {
                     native(&bytes, specs, cache().as_ref(), &owned)
                         .map(|module| compiled(Made::Native(module)))
                 })
@@ -129,7 +134,7 @@ impl Sandbox for WasmSandbox {
             return declared.clone();
         }
         let owned = limits.clone();
-        self.on_worker(limits, move || program.declared(&owned).clone())
+        self.on_worker(limits, limits.deadline, move || program.declared(&owned).clone())
     }
 
     fn reads_candidates(&self, program: &Compiled) -> bool {
@@ -151,6 +156,15 @@ impl Sandbox for WasmSandbox {
             Ok(program) => program,
             Err(failure) => return (Err(failure), host),
         };
+        // A call of its own, with a deadline of its own.
+        if program.params.get().is_none() {
+            let (program, owned) = (program.clone(), limits.clone());
+            let declared =
+                move || program.declared(&owned).as_ref().map(|_| ()).map_err(Clone::clone);
+            if let Err(failure) = self.on_worker(limits, limits.deadline, declared) {
+                return (Err(failure), host);
+            }
+        }
         run_on(&self.workers, host, input, limits, move |host, input, limits| {
             program.run(host, input, limits)
         })

@@ -19,6 +19,10 @@ use crate::{
 /// Longest time that one program call may wait for models; looked at before each request.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 
+/// Longest time of the last request, which begins within [`MAX_WAIT`]: requests have bounds of their
+/// own below it.
+const MAX_LAST_REQUEST: Duration = Duration::from_secs(480);
+
 /// Asks for the tools of one program call.
 #[derive(Default)]
 pub struct Asker {
@@ -38,6 +42,11 @@ impl Asker {
     /// The time spent waiting for models.
     pub(super) fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// The longest that can be waited in all.
+    pub(super) fn patience(&self) -> Duration {
+        self.assistant.as_ref().map_or(Duration::ZERO, |_| MAX_WAIT + MAX_LAST_REQUEST)
     }
 
     /// The failure of the model that every further request would meet as well.

@@ -13,7 +13,10 @@ use crate::{
     embed::matrix::dot,
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, best},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup, text::internal},
+    tools::{
+        ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+        text::{cosines, internal},
+    },
     words::fold,
 };
 
@@ -23,6 +26,12 @@ const MAX_TEXT_CHARS: usize = 20_000;
 const MAX_NAMED: usize = 200;
 /// Texts or nodes embedded in one call.
 const MAX_EMBEDDED: usize = 1_000;
+/// Pairs of vectors compared in one call; the engine takes no longer list.
+const MAX_PAIRS: usize = 100_000;
+/// Least charge for a text that is embedded.
+const EMBEDDED_TEXT: usize = 100;
+/// Numbers of vectors that are multiplied for one unit.
+const NUMBERS_PER_UNIT: usize = 64;
 /// Chunks of one document that are compared.
 const MAX_CHUNKS: usize = 500;
 
@@ -41,8 +50,19 @@ const fn avatar_tool(
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    let (group, cost) = ("avatar", "1 per node and per 100 characters");
-    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+    costly_tool(name, args, result, "1 per node and per 100 characters", doc, example, run)
+}
+
+const fn costly_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    result: Kind,
+    cost: &'static str,
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    ToolSpec { name, group: "avatar", args, result, cost, doc, example, cached: false, run }
 }
 
 pub(super) const TOOLS: &[ToolSpec] = &[
@@ -114,7 +134,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cut(ctx, text)
         },
     ),
-    avatar_tool(
+    costly_tool(
         "get_relevant_chunk",
         &[
             NODE,
@@ -123,27 +143,30 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "chunk_size", kind: Kind::Int, default: Some("256") },
         ],
         Kind::Text,
+        "1 per 100 characters of a field; without one 1 per neighbour, and 1 per byte of the \
+         attribute and of each piece",
         "The field of exactly that name; without one, the k pieces of the document with relations \
          (of at most chunk_size characters, at least 16, at word borders) whose embeddings are \
          most similar to the attribute, joined by \";\\n\".",
         r#"get_relevant_chunk(0, "what it is made of")"#,
         relevant_chunk,
     ),
-    avatar_tool(
+    costly_tool(
         "get_text_embedding",
         &[ArgSpec { name: "texts", kind: Kind::Texts, default: None }],
         Kind::Vectors,
+        "1 per byte of the texts, at least 100 per text",
         "One vector per text, of length 1; at most 1,000 texts.",
         r#"get_text_embedding(["warm socks", "hiking"])"#,
         |ctx, args| {
             let texts = args.texts(0)?;
             at_most(texts.len(), MAX_EMBEDDED, "texts")?;
-            ctx.meter.touch(texts.len() * 100)?;
-            let vectors: Result<Vec<Value>, ToolError> = texts
-                .into_iter()
-                .map(|text| ctx.base.embed_query(text).map(Value::Vector).map_err(internal))
-                .collect();
-            Ok(Value::List(vectors?))
+            ctx.meter.touch(texts.iter().map(|text| text.len().max(EMBEDDED_TEXT)).sum())?;
+            let vectors = texts.into_iter().map(|text| {
+                ctx.meter.poll()?;
+                ctx.base.embed_query(text).map(Value::Vector).map_err(internal)
+            });
+            vectors.collect::<Result<_, _>>().map(Value::List)
         },
     ),
     avatar_tool(
@@ -192,67 +215,76 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             neighbors(ctx, node, relation).map(Value::nodes)
         },
     ),
-    avatar_tool(
+    costly_tool(
         "compute_query_node_similarity",
         &[QUERY, NODES],
         Kind::Numbers,
+        "1 per byte of the query, 10 per node",
         "Cosine similarity of the query's embedding and each node's, in the order of the ids given.",
         "compute_query_node_similarity(query, [0, 1])",
         |ctx, args| {
-            let vector = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
             let nodes = known_list(ctx, args, 1)?;
-            let cosines = ctx.base.vectors.score(&vector, &nodes).map_err(internal)?;
+            let cosines = cosines(ctx, args.text(0)?, &nodes)?;
             Ok(Value::List(cosines.into_iter().map(|cosine| Value::Float(cosine.into())).collect()))
         },
     ),
-    avatar_tool(
+    costly_tool(
         "compute_exact_match_score",
         &[STRING, NODES],
         Kind::Numbers,
+        "1 per byte of the string; 1 per node and per 100 bytes of its document",
         "1 where the string stands in the node's document between word borders, case and accents \
          ignored, else 0; in the order of the ids given.",
         r#"compute_exact_match_score("wool", [0, 1])"#,
         |ctx, args| {
-            let wanted = fold(args.text(0)?.trim()).into_owned();
-            charge_documents(ctx, args)?;
-            per_node(ctx, args, |base, node| {
-                f64::from(u8::from(contains_words(&fold(base.kb.text(node)), &wanted)))
+            let string = args.text(0)?.trim();
+            cost::analysed(ctx, string)?;
+            let wanted = fold(string).into_owned();
+            per_node(ctx, args, |ctx, node| {
+                let text = ctx.base.kb.text(node);
+                cost::read(ctx, text)?;
+                Ok(f64::from(u8::from(contains_words(&fold(text), &wanted))))
             })
         },
     ),
-    avatar_tool(
+    costly_tool(
         "compute_recall_score",
         &[STRING, NODES],
         Kind::Numbers,
+        "1 per byte of the string; 10 per node",
         "Share of the string's words that the node's document has, with stemming, repeats counted, \
          in 0..1; in the order of the ids given.",
         r#"compute_recall_score("warm wool socks", [0, 1])"#,
         |ctx, args| {
+            let string = args.text(0)?;
+            cost::analysed(ctx, string)?;
             let mut wanted: HashMap<Option<u32>, u32> = HashMap::new();
-            for stem in ctx.base.stems.of(args.text(0)?) {
+            for stem in ctx.base.stems.of(string) {
                 *wanted.entry(ctx.base.terms.stem_id(&stem)).or_default() += 1;
             }
             let total: u32 = wanted.values().sum();
-            ctx.meter.touch(args.node_list(1)?.len() * 10)?;
-            per_node(ctx, args, |base, node| {
-                let shared: u32 = base
+            cost::scored(ctx, args.node_list(1)?.len(), 0)?;
+            per_node(ctx, args, |ctx, node| {
+                let shared: u32 = ctx
+                    .base
                     .terms
                     .stems_of(node)
                     .map(|(stem, count)| wanted.get(&Some(stem)).map_or(0, |&n| n.min(count)))
                     .sum();
-                f64::from(shared) / f64::from(total.max(1))
+                Ok(f64::from(shared) / f64::from(total.max(1)))
             })
         },
     ),
-    avatar_tool(
+    costly_tool(
         "compute_cosine_similarity",
         &[
             ArgSpec { name: "embedding_1", kind: Kind::Vectors, default: None },
             ArgSpec { name: "embedding_2", kind: Kind::Vectors, default: None },
         ],
         Kind::Any,
+        "1 per pair, and 1 per 64 numbers of each vector and pair",
         "Cosine similarities as a list of rows: row i holds vector i of the first list against \
-         every vector of the second; 0 for a vector of zeros.",
+         every vector of the second; 0 for a vector of zeros. At most 100,000 pairs.",
         "compute_cosine_similarity(get_text_embedding(query), get_node_embedding([0, 1]))",
         cosine_similarity,
     ),
@@ -276,22 +308,17 @@ fn known_list(ctx: &mut ToolCtx<'_>, args: &Args<'_>, at: usize) -> Result<Vec<N
 fn per_node(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    number: impl Fn(&IndexedBase, NodeId) -> f64,
+    mut number: impl FnMut(&mut ToolCtx<'_>, NodeId) -> Result<f64, ToolError>,
 ) -> Result<Value, ToolError> {
     let nodes = known_list(ctx, args, 1)?;
-    Ok(Value::List(nodes.into_iter().map(|node| Value::Float(number(ctx.base, node))).collect()))
+    cost::for_each(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
 }
 
-/// Charges for reading the documents of argument 1.
-fn charge_documents(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<(), ToolError> {
-    let bytes: usize = args.node_list(1)?.iter().map(|&node| ctx.base.kb.text(node).len()).sum();
-    ctx.meter.touch(bytes / 100)
-}
-
-/// Whether the words stand in the text between word borders; nothing stands nowhere.
+/// Whether the words stand in the text between word borders; nothing stands nowhere. O(text), also
+/// for words that are longer than it.
 fn contains_words(text: &str, words: &str) -> bool {
     let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-    !words.is_empty()
+    (1..=text.len()).contains(&words.len())
         && text.match_indices(words).any(|(at, found)| {
             is_border(text[..at].chars().next_back())
                 && is_border(text[at + found.len()..].chars().next())
@@ -356,22 +383,13 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     }
     let mut text = ctx.base.kb.text(node).to_owned();
     text.push_str(&relation_text(ctx, node)?);
-    let mut chunks: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        let n = chunks.len();
-        match chunks.last_mut() {
-            Some(chunk) if chunk.chars().count() + word.chars().count() < size => {
-                chunk.push(' ');
-                chunk.push_str(word);
-            }
-            _ if n == MAX_CHUNKS => break,
-            _ => chunks.push(word.to_owned()),
-        }
-    }
-    ctx.meter.touch(chunks.len() * 10)?;
+    let chunks = pieces(&text, size);
+    cost::analysed(ctx, attribute)?;
+    ctx.meter.touch(chunks.iter().map(|chunk| chunk.len().max(10)).sum())?;
     let wanted = ctx.base.embed_query(attribute).map_err(internal)?;
     let mut scored = Vec::with_capacity(chunks.len());
     for (at, chunk) in chunks.iter().enumerate() {
+        ctx.meter.poll()?;
         let vector = ctx.base.embed_query(chunk).map_err(internal)?;
         scored.push((at as u32, dot(&wanted, &vector)));
     }
@@ -380,18 +398,49 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     cut(ctx, texts.join(";\n"))
 }
 
+/// The words of a text in pieces of fewer than `size` characters, or of one longer word; at most
+/// [`MAX_CHUNKS`].
+fn pieces(text: &str, size: usize) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut n_chars = 0;
+    for word in text.split_whitespace() {
+        let (n, more) = (pieces.len(), word.chars().count());
+        match pieces.last_mut() {
+            Some(piece) if n_chars + more < size => {
+                n_chars += 1 + more;
+                piece.push(' ');
+                piece.push_str(word);
+            }
+            _ if n == MAX_CHUNKS => break,
+            _ => {
+                n_chars = more;
+                pieces.push(word.to_owned());
+            }
+        }
+    }
+    pieces
+}
+
 fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (first, second) = (args.vectors(0)?, args.vectors(1)?);
-    ctx.meter.touch(first.len() * second.len())?;
+    at_most(first.len().saturating_mul(second.len()), MAX_PAIRS, "pairs of vectors")?;
     check_one_width(&first, &second)?;
-    let row = |a: &&[f32]| {
-        let cosine = |b: &&[f32]| {
-            let norms = dot(a, a).sqrt() * dot(b, b).sqrt();
+    let width = first.first().map_or(0, |vector| vector.len());
+    let per_vector = 1 + width / NUMBERS_PER_UNIT;
+    ctx.meter.touch((first.len() + second.len() + first.len() * second.len()) * per_vector)?;
+    let norm = |vector: &&[f32]| dot(vector, vector).sqrt();
+    let norms: Vec<f32> = second.iter().map(norm).collect();
+    let mut rows = Vec::with_capacity(first.len());
+    for a in &first {
+        ctx.meter.poll()?;
+        let own = norm(a);
+        let cosine = |(b, other): (&&[f32], &f32)| {
+            let norms = own * other;
             Value::Float(if norms > 0.0 { f64::from(dot(a, b) / norms) } else { 0.0 })
         };
-        Value::List(second.iter().map(cosine).collect())
-    };
-    Ok(Value::List(first.iter().map(row).collect()))
+        rows.push(Value::List(second.iter().zip(&norms).map(cosine).collect()));
+    }
+    Ok(Value::List(rows))
 }
 
 /// Vectors can be compared only if all of them have as many numbers.
@@ -420,6 +469,6 @@ mod tests {
         assert!(contains_words("warm ion lotion", "ion"));
         assert!(!contains_words("warm lotion", "ion"));
         assert!(contains_words("size 10-inch", "10-inch"));
-        assert!(!contains_words("anything", ""));
+        assert!(!contains_words("anything", "") && !contains_words("ion", "ions"));
     }
 }

@@ -5,9 +5,11 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
 };
 
+/// What steps cost.
+const FOLLOWED: &str = "1 per edge followed and per node started from";
 /// Steps of one walk.
 const MAX_STEPS: usize = 6;
 
@@ -26,7 +28,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
         ],
         result: Kind::Scores,
-        cost: "1 per edge followed",
+        cost: FOLLOWED,
         doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
               node reached from several nodes gets the sum of their scores, with \"max\" the \
               largest; plain nodes count 1 each. direction is \"out\" (as stored), \"in\" or \
@@ -44,7 +46,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
         ],
         result: Kind::Scores,
-        cost: "1 per edge followed",
+        cost: FOLLOWED,
         doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
               \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
               each step only the best `limit` nodes go on, ties by smaller id.",
@@ -57,7 +59,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM],
         result: Kind::Scores,
-        cost: "1 per edge followed",
+        cost: "1 per edge followed; 1 per node started from and relation of the base",
         doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
               scores it is reached from, plain nodes count 1 each.",
         example: "neighbors(nodes([0, 1]))",
@@ -191,7 +193,7 @@ fn step(
         'all: for &(source, score) in from.as_slice() {
             for &(relation, direction) in along {
                 let neighbors = ctx.base.kb.neighbors(source, relation, direction);
-                outcome = ctx.meter.touch(neighbors.len());
+                outcome = ctx.meter.touch(1 + neighbors.len());
                 if outcome.is_err() {
                     break 'all;
                 }
@@ -263,10 +265,10 @@ fn degree(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let relation = lookup::relation(ctx.base, args.text(1)?)?;
     let direction = lookup::direction(args.text(2)?)?;
     ctx.meter.touch(nodes.len())?;
-    let degrees = lookup::nodes(ctx.base, &nodes)?
-        .iter()
-        .map(|&node| (node, ctx.base.kb.degree(node, relation, direction) as f32))
-        .collect();
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
+    let degrees = cost::for_each(ctx, nodes, |ctx, node| {
+        Ok((node, ctx.base.kb.degree(node, relation, direction) as f32))
+    })?;
     Ok(Value::scores(Scores::new(degrees)))
 }
 

@@ -224,6 +224,7 @@ fn ask_nodes(
     let (nodes, places) = different(&nodes);
     let mut things = Vec::with_capacity(nodes.len());
     for node in nodes {
+        ctx.meter.poll()?;
         things.push(thing(ctx, node, wanted)?);
     }
     let said = ask(ctx, question, &things)?;
@@ -264,7 +265,11 @@ fn ask_texts(
     ctx.meter.touch(texts.iter().map(|text| text.len()).sum::<usize>() / 100)?;
     let (full, kept): (Vec<usize>, Vec<&str>) =
         texts.iter().copied().enumerate().filter(|(_, text)| !text.is_empty()).unzip();
-    let things: Vec<Json> = kept.iter().map(|text| json!({"text": cut(ctx.base, text)})).collect();
+    let mut things = Vec::with_capacity(kept.len());
+    for text in kept {
+        ctx.meter.poll()?;
+        things.push(json!({"text": cut(ctx.base, text)}));
+    }
     let mut said = vec![None; texts.len()];
     for (at, value) in full.into_iter().zip(ask(ctx, question, &things)?) {
         said[at] = value;

@@ -1,5 +1,7 @@
 //! Names given by programs, found in the base, or a message that says what there is.
 
+use std::collections::BTreeSet;
+
 use crate::{
     index::IndexedBase,
     kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
@@ -9,7 +11,11 @@ use crate::{
 /// Names listed in a message at most.
 const MAX_LISTED: usize = 12;
 
+/// Characters of a wrong name that are compared and shown.
+const MAX_NAME_CHARS: usize = 100;
+
 fn not_found(what: &str, name: &str, names: &[String]) -> ToolError {
+    let name = name.char_indices().nth(MAX_NAME_CHARS).map_or(name, |(at, _)| &name[..at]);
     let mut near: Vec<(usize, &str)> =
         names.iter().map(|other| (strsim::levenshtein(name, other), other.as_str())).collect();
     near.sort_unstable();
@@ -26,9 +32,11 @@ pub(super) fn node_type(base: &IndexedBase, name: &str) -> Result<TypeId, ToolEr
     base.kb.type_id(name).ok_or_else(|| not_found("node type", name, base.kb.types()))
 }
 
-/// The types of those names, in order.
+/// The types of those names, ascending, each once.
 pub(super) fn node_types(base: &IndexedBase, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
-    names.iter().map(|name| node_type(base, name)).collect()
+    let types: Result<BTreeSet<TypeId>, ToolError> =
+        names.iter().map(|name| node_type(base, name)).collect();
+    Ok(types?.into_iter().collect())
 }
 
 /// The relation of that name.

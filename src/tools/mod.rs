@@ -9,6 +9,7 @@ mod asking;
 mod assistant;
 mod avatar;
 mod cache;
+mod cost;
 mod graph;
 mod llm;
 mod lookup;
@@ -63,8 +64,17 @@ pub trait ToolHost: Send {
         Duration::ZERO
     }
 
-    /// Why a language model could not be asked any more, if that happened: whatever the program
-    /// gave then says nothing of it.
+    /// The call begins now, on the thread that calls this, and may compute for so long; tools end
+    /// by then.
+    fn begin(&mut self, _deadline: Duration) {}
+
+    /// The longest that all tools of the call together may wait for language models.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Why a language model could not be asked any more, or that the process is to end, if that
+    /// happened: whatever the program gave then says nothing of it.
     fn outage(&self) -> Option<LlmError> {
         None
     }

@@ -1,8 +1,8 @@
 //! Tools over scores: algebra, filters, fusion.
 
 use crate::{
-    kb::{Combine, NodeId, NodeSet, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+    kb::{Combine, NodeSet, Scores},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
 };
 
 /// Lists fused in one call.
@@ -23,6 +23,18 @@ const fn rank_tool(
     run: Run,
 ) -> ToolSpec {
     let (group, cost) = ("rank", "1 per node");
+    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+}
+
+/// A tool that reads a field of nodes.
+const fn field_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    let (group, result, cost) = ("rank", Kind::Nodes, "1 per node and per 100 bytes of its field");
     ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
 }
 
@@ -215,19 +227,18 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "search(query) - nodes([0, 1])",
         without,
     ),
-    rank_tool(
+    field_tool(
         "with_field",
         &[
             NODES,
             ArgSpec { name: "field", kind: Kind::Text, default: None },
             ArgSpec { name: "contains", kind: Kind::Text, default: Some("\"\"") },
         ],
-        Kind::Nodes,
         "Nodes that have a field; with `contains`, whose field has that text, case ignored.",
         r#"with_field(nodes([0, 1, 2]), "description", "steel")"#,
         with_field,
     ),
-    rank_tool(
+    field_tool(
         "with_number",
         &[
             NODES,
@@ -235,7 +246,6 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "low", kind: Kind::Number, default: None },
             ArgSpec { name: "high", kind: Kind::Number, default: None },
         ],
-        Kind::Nodes,
         "Nodes whose field is a number from low to high, both included; a leading currency sign is \
          ignored.",
         r#"with_number(nodes([0, 1, 2]), "price", 5, 20)"#,
@@ -255,11 +265,13 @@ fn change(
 
 fn restrict(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let nodes = args.nodes(1)?;
+    ctx.meter.touch(nodes.len())?;
     change(ctx, args, |scores| scores.restricted(&nodes))
 }
 
 fn without(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let nodes = args.nodes(1)?;
+    ctx.meter.touch(nodes.len())?;
     change(ctx, args, |scores| scores.filter(|node, _| !nodes.contains(node)))
 }
 
@@ -288,7 +300,7 @@ fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
                 "item {item} of the list must be scores, got {got}"
             )));
         };
-        ctx.meter.touch(scores.len())?;
+        ctx.meter.touch(scores.len() + fused.len())?;
         fused = fused.combine(&scores.reciprocal_ranks(k), Combine::Sum);
     }
     Ok(Value::scores(fused))
@@ -304,14 +316,21 @@ fn by_field(
     let field = lookup::field(ctx.base, args.text(1)?)?;
     ctx.meter.touch(nodes.len())?;
     lookup::nodes(ctx.base, &nodes)?;
-    let has = |node: NodeId| ctx.base.kb.field(node, field).is_some_and(&keep);
-    let kept: NodeSet = nodes.filter(has);
-    Ok(Value::nodes(kept))
+    let kept = cost::for_each(ctx, nodes.as_slice(), |ctx, node| {
+        let Some(text) = ctx.base.kb.field(node, field) else { return Ok(None) };
+        cost::read(ctx, text)?;
+        Ok(keep(text).then_some(node))
+    })?;
+    Ok(Value::nodes(kept.into_iter().flatten().collect::<NodeSet>()))
 }
 
 fn with_field(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let wanted = args.text(2)?.to_lowercase();
-    by_field(ctx, args, |text| text.to_lowercase().contains(&wanted))
+    by_field(ctx, args, |text| {
+        let text = text.to_lowercase();
+        // Preparing to look for a text takes as long as it has bytes.
+        wanted.len() <= text.len() && text.contains(&wanted)
+    })
 }
 
 fn with_number(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {

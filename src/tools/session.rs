@@ -2,13 +2,17 @@
 //! answers repeated calls from the cache of the run.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use tracing::{Span, trace_span};
 
 use crate::{
+    clock::Timer,
     index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
     llm::{LlmError, replies::Asked},
@@ -85,19 +89,62 @@ impl Work {
     }
 }
 
-/// Counts the work of one program call.
+/// Counts the work of one program call, and ends it in time.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     work: Work,
+    /// What the call may take; nothing bounds it before it begins.
+    timer: Option<Timer>,
+    /// Before this moment the timer cannot be over.
+    look: Option<Instant>,
+    /// Set when the process is to end.
+    stop: Option<Arc<AtomicBool>>,
+    stopped: bool,
 }
 
 impl Meter {
-    /// Charges work: nodes, edges or postings touched.
+    /// Charges work before it is done: nodes, edges or postings touched, or what takes as long.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] past 20 million.
+    /// [`ToolError::Budget`] past 20 million, and those of [`poll`](Self::poll).
     pub fn touch(&mut self, n: usize) -> Result<(), ToolError> {
-        self.charge(Work { touched: n as u64, ..Work::default() })
+        self.charge(Work { touched: n as u64, ..Work::default() })?;
+        self.poll()
+    }
+
+    /// Whether the work may go on. Some 25 ns; to be asked between pieces of work of at most some
+    /// milliseconds.
+    ///
+    /// # Errors
+    /// [`ToolError::Deadline`] once the time of the program is over, [`ToolError::Stopped`] once the
+    /// process is to end.
+    pub fn poll(&mut self) -> Result<(), ToolError> {
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            self.stopped = true;
+            return Err(ToolError::Stopped);
+        }
+        let Some(timer) = &self.timer else { return Ok(()) };
+        let now = Instant::now();
+        if self.look.is_some_and(|look| now < look) {
+            return Ok(());
+        }
+        let left = timer.left();
+        if left.is_zero() {
+            return Err(ToolError::Deadline(timer.elapsed().as_millis()));
+        }
+        self.look = now.checked_add(left);
+        Ok(())
+    }
+
+    /// The call begins now, on this thread, and may compute for so long.
+    fn begin(&mut self, deadline: Duration) {
+        self.timer = Some(Timer::start(deadline));
+        self.look = None;
+    }
+
+    /// Adds waiting that is not the program's.
+    fn note_waiting(&mut self, more: Duration) {
+        self.timer = self.timer.map(|timer| timer.with_waiting(more));
     }
 
     /// Charges questions to a language model, before they are asked.
@@ -221,6 +268,12 @@ impl Session {
         self.meter.work()
     }
 
+    /// The same session, whose calls end soon once `stop` is set.
+    pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.meter.stop = Some(stop);
+        self
+    }
+
     /// The same session, noting its first 200 calls with arguments and results.
     pub fn traced(mut self, trace: &Trace) -> Self {
         self.trace = Some(trace.clone());
@@ -250,7 +303,9 @@ impl Session {
             texts: &mut self.texts,
             asker: &mut self.asker,
         };
+        let waited = ctx.asker.waited();
         let result = (spec.run)(&mut ctx, &Args::new(args));
+        self.meter.note_waiting(self.asker.waited().saturating_sub(waited));
         // Nothing that was made of a damaged graph is an answer.
         let result = match self.base.kb.met_damage() {
             true => Err(ToolError::Internal(DAMAGED.to_owned())),
@@ -289,7 +344,15 @@ impl ToolHost for Session {
     }
 
     fn outage(&self) -> Option<LlmError> {
-        self.asker.outage()
+        self.meter.stopped.then_some(LlmError::Stopped).or_else(|| self.asker.outage())
+    }
+
+    fn begin(&mut self, deadline: Duration) {
+        self.meter.begin(deadline);
+    }
+
+    fn patience(&self) -> Duration {
+        self.asker.patience()
     }
 
     fn place(&mut self, line: usize) {

@@ -20,7 +20,9 @@ pub struct ArgSpec {
 /// - `run` is pure given the base, the query, the arguments and the replies of the language model:
 ///   same inputs, same output, on any thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
-/// - Work is charged to the meter: one unit for each node or posting touched.
+/// - Work is charged to the meter before it is done, as `cost` says: one unit is about 50 ns. What
+///   may take over 50 ms looks at [`Meter::poll`](crate::tools::Meter::poll) on its way, and so does
+///   every charge: a program ends by its deadline whatever its tools are asked.
 #[derive(Clone, Copy)]
 pub struct ToolSpec {
     /// Function name, or an operator such as `&`; several specs may share an operator.
@@ -85,6 +87,12 @@ pub enum ToolError {
     /// The call would pass a budget; ends the program.
     #[error("tool budget spent: {0}")]
     Budget(String),
+    /// The time of the program is over; ends it.
+    #[error("stopped after {0} ms")]
+    Deadline(u128),
+    /// The process is to end; says nothing of the program.
+    #[error("stopped")]
+    Stopped,
     /// A tool that needs a language model was called and none is configured.
     #[error("no LLM configured")]
     NoLlm,

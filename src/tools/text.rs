@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use crate::{
-    index::TextPart,
+    index::{TextPart, terms::QueryTerms},
     kb::{NodeId, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup},
+    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
     words::name_words,
 };
 
 /// Nodes that one search returns at most.
 const MAX_FOUND: usize = 5_000;
-/// Postings charged for each word of a search, whatever its frequency.
-const SEARCH_COST: usize = 1_000;
+/// Rows of vectors that are scored between two looks at the time.
+const ROWS_AT_ONCE: usize = 16_384;
+/// What a text that is linked or searched costs.
+const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
+/// What nodes cost whose texts are compared with a text.
+const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
+                          text if that is more";
 
 const TEXT: ArgSpec = ArgSpec { name: "text", kind: Kind::Text, default: None };
 const TYPES: ArgSpec = ArgSpec { name: "types", kind: Kind::Texts, default: Some("[]") };
@@ -28,7 +33,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("10")],
         result: Kind::Scores,
-        cost: "1,000 per word",
+        cost: PER_WORD,
         doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
               0..1: full names in order are strongest, names found in part or with one slip are \
               weaker. The k strongest of each given type (of all types when none is given).",
@@ -41,7 +46,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
-        cost: "1,000 per word",
+        cost: PER_WORD,
         doc: "The k nodes whose documents match the text best by BM25, of the given types or of \
               all.",
         example: r#"search(query, "product", 10)"#,
@@ -53,7 +58,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
-        cost: "1,000 per word",
+        cost: PER_WORD,
         doc: "As search, over documents that also hold the names of the node's neighbours.",
         example: r#"search_with_names(query, "product", 10)"#,
         cached: true,
@@ -64,7 +69,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, ArgSpec { name: "field", kind: Kind::Text, default: None }, TYPES, k("50")],
         result: Kind::Scores,
-        cost: "1,000 per word",
+        cost: PER_WORD,
         doc: "As search, over one field.",
         example: r#"search_field(query, "description", "product")"#,
         cached: true,
@@ -78,7 +83,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
-        cost: "1 per node of the base",
+        cost: "1 per node of the base and per byte of the text",
         doc: "The k nodes whose embeddings are most similar to that of the text (exact search), of \
               the given types or of all.",
         example: r#"search_vectors(query, "product", 10)"#,
@@ -90,14 +95,13 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
-        cost: "10 per node",
+        cost: PER_SCORED,
         doc: "BM25 of the documents of the given nodes, with stemming; 0 for nodes without a common \
               word. Use it to rank what hops reached.",
         example: r#"match_text(query, hop(link(query, "brand"), "has_brand"))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.texts.terms(ctx.base, false, args.text(0)?);
-            score(ctx, args, |ctx, node| ctx.base.terms.bm25(&query, node))
+            score(ctx, args, false, |ctx, query, node| ctx.base.terms.bm25(query, node))
         },
     },
     ToolSpec {
@@ -105,14 +109,13 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
-        cost: "10 per node",
+        cost: PER_SCORED,
         doc: "BM25 of the names of the neighbours of the given nodes, with stemming; 0 for nodes \
               without a common word.",
         example: r#"match_names(query, nodes([0, 1, 2]))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.texts.terms(ctx.base, true, args.text(0)?);
-            score(ctx, args, |ctx, node| ctx.base.neighbor_names.bm25(&query, node))
+            score(ctx, args, true, |ctx, query, node| ctx.base.neighbor_names.bm25(query, node))
         },
     },
     ToolSpec {
@@ -120,14 +123,13 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
-        cost: "10 per node",
+        cost: PER_SCORED,
         doc: "Share of the text's words, weighted by rarity, that each node's document has, in \
               0..1, with stemming; words that no document of the base has are left out.",
         example: r#"cover(query, nodes([0, 1, 2]))"#,
         cached: true,
         run: |ctx, args| {
-            let query = ctx.texts.terms(ctx.base, false, args.text(0)?);
-            score(ctx, args, |ctx, node| ctx.base.terms.coverage(&query, node))
+            score(ctx, args, false, |ctx, query, node| ctx.base.terms.coverage(query, node))
         },
     },
     ToolSpec {
@@ -135,7 +137,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
-        cost: "10 per node",
+        cost: "1 per byte of the text, 10 per node",
         doc: "Cosine similarity of the embeddings of the text and of each node, in -1..1.",
         example: r#"similarity(query, nodes([0, 1, 2]))"#,
         cached: true,
@@ -146,16 +148,18 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Text,
-        cost: "1 per node",
+        cost: "1,000 per word (per 64 bytes of a longer one), 10 per node",
         doc: "The text without the words that name any of the nodes: what is left describes the \
               answer rather than the nodes it is linked to.",
         example: r#"without_names(query, link(query, "brand", 1))"#,
         cached: true,
         run: |ctx, args| {
-            let nodes = args.nodes(1)?;
-            ctx.meter.touch(nodes.len())?;
+            let (text, nodes) = (args.text(0)?, args.nodes(1)?);
+            cost::words(ctx, text)?;
+            cost::scored(ctx, nodes.len(), 0)?;
             let nodes = lookup::nodes(ctx.base, &nodes)?;
-            Ok(Value::text(&ctx.base.names.without_names(args.text(0)?, nodes)))
+            let left = ctx.base.names.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
+            Ok(Value::text(&left))
         },
     },
     ToolSpec {
@@ -163,15 +167,14 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT],
         result: Kind::Texts,
-        cost: "1 per word",
+        cost: "1 per byte of the text",
         doc: "The words of a text in order, lower case, without accents.",
         example: "words(query)",
         cached: false,
         run: |ctx, args| {
-            let words: Vec<Value> =
-                name_words(args.text(0)?).map(|(_, word)| Value::text(&word)).collect();
-            ctx.meter.touch(words.len())?;
-            Ok(Value::List(words))
+            let text = args.text(0)?;
+            cost::analysed(ctx, text)?;
+            Ok(Value::List(name_words(text).map(|(_, word)| Value::text(&word)).collect()))
         },
     },
     ToolSpec {
@@ -213,10 +216,6 @@ pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
     ToolError::Internal(error.to_string())
 }
 
-fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
-    ctx.meter.touch(name_words(text).count() * SEARCH_COST)
-}
-
 fn found_count(args: &Args<'_>, at: usize) -> Result<usize, ToolError> {
     let k = args.count(at)?;
     if k > MAX_FOUND {
@@ -228,8 +227,10 @@ fn found_count(args: &Args<'_>, at: usize) -> Result<usize, ToolError> {
 fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (text, k) = (args.text(0)?, found_count(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
-    charge_words(ctx, text)?;
-    Ok(Value::scores(ctx.base.names.link(&ctx.base.kb, text, &types, k)))
+    cost::words(ctx, text)?;
+    let names = &ctx.base.names;
+    let found = names.link_while(&ctx.base.kb, text, &types, k, &mut || ctx.meter.poll())?;
+    Ok(Value::scores(found))
 }
 
 fn search(
@@ -240,7 +241,7 @@ fn search(
 ) -> Result<Value, ToolError> {
     let (text, k) = (args.text(0)?, found_count(args, types_at + 1)?);
     let types = lookup::node_types(ctx.base, &args.texts(types_at)?)?;
-    charge_words(ctx, text)?;
+    cost::words(ctx, text)?;
     Ok(Value::scores(Scores::new(ctx.base.text.search(text, part, &types, k))))
 }
 
@@ -248,27 +249,48 @@ fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     let (text, k) = (args.text(0)?, found_count(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
     ctx.meter.touch(ctx.base.kb.n_nodes() as usize)?;
+    cost::analysed(ctx, text)?;
     let ranking = ctx.base.search_vectors(text, &types, k).map_err(internal)?;
     Ok(Value::scores(Scores::new(ranking)))
 }
 
 fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let vector: Arc<[f32]> = ctx.base.embed_query(args.text(0)?).map_err(internal)?;
     let nodes = args.nodes(1)?;
-    ctx.meter.touch(nodes.len() * 10)?;
     let nodes = lookup::nodes(ctx.base, &nodes)?;
-    let cosines = ctx.base.vectors.score(&vector, nodes).map_err(internal)?;
+    let cosines = cosines(ctx, args.text(0)?, nodes)?;
     Ok(Value::scores(Scores::new(nodes.iter().copied().zip(cosines).collect())))
 }
 
-/// Scores of the nodes of argument 1, node by node.
+/// The cosines of the embeddings of a text and of each node, in their order; charged for.
+pub(super) fn cosines(
+    ctx: &mut ToolCtx<'_>,
+    text: &str,
+    nodes: &[NodeId],
+) -> Result<Vec<f32>, ToolError> {
+    cost::analysed(ctx, text)?;
+    cost::scored(ctx, nodes.len(), 0)?;
+    let vector: Arc<[f32]> = ctx.base.embed_query(text).map_err(internal)?;
+    let mut cosines = Vec::with_capacity(nodes.len());
+    for some in nodes.chunks(ROWS_AT_ONCE) {
+        ctx.meter.poll()?;
+        cosines.extend(ctx.base.vectors.score(&vector, some).map_err(internal)?);
+    }
+    Ok(cosines)
+}
+
+/// Scores of the nodes of argument 1 by the words of argument 0, as the documents or the names of
+/// neighbours know them, node by node.
 fn score(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    of: impl Fn(&ToolCtx<'_>, NodeId) -> f32,
+    in_names: bool,
+    of: impl Fn(&ToolCtx<'_>, &QueryTerms, NodeId) -> f32,
 ) -> Result<Value, ToolError> {
-    let nodes = args.nodes(1)?;
-    ctx.meter.touch(nodes.len() * 10)?;
+    let (text, nodes) = (args.text(0)?, args.nodes(1)?);
+    cost::analysed(ctx, text)?;
+    let query = ctx.texts.terms(ctx.base, in_names, text);
+    cost::scored(ctx, nodes.len(), query.len())?;
     let nodes = lookup::nodes(ctx.base, &nodes)?;
-    Ok(Value::scores(Scores::new(nodes.iter().map(|&node| (node, of(ctx, node))).collect())))
+    let pairs = cost::for_each(ctx, nodes, |ctx, node| Ok((node, of(ctx, &query, node))))?;
+    Ok(Value::scores(Scores::new(pairs)))
 }

@@ -11,6 +11,7 @@
 
 mod actor;
 mod bench;
+mod bounds;
 mod bundles;
 mod data;
 mod durability;

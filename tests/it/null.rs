@@ -167,7 +167,7 @@ fn race(
         &mut journal,
         2,
         &mut |_| {},
-        &AtomicBool::new(false),
+        &Arc::new(AtomicBool::new(false)),
     );
     let proof = outcome.unwrap().bundle.validation.proof;
     drop(journal);

@@ -116,7 +116,8 @@ impl Ground {
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
         let cached = Runtime::in_sandbox(base.clone(), workers.clone(), cache, options);
         let runtime = Runtime::in_sandbox(base, workers, None, options);
-        let (cached, runtime) = (Arc::new(cached), Arc::new(runtime));
+        let cached = Arc::new(cached.stoppable(ctx.stop.clone()));
+        let runtime = Arc::new(runtime.stoppable(ctx.stop.clone()));
         Ok(Ground { runtime, cached, queries })
     }
 

@@ -1,15 +1,14 @@
 //! `agent program run`: one program, one query, in the sandbox.
 //!
-//! The program is hostile until shown otherwise. It runs on a thread of its own; when no answer
-//! comes in [`PATIENCE`] the process says so and ends. With `--json` every end of the program is
+//! The program is hostile until shown otherwise. It runs on a worker, which is not waited for longer
+//! than its time allows. With `--json` every end of the program is
 //! one JSON object on stdout, and the process ends by itself at once, without freeing what the
 //! program may have left behind.
 
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, mpsc},
-    thread,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -27,19 +26,13 @@ use crate::{
     },
     infer::{ParamValues, Runtime},
     program::Program,
-    retrieve::{Ranking, RetrieveError, checked},
+    retrieve::{Ranking, checked},
     sandbox::{
         Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
     },
     tools::ToolCache,
 };
 
-/// Time from the start of parsing to the answer, after which none is waited for. Parsing and each
-/// call have deadlines of their own below it, so it matters only when one of them is missed.
-const PATIENCE: Duration = Duration::from_millis(2_400);
-/// Further time for a program that may wait for a language model. The wait has bounds of its own
-/// below it: 120 s before the last request, and those of one request.
-const MODEL_PATIENCE: Duration = Duration::from_secs(600);
 /// Memory for answers of tool calls, bytes: one program repeats few, and its memory is bounded.
 const CACHE_BYTES: usize = 16 << 20;
 /// Compiling that takes longer is told.
@@ -131,7 +124,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let workers = Arc::new(Workers::new(1).context("cannot start a thread for the program")?);
     let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
     let runtime = Runtime::in_sandbox(base.clone(), workers, cache, &options)
-        .with_assistant(llm.as_ref().map(|opened| opened.assistant.clone()));
+        .with_assistant(llm.as_ref().map(|opened| opened.assistant.clone()))
+        .stoppable(ctx.stop.clone());
     let runtime = Arc::new(runtime);
     // Searched before the clock starts: the first search also loads the index.
     runtime.candidates(query)?;
@@ -139,7 +133,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         tell_failure(&failure, args, ctx)?;
         end(Exit::Failed);
     }
-    match attempt(&runtime, program, query.to_owned(), args.params.0.clone())? {
+    match attempt(&runtime, &program, query, &args.params.0)? {
         Ok(outcome) => {
             let mut ranking = outcome.ranking;
             let all = if args.json { usize::MAX } else { DEFAULT_K as usize };
@@ -199,46 +193,22 @@ fn end(exit: Exit) -> ! {
     std::process::exit(exit as i32)
 }
 
-/// Compiles and runs the program, within [`PATIENCE`] in all, and [`MODEL_PATIENCE`] more where it
-/// may ask a language model.
+/// Compiles and runs the program. The pool of workers bounds both, and says so when one does not
+/// end; freeing the program may take as long as it likes, after the answer.
 fn attempt(
     runtime: &Arc<Runtime>,
-    program: Program,
-    query: String,
-    params: ParamValues,
+    program: &Program,
+    query: &str,
+    params: &ParamValues,
 ) -> Result<std::result::Result<Outcome, Failure>> {
-    type Answer = std::result::Result<std::result::Result<Outcome, Failure>, RetrieveError>;
-    let waits = runtime.assistant().map_or(Duration::ZERO, |_| MODEL_PATIENCE);
-    let patience = PATIENCE + waits;
     let began = Instant::now();
-    let (answer, wait) = mpsc::sync_channel::<Answer>(1);
-    let on_runtime = runtime.clone();
-    let work = move || {
-        let ran = match on_runtime.compile(&program) {
-            Ok(compiled) => {
-                let ran = on_runtime.run(&compiled, &params, &query, None);
-                // Freeing the program may take as long as it likes, after the answer.
-                let _ = answer.send(ran);
-                return;
-            }
-            Err(failure) => Ok(Err(failure)),
-        };
-        let _ = answer.send(ran);
-    };
-    thread::Builder::new()
-        .name("attempt".to_owned())
-        .spawn(work)
-        .context("cannot start a thread for the program")?;
-    let limits = Limits::default();
-    let ran = match wait.recv_timeout(patience) {
-        Ok(ran) => ran?,
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            let message = format!("no answer within {} ms", patience.as_millis());
-            Err(Failure::new(FailureKind::Deadline, &message, &limits))
+    let ran = match runtime.compile(program) {
+        Ok(compiled) => {
+            let ran = runtime.run(&compiled, params, query, None);
+            std::mem::forget(compiled);
+            ran?
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            Err(Failure::new(FailureKind::Panic, "the engine gave no answer", &limits))
-        }
+        Err(failure) => Err(failure),
     };
     Ok(ran.map_err(|mut failure| {
         if failure.usage.ms == 0.0 {

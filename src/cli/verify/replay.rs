@@ -64,7 +64,7 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let means = Means::new(None, places);
+    let means = Means::new(None, places, ctx);
     let origin = Origin::Bundle(&bundle.digest);
     let runtime = open_runtime(base, all_threads(), &means, origin)?;
     let compiled: std::result::Result<Vec<Compiled>, _> =

@@ -278,4 +278,20 @@ mod tests {
         let large = ["12345", "1.2345", "B123", "3D", "x"];
         assert!(!large.iter().any(|text| is_small_number(text)));
     }
+
+    /// With a form for each letter left out, this name would be copied 100,000 times.
+    #[test]
+    fn a_long_run_is_indexed_by_its_exact_form_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names");
+        let run = "a1".repeat(50_000);
+        let mut builder = Builder::default();
+        builder.add(0, &run, 0);
+        builder.add(1, "steel bottle", 0);
+        builder.write(&path).unwrap();
+        let index = NameIndex::open(&path).unwrap();
+        assert!(index.words.find(&run).is_some());
+        let n_forms = index.fuzzy_keys.as_slice().len();
+        assert!((10..20).contains(&n_forms), "{n_forms} forms");
+    }
 }

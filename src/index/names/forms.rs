@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::words::{Stems, fold};
+use crate::words::{Stems, fold, is_too_long};
 
 /// Letters a stem must have for its spelling to be looked at.
 const MIN_SPELLED_LETTERS: usize = 4;
@@ -107,9 +107,10 @@ pub(super) fn key(word: &str) -> u64 {
     Key::of_words().then(word).number()
 }
 
-/// Every form of a word with one letter left out.
+/// Every form of a word with one letter left out; none for what is too long for a word.
 pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
-    word.char_indices().map(|(at, letter)| {
+    let letters = if is_too_long(word) { "" } else { word };
+    letters.char_indices().map(|(at, letter)| {
         let mut shorter = String::with_capacity(word.len());
         shorter.push_str(&word[..at]);
         shorter.push_str(&word[at + letter.len_utf8()..]);
@@ -150,9 +151,10 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
 }
 
 /// The parts of a word as written: it is parted between letters and digits, and where a capital
-/// follows a small letter. Folded; the whole word where it is not of ASCII.
+/// follows a small letter. Folded; the whole word where it is not of ASCII or too long for a word.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
-    let bytes = if written.is_ascii() { written.as_bytes() } else { &[] };
+    let parted = written.is_ascii() && !is_too_long(written);
+    let bytes = if parted { written.as_bytes() } else { &[] };
     let parts = |pair: &[u8]| {
         let [a, b] = *pair else { return false };
         a.is_ascii_digit() != b.is_ascii_digit() || a.is_ascii_lowercase() && b.is_ascii_uppercase()
@@ -238,5 +240,15 @@ mod tests {
         assert_eq!(parts("NR3C1"), ["nr", "3", "c", "1"]);
         assert_eq!(parts("Köln2"), ["koln2"]);
         assert_eq!(parts("plain"), ["plain"]);
+        assert_eq!(pieces(&"a1".repeat(32)).count(), 64);
+        assert_eq!(pieces(&"a1".repeat(33)).count(), 1);
+    }
+
+    /// Each form is a copy: what has no bound here takes the square of its length.
+    #[test]
+    fn a_run_too_long_for_a_word_has_no_forms_with_a_letter_less() {
+        assert_eq!(deletions(&"x".repeat(64)).count(), 64);
+        assert_eq!(deletions(&"x".repeat(65)).count(), 0);
+        assert_eq!(deletions(&"é".repeat(64)).count(), 64);
     }
 }

@@ -15,15 +15,13 @@ use crate::{
         bits::Bits,
         forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
     },
-    words::{Stems, is_question_word, name_words},
+    words::{Stems, is_question_word, is_too_long, name_words},
 };
 
 /// Words of a query that are linked; later ones are dropped.
 const MAX_QUERY_WORDS: usize = 256;
 /// Letters of each part of a word that stands for two.
 const MIN_PART_LETTERS: usize = 3;
-/// Letters of the longest word that is taken apart.
-const MAX_PARTED_LETTERS: usize = 64;
 /// Strength of a stem matched with one edit, relative to the same stem.
 pub(super) const SLIP_STRENGTH: f32 = 0.9;
 
@@ -73,8 +71,15 @@ impl Linked {
 }
 
 impl NameIndex {
-    /// The words of a text and the stems they may stand for.
-    pub(super) fn look_up(&self, text: &str) -> Linked {
+    /// The words of a text and the stems they may stand for; asks on the way whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub(super) fn look_up<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Linked, E> {
         let stems = Stems::default();
         let word = |(range, word): (Range<usize>, Cow<'_, str>)| Word {
             pieces: stem_pieces(&stems, &text[range.clone()]),
@@ -84,13 +89,14 @@ impl NameIndex {
             text: word.into_owned(),
         };
         let words: Vec<Word> = name_words(text).take(MAX_QUERY_WORDS).map(word).collect();
-        let mended = self.mended(&stems, &words);
+        let mended = self.mended(&stems, &words, go_on)?;
         let mut found: HashMap<u32, f32> = HashMap::new();
         let mut add = |stem: u32, strength: f32| {
             let best = found.entry(stem).or_default();
             *best = best.max(strength);
         };
         for word in words.iter().filter(|word| !word.asks) {
+            go_on()?;
             match word.stem {
                 Some(stem) => add(stem, 1.0),
                 None => {
@@ -115,12 +121,17 @@ impl NameIndex {
         for &(stem, _) in &stems {
             has_stem.insert(stem);
         }
-        Linked { words, mended, stems, has_stem }
+        Ok(Linked { words, mended, stems, has_stem })
     }
 
     /// The words, those that no name has replaced by the word at one edit with whose stem most
     /// names are, ties by the alphabet; empty if none is replaced.
-    fn mended(&self, stems: &Stems, words: &[Word]) -> Vec<Word> {
+    fn mended<E>(
+        &self,
+        stems: &Stems,
+        words: &[Word],
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Vec<Word>, E> {
         let nearest = |word: &Word| -> Option<Word> {
             if word.asks || word.stem.is_some() {
                 return None;
@@ -136,11 +147,16 @@ impl NameIndex {
                 ..*word
             })
         };
-        let nearest: Vec<Option<Word>> = words.iter().map(nearest).collect();
-        if nearest.iter().all(Option::is_none) {
-            return Vec::new();
+        let mut mended = Vec::with_capacity(words.len());
+        for word in words {
+            go_on()?;
+            mended.push(nearest(word));
         }
-        nearest.into_iter().zip(words).map(|(near, word)| near.unwrap_or(word.clone())).collect()
+        if mended.iter().all(Option::is_none) {
+            return Ok(Vec::new());
+        }
+        let whole = mended.into_iter().zip(words);
+        Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 
     /// The stem of a folded word, if a name has it.
@@ -158,10 +174,10 @@ impl NameIndex {
     }
 
     /// Words of names at one edit of a word of [`MIN_FUZZY_LETTERS`] or more, with their stems: a
-    /// letter more, less, other, or two swapped. Ascending.
+    /// letter more, less, other, or two swapped. Ascending. None for what is too long for a word.
     fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
         let mut near = BTreeSet::new();
-        if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() {
+        if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() || is_too_long(word) {
             return Vec::new();
         }
         for form in std::iter::once(word.to_owned()).chain(deletions(word)) {
@@ -182,7 +198,7 @@ impl NameIndex {
     /// The pairs of stems that a word of ASCII stands for if it is two words in one: those that
     /// stand together in a name.
     pub(super) fn parted(&self, stems: &Stems, word: &str) -> Vec<(u32, u32)> {
-        if !word.is_ascii() || word.len() > MAX_PARTED_LETTERS {
+        if !word.is_ascii() || is_too_long(word) {
             return Vec::new();
         }
         let bytes = word.as_bytes();

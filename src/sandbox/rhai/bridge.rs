@@ -113,6 +113,7 @@ fn call(
         Ok(Err(error)) => {
             let kind = match error {
                 ToolError::Budget(_) => FailureKind::ToolBudget,
+                ToolError::Deadline(_) => FailureKind::Deadline,
                 _ => FailureKind::Tool,
             };
             meter::stop(kind, format!("{name}: {error}"), place);

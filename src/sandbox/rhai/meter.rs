@@ -17,7 +17,7 @@ use crate::{
     sandbox::{
         FailureKind, Limits, Position, Usage,
         alloc::{live_bytes, take_most_bytes},
-        clock::Instant,
+        clock::{Instant, Timer},
         push_clean,
     },
     tools::ToolHost,
@@ -36,7 +36,10 @@ struct Meter {
     tool_calls: Cell<u64>,
     max_tool_calls: Cell<u64>,
     started: Cell<Option<Instant>>,
-    deadline: Cell<Option<Instant>>,
+    /// What the call may take.
+    timer: Cell<Option<Timer>>,
+    /// Before this moment the timer cannot be over; asking it costs a call of the system.
+    look: Cell<Option<Instant>>,
     /// Time that the host waited for language models: not the program's.
     waited: Cell<Duration>,
     heap_at_start: Cell<i64>,
@@ -58,7 +61,8 @@ thread_local! {
             tool_calls: Cell::new(0),
             max_tool_calls: Cell::new(0),
             started: Cell::new(None),
-            deadline: Cell::new(None),
+            timer: Cell::new(None),
+            look: Cell::new(None),
             waited: Cell::new(Duration::ZERO),
             heap_at_start: Cell::new(0),
             host_bytes: Cell::new(0),
@@ -87,9 +91,8 @@ pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
         meter.max_operations.set(limits.operations);
         meter.tool_calls.set(0);
         meter.max_tool_calls.set(limits.tool_calls);
-        let now = Instant::now();
-        meter.started.set(Some(now));
-        meter.deadline.set(now.checked_add(limits.deadline));
+        meter.started.set(Some(Instant::now()));
+        bound(meter, limits.deadline);
         meter.waited.set(Duration::ZERO);
         take_most_bytes();
         meter.heap_at_start.set(live_bytes());
@@ -103,11 +106,28 @@ pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
     });
 }
 
+/// The thread may compute for so long from now on.
+fn bound(meter: &Meter, time: Duration) {
+    meter.timer.set(Some(Timer::start(time)));
+    meter.look.set(Instant::now().checked_add(time));
+}
+
+/// Whether the time of the call is over.
+fn late(meter: &Meter) -> bool {
+    let now = Instant::now();
+    if meter.look.get().is_none_or(|look| now <= look) {
+        return false;
+    }
+    let left = meter.timer.get().map_or(Duration::MAX, |timer| timer.left());
+    meter.look.set(now.checked_add(left));
+    left.is_zero()
+}
+
 /// Bounds parsing, after [`begin`].
 pub(super) fn begin_parsing(limits: &Limits) {
     METER.with(|meter| {
         meter.max_tokens.set(limits.source_tokens);
-        meter.deadline.set(Instant::now().checked_add(limits.parse_deadline));
+        bound(meter, limits.parse_deadline);
     });
 }
 
@@ -209,7 +229,7 @@ fn check(meter: &Meter) -> bool {
         stop(FailureKind::Memory, message, None);
         return true;
     }
-    if meter.deadline.get().is_some_and(|deadline| Instant::now() > deadline) {
+    if late(meter) {
         let elapsed = meter.started.get().map_or(Duration::ZERO, |start| start.elapsed());
         let ms = elapsed.saturating_sub(meter.waited.get()).as_millis();
         stop(FailureKind::Deadline, format!("stopped after {ms} ms"), None);
@@ -291,11 +311,10 @@ pub(super) fn hold(bytes: i64) {
     METER.with(|meter| meter.held_bytes.set(meter.held_bytes.get() + bytes));
 }
 
-/// Moves the deadline by what the host waited for language models since the last look.
+/// Adds to the wall time what the host waited for language models since the last look.
 fn note_waiting(meter: &Meter, waited: Duration) {
     let more = waited.saturating_sub(meter.waited.replace(waited));
-    let later = |deadline: Instant| deadline.checked_add(more).unwrap_or(deadline);
-    meter.deadline.set(meter.deadline.get().map(later));
+    meter.timer.set(meter.timer.get().map(|timer| timer.with_waiting(more)));
 }
 
 /// Calls the host and notes how long it has waited; `None` when this call has none.

@@ -3,7 +3,7 @@
 //! The functions that modules import are here. Must not know what a tool does. A module's memory is
 //! only ever reached through checked slices.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wasmtime::{
     Caller, Extern, Instance, InstancePre, Linker, Memory, ResourceLimiter, Store, Trap,
@@ -11,6 +11,7 @@ use wasmtime::{
 };
 
 use crate::{
+    clock::Timer,
     sandbox::{
         Failure, FailureKind, Limits, LostHost, Usage,
         guard::guarded,
@@ -129,7 +130,8 @@ pub(super) struct Call {
     given: Option<Vec<u8>>,
     stop: Option<Failure>,
     tool_calls: u64,
-    started: Instant,
+    /// What it may take.
+    timer: Timer,
     /// Time that tools waited for language models, which does not count.
     waited: Duration,
     growth: Growth,
@@ -159,7 +161,7 @@ impl Call {
             given: None,
             stop: None,
             tool_calls: 0,
-            started: Instant::now(),
+            timer: Timer::start(limits.deadline),
             waited: Duration::ZERO,
             growth: Growth::default(),
             passing: 0,
@@ -214,7 +216,13 @@ impl Call {
     }
 
     fn late(&self) -> bool {
-        self.started.elapsed().saturating_sub(self.waited) > self.limits.deadline
+        self.timer.left().is_zero()
+    }
+
+    /// Adds to the wall time what the host waited for language models since the last look.
+    fn note_waiting(&mut self, waited: Duration) {
+        let more = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
+        self.timer = self.timer.with_waiting(more);
     }
 }
 
@@ -403,9 +411,14 @@ fn answer(
         host.place(line);
     }
     let answered = guarded(|| host.call(tool, args));
-    call.waited = host.waited();
+    let waited = host.waited();
+    call.note_waiting(waited);
     let value = match answered {
         Ok(Ok(value)) => value,
+        Ok(Err(error @ ToolError::Deadline(_))) => {
+            let message = format!("{}: {error}", spec.name);
+            return Err(call.stop(FailureKind::Deadline, &message));
+        }
         Ok(Err(error)) => return Ok((tool, Err(error))),
         Err(panic) => {
             let message = format!("{}: {panic}", spec.name);
@@ -599,7 +612,7 @@ impl Started {
                 return Ok(UpdateDeadline::Continue(1));
             }
             let call = context.data_mut();
-            let ms = call.started.elapsed().as_millis();
+            let ms = call.timer.elapsed().saturating_sub(call.waited).as_millis();
             call.stop(FailureKind::Deadline, &format!("stopped after {ms} ms"));
             Ok(UpdateDeadline::Interrupt)
         });
@@ -654,7 +667,7 @@ impl Started {
     pub(super) fn refresh(&mut self) {
         let call = self.store.data_mut();
         call.stop = None;
-        call.waited = call.started.elapsed();
+        call.timer = Timer::start(call.limits.deadline);
         // Without fuel the module says nothing, which is no failure.
         let _ = self.store.set_fuel(LAST_FUEL);
         self.store.set_epoch_deadline(1);
@@ -667,7 +680,7 @@ impl Started {
         Usage {
             operations: self.fuel.saturating_sub(left) / FUEL_PER_OPERATION,
             tool_calls: call.tool_calls,
-            ms: call.started.elapsed().as_secs_f64() * 1e3,
+            ms: call.timer.elapsed().as_secs_f64() * 1e3,
             peak_bytes: call.growth.peak,
             leaked_bytes: 0,
         }

@@ -28,7 +28,7 @@ const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
 /// build sets it.
 const STACK_BYTES: usize = 16 << 20;
 /// Time to compile the engine itself, which is known to end.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// Memory is compared and copied in pieces of this size, bytes.
 const PAGE_BYTES: usize = 4096;
 /// Memory grows in steps of this size, bytes.

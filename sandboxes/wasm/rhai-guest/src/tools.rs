@@ -115,6 +115,10 @@ pub(crate) enum ToolError {
     /// Ends the program: a budget is spent.
     #[error("{0}")]
     Budget(String),
+    /// Ends the program: its time is over. The host ends it itself.
+    #[allow(dead_code, reason = "the shared files know it")]
+    #[error("stopped after {0} ms")]
+    Deadline(u128),
     /// Any other reason.
     #[error("{0}")]
     BadArgs(String),
