@@ -21,8 +21,9 @@ pub(super) fn fitted(table: &Table, width: u16) -> Table {
     if whole(&least(table), GAP) > width {
         put_intervals_below(&mut fitted);
     }
-    let least = least(&fitted);
+    let mut least = least(&fitted);
     let gap = if whole(&least, GAP) > width { SMALL_GAP } else { GAP };
+    break_words(&mut least, &texts(&fitted), gap, width);
     let widths = shared(&fitted.column_max_content_widths(), &least, gap, width);
     fitted
         .set_content_arrangement(ContentArrangement::Dynamic)
@@ -57,10 +58,38 @@ fn least(table: &Table) -> Vec<u16> {
     least
 }
 
+/// The columns that hold text: some cell below the heading is neither empty nor a number.
+fn texts(table: &Table) -> Vec<usize> {
+    let is_text = |cell: &Cell| {
+        let content = cell.content();
+        !content.is_empty() && content != "-" && !is_number(&content)
+    };
+    let of_row = |row: &Row| -> Vec<usize> {
+        row.cell_iter().enumerate().filter(|(_, cell)| is_text(cell)).map(|pair| pair.0).collect()
+    };
+    let mut columns: Vec<usize> = table.row_iter().flat_map(of_row).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// Lets words of text be broken, the longest first, until the columns fit or nothing is left to
+/// break: a number is never broken.
+fn break_words(least: &mut [u16], texts: &[usize], gap: u16, width: u16) {
+    while whole(least, gap) > width {
+        let longest = texts.iter().copied().filter(|&at| least[at] > LEAST);
+        let Some(at) = longest.max_by_key(|&at| least[at]) else { return };
+        least[at] -= 1;
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| "+-<[0123456789".contains(c))
+}
+
 /// The parts of a line that stay whole.
 fn pieces(line: &str) -> Vec<&str> {
-    let is_number = line.starts_with(|c: char| "+-<[0123456789".contains(c));
-    if is_number { vec![line] } else { line.split(' ').collect() }
+    if is_number(line) { vec![line] } else { line.split(' ').collect() }
 }
 
 fn length(text: &str) -> u16 {
