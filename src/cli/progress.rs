@@ -106,7 +106,7 @@ impl State {
         };
         let mut line = head.trim_start().to_owned();
         if stage.total > 1 {
-            line += &format!(" {} of {}", count(stage.done.min(stage.total)), count(stage.total));
+            line += &format!(" {}/{}", count(stage.done.min(stage.total)), count(stage.total));
         }
         let (began, share) = match planned {
             Some(at) => (self.began, self.share(at, stage)),
@@ -156,7 +156,7 @@ mod tests {
         const PLAN: Plan = &[("mining", 1.0), ("trying", 2.0), ("freezing", 1.0)];
         let told = line(PLAN, "optimizing shop", ("trying", 12, 24), 30);
         // A quarter and half of two quarters are done: half of all.
-        let whole = "optimizing shop [2/3 trying] 12 of 24, 0:30 elapsed, about 0:30 left";
+        let whole = "optimizing shop [2/3 trying] 12/24, 0:30 elapsed, about 0:30 left";
         assert_eq!(told, whole);
         let told = line(PLAN, "optimizing shop", ("freezing", 0, 1), 3_600);
         assert_eq!(told, "optimizing shop [3/3 freezing], 1:00:00 elapsed, about 20:00 left");
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn lines_are_short_and_numbers_are_rounded() {
         let told = line(&[], "", ("vectors", 60_358_572, 100_000_000), 7);
-        assert_eq!(told, "vectors 60,358,572 of 100,000,000, 0:07 elapsed, about 0:05 left");
+        assert_eq!(told, "vectors 60,358,572/100,000,000, 0:07 elapsed, about 0:05 left");
         let long = line(&[], &"long name ".repeat(30), ("stage", 1, 3), 2);
         assert_eq!(long.chars().count(), LINE_CHARS);
     }

@@ -192,6 +192,9 @@ pub enum OptimizeError {
     /// A model gave no reply, and the run cannot go on without it.
     #[error(transparent)]
     Llm(LlmError),
+    /// What is at the address of the service does not even answer one short question.
+    #[error("the model answers nothing: {0}")]
+    NoService(LlmError),
     /// The llm actor was asked for without a model.
     #[error("no LLM configured, which the llm actor needs")]
     NoLlm,
@@ -201,7 +204,11 @@ impl OptimizeError {
     /// Whether a service gave no answer: nothing is frozen, and the run goes on where it was once
     /// the service answers.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Llm(error) if error.is_outage())
+        match self {
+            Self::Llm(error) => error.is_outage(),
+            Self::NoService(_) => true,
+            _ => false,
+        }
     }
 }
 

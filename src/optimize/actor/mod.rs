@@ -179,6 +179,8 @@ impl Actor {
         match llm.ask(&request) {
             // A cassette that was recorded without the question is no service that fails.
             Err(LlmError::Unrecorded(_)) => Ok(()),
+            // A web page, or another form than the agreed one: there is no model at this address.
+            Err(error @ LlmError::Reply { .. }) => Err(OptimizeError::NoService(error)),
             reply => self.heard(reply).map(drop),
         }
     }
