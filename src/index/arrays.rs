@@ -92,6 +92,8 @@ impl Arrays {
                 TensorView::new(dtype, shape, bytes).map(|view| (name, view))
             })
             .collect();
+        // A file that the crate itself makes is private; one that is there keeps its mode.
+        File::create(path).map_err(|error| IndexError::io(path, error))?;
         views
             .and_then(|views| safetensors::serialize_to_file(views, None, path))
             .map_err(|error| IndexError::io(path, io::Error::other(error)))?;

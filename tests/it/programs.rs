@@ -76,7 +76,7 @@ fn every_way_to_fail_has_its_kind() {
         let (status, ran) = run_json(&world, source.as_bytes());
         assert_eq!((status, &ran["status"], &ran["kind"]), (1, &json!("error"), &json!(kind)));
         assert_eq!(ran["ranking"], json!([]));
-        assert!(ran["message"].is_string() && ran["usage"]["ms"].as_f64().unwrap() < 2_400.0);
+        assert!(ran["message"].is_string() && ran["usage"]["ms"].is_f64(), "{ran}");
     }
     let too_long = format!("{SEARCHES}//{}", "x".repeat(64 << 10));
     for (kind, source) in [

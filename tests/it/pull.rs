@@ -311,17 +311,15 @@ fn a_wrong_file_is_removed() {
 fn sizes_and_digests_that_cannot_be_are_refused() {
     let list = "/api/datasets/snap-stanford/stark/tree/main/skb/prime?recursive=true";
     let with = |name: &'static str, value: serde_json::Value| {
-        let answers = repository(files());
-        hub(move |asked, _| {
-            if asked.path != list {
-                return None;
-            }
-            let mut entries: Vec<serde_json::Value> =
-                serde_json::from_slice(&answers[list]).unwrap();
-            for entry in entries.iter_mut().filter(|entry| entry["lfs"].is_object()) {
-                entry["lfs"][name] = value.clone();
-            }
-            Some(ok(serde_json::to_vec(&entries).unwrap()))
+        let mut answers = repository(files());
+        let mut entries: Vec<serde_json::Value> = serde_json::from_slice(&answers[list]).unwrap();
+        for entry in entries.iter_mut().filter(|entry| entry["lfs"].is_object()) {
+            entry["lfs"][name] = value.clone();
+        }
+        answers.insert(list.to_owned(), serde_json::to_vec(&entries).unwrap());
+        Server::new(move |asked, _| match answers.get(&asked.path) {
+            Some(bytes) => ok(bytes.clone()),
+            None => Answer::Send(404, Vec::new(), Vec::new()),
         })
     };
     let world = World::new();

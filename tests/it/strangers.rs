@@ -114,11 +114,25 @@ fn programs_of_others_are_not_trusted_once_they_are_frozen() {
     let world = World::shop();
     let program = "//! category: mine\nfn retrieve(query, candidates, params) { search(query, \"product\", 20) }";
     fs::write(world.path("mine.rhai"), program).unwrap();
-    let optimize = ["-v", "optimize", "--dataset", "shop", "--steps", "0", "--run", "run"];
-    let ran = world.run(optimize.into_iter().chain(["--program", "mine.rhai"]));
+    // What another run froze here, whatever it holds, is noted elsewhere.
+    let run = |args: &[&str]| {
+        let mut command = world.command(["-v"].into_iter().chain(args.iter().copied()));
+        Ran::of(command.env("AGENT_STATE", world.path("state")).output().unwrap())
+    };
+    let ran = run(&[
+        "optimize",
+        "--dataset",
+        "shop",
+        "--steps",
+        "0",
+        "--run",
+        "run",
+        "--program",
+        "mine.rhai",
+    ]);
     assert_eq!((ran.status, place(&ran)), (0, IN_WASM), "{}", ran.stderr);
-    let query = ["-v", "query", "--bundle", "run/bundle.json", "--dataset", "shop", "a jacket"];
-    assert_eq!(place(&world.run(query)), IN_WASM);
+    let query = ["query", "--bundle", "run/bundle.json", "--dataset", "shop", "a jacket"];
+    assert_eq!(place(&run(&query)), IN_WASM);
 }
 
 #[test]
@@ -234,7 +248,8 @@ fn both_engines_refuse_too_large_a_result_alike() {
         let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         told["kind"].as_str().unwrap().to_owned()
     };
-    assert_eq!((kind("rhai").as_str(), kind("wasm").as_str()), ("memory", "memory"));
+    // More pairs than one call may compare: the tool refuses before anything is built.
+    assert_eq!((kind("rhai").as_str(), kind("wasm").as_str()), ("tool", "tool"));
 }
 
 #[test]

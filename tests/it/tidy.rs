@@ -16,7 +16,7 @@ const UNAWARE: [&[&str]; 2] = [&["kb", "embed", "llm"], &["dataset", "index"]];
 /// Foreign crates, and the only places that may name them.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
-    ("libc", &["src/clock.rs"]),
+    ("libc", &["src/clock.rs", "src/cli/cut.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
     ("jsonschema", &["src/llm/replies"]),
