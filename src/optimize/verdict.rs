@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_bundle_is_held_against_the_best_baseline_with_p_for_all_of_them() {
         let [good, bad] = [vec![1.0_f32; 12], vec![0.25_f32; 12]];
-        let better = verdict(&good, [("bm25", &bad), ("dense", &vec![0.5; 12])]);
+        let better = verdict(&good, [("bm25", &bad), ("dense", &[0.5; 12])]);
         assert_eq!((better.standing, better.baseline.as_str()), (Standing::Better, "dense"));
         assert_eq!((better.n, better.difference, better.needed), (12, 0.5, Some(0)));
         // The exact p of twelve equal differences is 2 in 4,096, and there are two baselines.
