@@ -160,7 +160,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// [`BadTemplate`].
+    /// `BadTemplate`.
     pub fn parse(source: &str) -> Result<Template, BadTemplate> {
         let (mut lines, mut n_placeholders) = (Vec::new(), 0);
         for line in source.lines() {
@@ -188,7 +188,7 @@ impl Template {
         Ok(Template { lines })
     }
 
-    /// The document of a node; none if it is longer than [`MAX_DOCUMENT_BYTES`]. Ends with a line
+    /// The document of a node; none if it is longer than 64 MiB. Ends with a line
     /// end unless it is empty. No more than the limit and one field is held.
     pub fn render(
         &self,

@@ -393,7 +393,7 @@ impl BundleRetriever {
 
     /// The categories that answer a query with their probabilities, most probable first: those that
     /// the bundle's router asks and, where a model names one, that one too, with the mean of what
-    /// the router and the model hold it for ([`mixed`]).
+    /// the router and the model hold it for (`mixed`).
     ///
     /// # Errors
     /// That the query cannot be read, or that the model gave no reply.

@@ -80,7 +80,7 @@ impl Lesson {
 }
 
 /// The cut-off learnt from rankings of training queries with their answers; none where fewer than
-/// [`MIN_QUERIES`] have an answer within the ranks that are looked at.
+/// `MIN_QUERIES` have an answer within the ranks that are looked at.
 pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let lessons: Vec<Lesson> =
         queries.par_iter().map(|(ranking, answers)| Lesson::new(ranking, answers)).collect();
