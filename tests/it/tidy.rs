@@ -345,10 +345,7 @@ fn broken_links(page: &Path, text: &str) -> Vec<String> {
     // A place within a page is not looked for, only the page.
     let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
     let files = files.map(|target| target.split('#').next().unwrap());
-    files
-        .filter(|file| !page.parent().unwrap().join(file).exists())
-        .map(str::to_owned)
-        .collect()
+    files.filter(|file| !page.parent().unwrap().join(file).exists()).map(str::to_owned).collect()
 }
 
 #[test]
