@@ -32,6 +32,16 @@ pub const CATEGORY_BYTES: usize = 200;
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
 /// A retrieval program. Equal sources, or equal modules, are equal programs.
+///
+/// ```
+/// use agent::program::Program;
+///
+/// let source = "//! category: by words\nfn retrieve(query, candidates, params) { candidates }";
+/// let program = Program::new(source);
+/// assert_eq!(program.category(), Some("by words"));
+/// // Line ends are no part of what a program is.
+/// assert_eq!(program.id(), Program::new(&source.replace('\n', "\r\n")).id());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Program {

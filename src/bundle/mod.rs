@@ -323,6 +323,18 @@ impl Bundle {
 
     /// Reads a bundle and checks its digest.
     ///
+    /// ```no_run
+    /// use std::path::Path;
+    ///
+    /// use agent::bundle::Bundle;
+    ///
+    /// let bundle = Bundle::read(Path::new("bundle.json"))?;
+    /// for category in &bundle.categories {
+    ///     println!("{}: program {}", category.name, category.program.short_id());
+    /// }
+    /// # Ok::<(), agent::bundle::BundleError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`BundleError`], but for [`BundleError::OtherBase`].
     pub fn read(path: &Path) -> Result<Self, BundleError> {

@@ -56,6 +56,17 @@ impl IndexedBase {
     /// Opens a base and its index; costs milliseconds whatever their size. A sentence encoder's files
     /// are read once as well, to see that they are those it was built with.
     ///
+    /// ```no_run
+    /// use agent::{dataset::Home, index::IndexedBase};
+    ///
+    /// let shop = Home::new("home").get("shop")?;
+    /// let base = IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?;
+    /// for (node, score) in base.search_vectors("a durable bottle", &[], 5)? {
+    ///     println!("{score:.4} {}", base.kb.name(node));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`IndexError::Missing`], [`IndexError::OtherBase`], or that a file is damaged; `name` is the
     /// base's name in messages.

@@ -3,6 +3,25 @@
 //!
 //! [`Rerank`] and [`React`] answer with a language model and without any program.
 //!
+//! ```no_run
+//! use std::{path::Path, sync::Arc};
+//!
+//! use agent::{
+//!     bundle::Bundle, dataset::Home, index::IndexedBase,
+//!     infer::{BundleRetriever, Runtime},
+//!     retrieve::Retriever, sandbox::Workers,
+//! };
+//!
+//! let shop = Home::new("home").get("shop")?;
+//! let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
+//! let bundle = Bundle::read(Path::new("bundle.json"))?;
+//! bundle.check_base(&base)?;
+//! let runtime = Runtime::new(base, Arc::new(Workers::new(2)?), None);
+//! let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
+//! let answer = answers.answer("a durable steel bottle by Northpeak", 20)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Must not know: which answers are right, how programs are found.
 
 mod react;

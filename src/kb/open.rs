@@ -86,6 +86,15 @@ pub struct Kb {
 impl Kb {
     /// Opens the base in `dir`. Cost grows with types, relations and batches, not with nodes.
     ///
+    /// ```no_run
+    /// use agent::{dataset::Home, kb::Kb};
+    ///
+    /// let shop = Home::new("home").get("shop")?;
+    /// let kb = Kb::open(&shop.kb_dir())?;
+    /// println!("{} has {} nodes", kb.title(), kb.n_nodes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] if a size or a table
     /// does not agree with the manifest, or [`KbError::Io`].

@@ -156,7 +156,18 @@ pub enum OpenError {
     Retrieve(#[from] RetrieveError),
 }
 
-/// Opens a retriever that needs no training by its name.
+/// Opens a retriever that needs no training by its name, one of [`NAMES`].
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use agent::{dataset::Home, index::IndexedBase, retrieve};
+///
+/// let shop = Home::new("home").get("shop")?;
+/// let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
+/// let ranking = retrieve::open(&base, "hybrid")?.retrieve("a durable steel bottle", 10)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// That there is none of that name, or that a part of the index it needs is not there.

@@ -36,30 +36,10 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// Who may open the test split: its home, the one way to it that counts, and who reads the texts
 /// of all queries to take vectors for them.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/cli/test_split.rs", "src/cli/vectors.rs"];
-/// Pages whose links are followed.
-const PAGES: &[&str] = &[
-    "CHANGELOG.md",
-    "README.md",
-    "agent-prompts/README.md",
-    "docs/architecture.md",
-    "docs/benchmarks/README.md",
-    "docs/benchmarks/gpu.md",
-    "docs/benchmarks/growth.md",
-    "docs/benchmarks/peers.md",
-    "docs/embedders.md",
-    "docs/explain.md",
-    "docs/llm.md",
-    "docs/optimizer.md",
-    "docs/programs.md",
-    "docs/results.md",
-    "docs/runs.md",
-    "docs/sandbox.md",
-    "docs/stark.md",
-    "docs/tools.md",
-    "sandboxes/rhai/README.md",
-    "sandboxes/wasm/README.md",
-    "src/README.md",
-];
+/// Directories whose pages' links are followed, with all below them, and the root without.
+const PAGES: [&str; 6] = ["agent-prompts", "docs", "fuzz", "sandboxes", "src", "toolkits"];
+/// Directories of builds and of fetched packages; what lies in them is not of this repository.
+const FETCHED: [&str; 2] = ["target", "node_modules"];
 
 /// The only places that start threads. What a program waits for on another thread must stay out of
 /// rayon's pool of the process, whose threads may all be waiting for programs; each says how it does.
@@ -99,26 +79,50 @@ impl Source {
     }
 }
 
-/// All Rust files below `src/` and `tests/`, by path.
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut dirs = vec![root.join("src"), root.join("tests")];
-    let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
+/// The files below directories that have an extension, by path; directories that `skip` names are
+/// not entered.
+fn files_below(mut dirs: Vec<PathBuf>, extension: &str, skip: &[&str]) -> BTreeSet<PathBuf> {
+    let mut paths = BTreeSet::new();
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.file_name().unwrap();
+                if !skip.iter().any(|skipped| name == *skipped) {
+                    dirs.push(path);
+                }
+            } else if path.extension().is_some_and(|found| found == extension) {
                 paths.insert(path);
             }
         }
     }
-    let source = |path: PathBuf| Source {
-        text: fs::read_to_string(&path).unwrap(),
-        path: path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/"),
+    paths
+}
+
+/// The path from the repository's root, with `/`.
+fn shown(path: &Path) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/")
+}
+
+/// All Rust files below `src/`, `tests/` and `examples/`, by path.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dirs = ["src", "tests", "examples"].map(|dir| root.join(dir)).to_vec();
+    let source = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        Source { path: shown(&path), text }
     };
-    paths.into_iter().map(source).collect()
+    files_below(dirs, "rs", &[]).into_iter().map(source).collect()
+}
+
+/// All pages: Markdown in the root, and below [`PAGES`].
+fn pages() -> BTreeSet<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = files_below(PAGES.map(|dir| root.join(dir)).to_vec(), "md", &FETCHED);
+    let of_root = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(of_root.filter(|path| path.extension().is_some_and(|found| found == "md")));
+    pages
 }
 
 /// The layers, highest first, as `src/lib.rs` documents them: lines of modules, left to right.
@@ -335,17 +339,27 @@ fn every_module_is_introduced() {
     }
 }
 
+/// The files and directories that a page links to and that do not exist.
+fn broken_links(page: &Path, text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    // A place within a page is not looked for, only the page.
+    let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    let files = files.map(|target| target.split('#').next().unwrap());
+    files.filter(|file| !page.parent().unwrap().join(file).exists()).map(str::to_owned).collect()
+}
+
 #[test]
 fn links_between_files_lead_somewhere() {
+    let pages = pages();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for page in ["README.md", "SECURITY.md", "docs/experiments/README.md", "fuzz/README.md"] {
+        assert!(pages.contains(&root.join(page)), "{page} is not read");
+    }
     let mut violations = Vec::new();
-    for page in PAGES {
-        let text = fs::read_to_string(root.join(page)).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let place = root.join(page).parent().unwrap().join(target);
-            if !target.contains("://") && !target.starts_with('#') && !place.exists() {
-                violations.push(format!("{page}: {target} does not exist"));
-            }
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for link in broken_links(page, &text) {
+            violations.push(format!("{}: {link} does not exist", shown(page)));
         }
     }
     none(&violations);
@@ -369,6 +383,10 @@ fn the_checks_see_what_they_look_for() {
     assert!(forbidden(&layers, "a", "b").is_some_and(|why| why.contains("lower")));
     assert!(forbidden(&layers, "embed", "kb").is_some_and(|why| why.contains("know")));
     assert!(forbidden(&layers, "b", "new").is_some_and(|why| why.contains("no layer")));
+
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/page.md");
+    let text = "[a](stark.md#place) [b](#here) [c](https://c.org) [d](../README.md) [e](../no.md)";
+    assert_eq!(broken_links(&page, text), ["../no.md"]);
 
     assert!(names_crate("use rhai::{Engine};", "rhai"));
     assert!(names_crate("    x: rhai::Map,", "rhai"));

@@ -1,0 +1,105 @@
+//! Answers a question with a bundle, and says where the answers end.
+//!
+//! ```sh
+//! cargo run --release --example answer_with_bundle
+//! ```
+//!
+//! The bundle is made here, by a short run on a small generated sample. Whoever has one reads it
+//! instead, with [`Bundle::read`], and opens the base that it was made for.
+
+mod installed;
+
+use std::{
+    error::Error,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
+
+use agent::{
+    bundle::Bundle,
+    dataset::{
+        Base, Home, Split, load_split,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::IndexedBase,
+    infer::{BundleRetriever, Runtime},
+    optimize::{self, Actors, Options, journal::Journal},
+    retrieve::Retriever,
+    sandbox::{SandboxOptions, Workers},
+};
+
+/// A fifth of the size that samples have by default.
+const SCALE: f64 = 0.001;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let files = dir.path().join("sample");
+    let options = SampleOptions { seed: 0, scale: Some(SCALE) };
+    generate(SampleKind::Amazon, options, &files, &mut |_| {})?;
+    let home = Home::new(dir.path().join("home"));
+    let (installed, base) = installed::install(&files, &home, "shop")?;
+    let run = dir.path().join("run");
+    make_bundle(&installed, &base, &run)?;
+
+    // Reading checks the digest; a bundle refuses any other base than its own.
+    let bundle = Bundle::read(&run.join(optimize::BUNDLE_FILE))?;
+    bundle.check_base(&base)?;
+    let runtime = Runtime::new(base.clone(), Arc::new(Workers::new(1)?), None);
+    let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
+
+    // A question of the sample, whose right answers are known.
+    let asked = load_split(&installed, &Split::Val)?.into_iter().next();
+    let asked = asked.ok_or("the sample has no validation questions")?;
+    let answer = answers.answer(&asked.text, 5)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", asked.text)?;
+    if let Some(category) = answers.category(&asked.text)? {
+        writeln!(out, "category: {category}")?;
+    }
+    for (&(node, score), rank) in answer.ranking.iter().zip(1..) {
+        let right = if asked.answers.contains(&node) { ", right" } else { "" };
+        writeln!(out, "{rank}. {} ({score:.4}{right})", base.kb.name(node))?;
+    }
+    if let Some(end) = answer.end {
+        writeln!(out, "the answers likely end behind rank {}", end.rank)?;
+    }
+    Ok(())
+}
+
+/// Runs the optimizer without steps of improvement; its journal and its bundle go into `run`.
+fn make_bundle(
+    installed: &Base,
+    base: &Arc<IndexedBase>,
+    run: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let options = Options {
+        dataset: installed.name.clone(),
+        seed: 1,
+        steps: 0,
+        hops: 2,
+        actors: Actors { search: true, llm: false },
+        llm_tools: false,
+        programs: Vec::new(),
+        sandbox: SandboxOptions::default(),
+        without: Vec::new(),
+        budget: None,
+    };
+    let mut journal = Journal::create(run, &serde_json::to_value(&options)?)?;
+    let train = load_split(installed, &Split::Train)?;
+    let validation = load_split(installed, &Split::Val)?;
+    let stop = Arc::default();
+    optimize::run(
+        base.clone(),
+        None,
+        train,
+        validation,
+        &options,
+        run,
+        &mut journal,
+        2,
+        &mut |_| {},
+        &stop,
+    )?;
+    Ok(())
+}
