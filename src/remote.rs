@@ -42,7 +42,7 @@ use tokio::{
 };
 
 pub use crate::remote::account::Account;
-use crate::remote::{asker::Asker, breaker::Breaker, failure::Secrets, pace::Pace};
+use crate::remote::{asker::Asker, breaker::Breaker, failure::AccountSecrets, pace::Pace};
 
 /// Connections that nobody uses are closed after this time, before services close them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
@@ -235,7 +235,7 @@ impl Service {
             headers,
             base,
             host,
-            secrets: Secrets::of(account),
+            secrets: AccountSecrets::of(account),
             limits,
             gate: Semaphore::new(limits.at_a_time.clamp(1, Semaphore::MAX_PERMITS)),
             breaker: Breaker::new(limits.failures_in_a_row),

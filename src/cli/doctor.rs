@@ -21,8 +21,9 @@ use crate::{
     },
     dataset::{Base, DatasetError},
     index::IndexError,
+    infer::ROUTER_ROLE,
     kb::{self, Kb, Manifest},
-    llm::{Message, Role},
+    llm::Message,
 };
 
 /// Characters of an answer that are shown.
@@ -183,7 +184,7 @@ fn answer(args: &Args, ctx: &Context) -> Result<String> {
     let choice = LlmArgs { model: args.model.clone(), no_cache: true, ..LlmArgs::default() };
     let llm = llm::open(&choice, None, ctx)?.assistant.llm().clone();
     let began = Instant::now();
-    let request = llm.request(Role::Router, vec![Message::user(QUESTION)], None, 0);
+    let request = llm.request(ROUTER_ROLE.role(), vec![Message::user(QUESTION)], None, 0);
     let reply = llm.ask(&request)?;
     let spent = llm.ledger().total();
     let tokens = spent.tokens_in + spent.tokens_out;

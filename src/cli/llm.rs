@@ -20,13 +20,14 @@ use crate::{
     },
     files,
     llm::{
-        Llm, Model, ReplyStore, Role, Voice,
+        Llm, Model, ReplyStore, Role, RoleSettings,
         cassette::{Cassette, Recorder},
         ledger::{Ceilings, Ledger},
         openai::OpenAi,
         settings::{self, Settings},
         shared::SharedCache,
     },
+    optimize::roles::ROLES,
     prompts::Prompts,
     remote::{Account, Service},
     tools::Assistant,
@@ -71,7 +72,7 @@ pub(super) struct Configured {
     /// Where, and as whom.
     pub(super) account: Account,
     /// How every role asks.
-    pub(super) voices: HashMap<Role, Voice>,
+    pub(super) roles: HashMap<Role, RoleSettings>,
     /// What the file says.
     pub(super) settings: Settings,
     /// The variable that holds the key, if there is one.
@@ -137,7 +138,7 @@ pub(super) fn open(
     // The recorder comes before the cache, so that it hears what comes from there.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
     stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
-    let Configured { account, voices, settings, .. } = configured;
+    let Configured { account, roles, settings, .. } = configured;
     let (model, cassette): (Box<dyn Model>, _) = match &choice.replay {
         Some(path) => {
             let cassette = Arc::new(Cassette::open(path)?);
@@ -149,7 +150,7 @@ pub(super) fn open(
         }
     };
     let ledger = Ledger::new(settings.prices, ceilings);
-    let llm = Arc::new(Llm::new(model, voices, stores, ledger, ctx.stop.clone()));
+    let llm = Arc::new(Llm::new(model, roles, stores, ledger, ctx.stop.clone()));
     let prompts = match &choice.prompts {
         Some(dir) => Prompts::with_overrides(dir)?,
         None => Prompts::built_in()?,
@@ -199,28 +200,28 @@ pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Co
     let settings = read_settings(ctx)?;
     // An empty variable counts as none.
     let model = model.filter(|model| !model.trim().is_empty());
-    let voices = match settings.voices(model) {
-        Ok(voices) => voices,
-        Err(missing) if missing.len() == Role::ALL.len() => return Ok(None),
+    let roles = match settings.role_settings(model, &ROLES) {
+        Ok(roles) => roles,
+        Err(missing) if missing.len() == ROLES.len() => return Ok(None),
         Err(missing) => {
-            let names: Vec<&str> = missing.into_iter().map(Role::name).collect();
+            let names: Vec<&str> = missing.iter().map(Role::name).collect();
             return Err(anyhow!("no model is named for the roles {}", names.join(", ")))
                 .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
         }
     };
     let (account, key_variable) = account(&settings)?;
-    Ok(Some(Configured { account, voices, settings, key_variable }))
+    Ok(Some(Configured { account, roles, settings, key_variable }))
 }
 
 impl Configured {
     /// The model of a role.
-    pub(super) fn model(&self, role: Role) -> Option<&str> {
-        self.voices.get(&role).map(|voice| voice.model.as_str())
+    pub(super) fn model(&self, role: &Role) -> Option<&str> {
+        self.roles.get(role).map(|set| set.model.as_str())
     }
 
     /// The names of all models, each once.
     pub(super) fn models(&self) -> BTreeSet<&str> {
-        self.voices.values().map(|voice| voice.model.as_str()).collect()
+        self.roles.values().map(|set| set.model.as_str()).collect()
     }
 }
 
@@ -239,7 +240,7 @@ fn read_settings(ctx: &Context) -> Result<Settings> {
     let limit = settings::MAX_FILE_BYTES as u64;
     let text = files::read_text(&path, limit)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(Settings::read(&text, &path.display().to_string())?)
+    Ok(Settings::read(&text, &path.display().to_string(), &ROLES)?)
 }
 
 /// The account of the settings and the environment, and the variable of its key.
@@ -329,9 +330,9 @@ pub(super) fn limits_in_words(configured: &Configured) -> String {
 /// Models with their roles, for people: one model for all, or each with its roles.
 pub(super) fn models_in_words(configured: &Configured) -> String {
     let mut roles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for role in Role::ALL {
-        if let Some(voice) = configured.voices.get(&role) {
-            roles.entry(&voice.model).or_default().push(role.name());
+    for spec in &ROLES {
+        if let Some(set) = configured.roles.get(&spec.role()) {
+            roles.entry(&set.model).or_default().push(spec.name);
         }
     }
     let part = |(model, roles): (&&str, &Vec<&str>)| format!("{model} ({})", roles.join(", "));
@@ -346,9 +347,9 @@ mod tests {
     use super::*;
 
     fn configured(settings: &str) -> Configured {
-        let settings = Settings::read(settings, "config.toml").unwrap();
-        let voices = settings.voices(Some("general")).unwrap();
-        Configured { account: Account::default(), voices, settings, key_variable: None }
+        let settings = Settings::read(settings, "config.toml", &ROLES).unwrap();
+        let roles = settings.role_settings(Some("general"), &ROLES).unwrap();
+        Configured { account: Account::default(), roles, settings, key_variable: None }
     }
 
     #[test]
@@ -363,7 +364,7 @@ mod tests {
         assert!(error.contains("[llm.prices.") && !error.contains("general"), "{error}");
         // The lines are settings as they stand.
         let models: Vec<&str> = configured.models().into_iter().collect();
-        let read = Settings::read(&price_lines(&models), "config.toml").unwrap();
+        let read = Settings::read(&price_lines(&models), "config.toml", &ROLES).unwrap();
         assert_eq!(read.prices.keys().map(String::as_str).collect::<Vec<_>>(), models);
     }
 

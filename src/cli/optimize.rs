@@ -39,10 +39,9 @@ use crate::{
     },
     index::IndexedBase,
     kb::Kb,
-    llm::Role,
     optimize::{
-        self, Ablation, Actors, Better, Estimate, Event, OptimizeError, Options, Outcome, Stop,
-        What,
+        self, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, OptimizeError, Options,
+        Outcome, Stop, What,
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
         user::{self, UserProgram},
@@ -343,8 +342,8 @@ fn warn_of_few(n_train: usize, n_validation: usize, printer: &Printer) {
 
 /// Who proposes programs, in words.
 fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
-    let model = opened.and_then(|opened| opened.assistant.llm().voice(Role::Actor));
-    let model = model.map_or("", |voice| voice.model.as_str());
+    let model = opened.and_then(|opened| opened.assistant.llm().role(&ACTOR_ROLE.role()));
+    let model = model.map_or("", |set| set.model.as_str());
     let actors = match options.actors {
         Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
         Actors { search: false, .. } => format!("the llm actor (model {model})"),
@@ -366,7 +365,7 @@ fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened
     for (_, exchange) in replies.exchanges()? {
         if exchange.paid {
             let (request, usage) = (exchange.request, exchange.reply.usage);
-            opened.assistant.llm().ledger().paid(request.role, &request.model, usage);
+            opened.assistant.llm().ledger().paid(request.role.clone(), &request.model, usage);
         }
     }
     Ok(opened)
@@ -519,7 +518,7 @@ fn open_run(
     if let Some(configured) = configured {
         config["actor"] = actors(&args.actor).unwrap_or(SEARCH_ONLY).names().into();
         config["llm_tools"] = args.llm_tools.into();
-        config["model"] = configured.model(Role::Actor).into();
+        config["model"] = configured.model(&ACTOR_ROLE.role()).into();
         config["prices"] = serde_json::json!(configured.settings.prices);
     }
     if !programs.is_empty() {

@@ -12,20 +12,8 @@ use std::sync::Arc;
 use crate::{
     kb::{NodeId, NodeSet, Scores},
     retrieve::Ranking,
-    tools::{Kind, ToolCall, Value, node_id, registry},
+    tools::{Kind, NodeFlow, ToolCall, Value, node_id, registry},
 };
-
-/// Tools that find nodes by words.
-const FINDERS: [&str; 6] = [
-    "link",
-    "search",
-    "search_with_names",
-    "search_field",
-    "search_vectors",
-    "get_node_ids_by_type",
-];
-/// Tools that go from nodes to their neighbours.
-const WALKERS: [&str; 4] = ["hop", "walk", "neighbors", "get_related_nodes"];
 
 /// How the nodes of a call's result are got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +76,8 @@ impl<'a> Flow<'a> {
     pub(super) fn carried(&self, call: usize) -> &[Operand<'a>] {
         let operands = self.operands(call);
         let Some(of) = self.calls.get(call) else { return operands };
-        // What is taken away is not carried on, unless it is a difference of scores.
-        let excludes = of.name == "without"
-            || of.name == "-" && !matches!(of.args.get(1), Some(Value::Scores(_)));
-        if excludes { operands.get(..1).unwrap_or(operands) } else { operands }
+        // What is taken away is not carried on.
+        if of.flow == NodeFlow::Remove { operands.get(..1).unwrap_or(operands) } else { operands }
     }
 
     /// The result of a call, if it did not fail.
@@ -172,11 +158,11 @@ fn node_arguments(call: &ToolCall) -> Vec<&Value> {
 }
 
 fn way(call: &ToolCall, operands: &[Operand<'_>]) -> Way {
-    if WALKERS.contains(&call.name) {
-        return Way::Walk;
-    }
-    if FINDERS.contains(&call.name) || operands.is_empty() {
-        return Way::Find;
+    match call.flow {
+        NodeFlow::Walk(_) => return Way::Walk,
+        NodeFlow::Link | NodeFlow::Find => return Way::Find,
+        _ if operands.is_empty() => return Way::Find,
+        _ => {}
     }
     let given: Vec<NodeSet> = operands.iter().filter_map(|of| ids(of.value)).collect();
     let new = |node: &NodeId| !given.iter().any(|nodes| nodes.contains(*node));

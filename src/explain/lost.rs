@@ -17,11 +17,9 @@ use crate::{
     },
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId},
-    tools::{Session, ToolCall, ToolHost, Value, registry},
+    tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry},
 };
 
-/// Tools that keep the best of what they are given.
-const CUTTERS: [&str; 1] = ["top"];
 /// Walks one after another that are followed back.
 const MAX_WALKS: usize = 6;
 /// Nodes from which a walk could have reached an answer; further ones are left out.
@@ -69,7 +67,7 @@ impl Search<'_> {
             (0..leads.len()).filter(|&at| leads.get(at).copied().unwrap_or_default()).collect();
         let found = |kind, call, place| Lost { kind, call, place, walks, sought: sought.clone() };
         if let Some(call) = stretch.iter().rev().copied().find(|&at| self.drops(at, sought)) {
-            let cuts = self.flow.calls.get(call).is_some_and(|of| CUTTERS.contains(&of.name));
+            let cuts = self.flow.calls.get(call).is_some_and(|of| of.flow == NodeFlow::Cut);
             return Some(found(if cuts { Kind::Cut } else { Kind::Filtered }, call, None));
         }
         let of_walks = stretch.iter().filter_map(|&at| self.lost_before_walk(at, sought, walks));
@@ -82,7 +80,8 @@ impl Search<'_> {
             finders.map(|at| (at, self.place_with_more(at, sought))).collect();
         let nearest = probed.iter().filter_map(|&(at, place)| Some((place?, at))).min();
         if walks > 0 {
-            let named = |at: &usize| self.flow.calls.get(*at).is_some_and(|of| of.name == "link");
+            let named =
+                |at: &usize| self.flow.calls.get(*at).is_some_and(|of| of.flow == NodeFlow::Link);
             let link = probed.iter().map(|pair| pair.0).find(named);
             let call = nearest.map(|pair| pair.1).or(link).or(probed.first().map(|pair| pair.0));
             return call.map(|call| found(Kind::NotLinked, call, None));
@@ -152,13 +151,11 @@ fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<Node
     };
     let relation = |name: &str| base.kb.relation_id(name).map(|relation| vec![relation]);
     let all = || (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
-    let steps: Vec<(Vec<RelationId>, Direction)> = match call.name {
-        "hop" => vec![(relation(text(1)?)?, backwards(text(2)?))],
-        "get_related_nodes" => {
-            vec![(text(1).and_then(relation).unwrap_or_else(all), Direction::Any)]
-        }
-        "neighbors" => vec![(all(), Direction::Any)],
-        "walk" => {
+    let NodeFlow::Walk(steps) = call.flow else { return None };
+    let steps: Vec<(Vec<RelationId>, Direction)> = match steps {
+        Steps::Directed => vec![(relation(text(1)?)?, backwards(text(2)?))],
+        Steps::Either => vec![(text(1).and_then(relation).unwrap_or_else(all), Direction::Any)],
+        Steps::Path => {
             let written: Vec<&str> = match call.args.get(1)? {
                 Value::Text(step) => vec![step],
                 Value::List(steps) => steps
@@ -178,7 +175,6 @@ fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<Node
             };
             written.iter().rev().map(step).collect::<Option<_>>()?
         }
-        _ => return None,
     };
     let mut nodes = reached.clone();
     for (relations, direction) in steps {

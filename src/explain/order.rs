@@ -8,7 +8,7 @@ use crate::{
     explain::flow::Flow,
     kb::{NodeId, Scores},
     retrieve::Ranking,
-    tools::{ToolCall, Value},
+    tools::{NodeFlow, ToolCall, Value},
 };
 
 /// Wrong nodes above the answer that are looked at, from the top.
@@ -81,7 +81,7 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
                 }
             }
         }
-        _ if call.name == "fuse" => fused(flow, at, factor, into),
+        _ if call.flow == NodeFlow::Fuse => fused(flow, at, factor, into),
         _ => {
             if let Some(Value::Scores(scores)) = flow.result(at) {
                 into.push(Summand { call: at, factor, scores: (**scores).clone() });
@@ -93,20 +93,22 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
 /// The factor of each operand that holds nodes, if the call is linear in its operands.
 fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
-    match call.name {
-        "top" | "at_least" | "restrict" | "without" | "&" if scores_at(0) => Some(vec![1.0]),
-        "of_type" if scores_at(0) => Some(vec![1.0]),
-        "normalize" => match call.args.first() {
+    match call.flow {
+        NodeFlow::Keep | NodeFlow::Cut | NodeFlow::Remove if scores_at(0) => Some(vec![1.0]),
+        NodeFlow::Normalize => match call.args.first() {
             Some(Value::Scores(scores)) if scores.largest() > 0.0 => {
                 Some(vec![1.0 / scores.largest()])
             }
             _ => None,
         },
-        "+" => Some(vec![1.0, 1.0]),
-        "-" if scores_at(0) && scores_at(1) => Some(vec![1.0, -1.0]),
-        "-" if scores_at(0) => Some(vec![1.0]),
-        "*" => number(call.args.first()).or_else(|| number(call.args.get(1))).map(|by| vec![by]),
-        "/" => number(call.args.get(1)).filter(|by| *by != 0.0).map(|by| vec![1.0 / by]),
+        NodeFlow::Sum => Some(vec![1.0, 1.0]),
+        NodeFlow::Difference => Some(vec![1.0, -1.0]),
+        NodeFlow::Multiply => {
+            number(call.args.first()).or_else(|| number(call.args.get(1))).map(|by| vec![by])
+        }
+        NodeFlow::Divide => {
+            number(call.args.get(1)).filter(|by| *by != 0.0).map(|by| vec![1.0 / by])
+        }
         _ => None,
     }
 }

@@ -2,11 +2,22 @@
 
 use crate::{
     llm::replies::Asked,
-    tools::{ToolCall, Value},
+    tools::{Kind, ToolCall, ToolSpec, Value, registry},
 };
 
 /// A call that gave something.
 pub(super) fn call(name: &'static str, args: Vec<Value>, result: &Value) -> ToolCall {
+    let flow = registry().iter().find(|spec| takes(spec, name, &args)).expect("a tool").flow;
     let (result, asked) = (Ok(result.clone()), Asked::default());
-    ToolCall { name, args, result, asked, unparsed: 0, line: None }
+    ToolCall { name, flow, args, result, asked, unparsed: 0, line: None }
+}
+
+/// Whether it is the tool of that name which takes such arguments; several share an operator.
+fn takes(spec: &ToolSpec, name: &str, args: &[Value]) -> bool {
+    let suits = |kind: Kind, value: &Value| match value {
+        Value::Scores(_) => matches!(kind, Kind::Scores | Kind::Any),
+        Value::Nodes(_) => matches!(kind, Kind::Nodes | Kind::Any),
+        _ => kind != Kind::Scores,
+    };
+    spec.name == name && spec.args.iter().zip(args).all(|(arg, value)| suits(arg.kind, value))
 }

@@ -47,7 +47,7 @@ use crate::{
     },
     index::IndexedBase,
     kb::{Combine, NodeId, Scores},
-    llm::{LlmError, Role},
+    llm::{LlmError, RoleSpec},
     program::Program,
     retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
@@ -57,8 +57,16 @@ use crate::{
     tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
 };
 
-pub use react::React;
-pub use rerank::Rerank;
+pub use react::{REACT_ROLE, React};
+pub use rerank::{RERANK_ROLE, Rerank};
+
+/// Puts a new query into a category.
+pub const ROUTER_ROLE: RoleSpec = RoleSpec {
+    name: "router",
+    summary: "puts a new query into a category",
+    temperature: Some(0.0),
+    max_tokens: 1_024,
+};
 
 /// Candidates a program is given.
 pub const SHORTLIST: usize = 100;
@@ -450,7 +458,7 @@ impl BundleRetriever {
             })
             .collect();
         let inputs = json!({ "categories": categories, "query": query });
-        let reply = match assistant.json(Role::Router, "router/choose", inputs) {
+        let reply = match assistant.json(ROUTER_ROLE.role(), "router/choose", inputs) {
             Ok(reply) => reply,
             Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
             Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),

@@ -13,12 +13,20 @@ use serde_json::{Value as Json, json};
 use crate::{
     index::IndexedBase,
     kb::{Kb, NodeId},
-    llm::{LlmError, Role},
+    llm::{LlmError, RoleSpec},
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     tools::{
-        Assistant, AssistantError, Kind, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
-        registry, schema_text, source::literal, toolkit_text,
+        Assistant, AssistantError, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
+        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
     },
+};
+
+/// Calls tools step by step to answer one query.
+pub const REACT_ROLE: RoleSpec = RoleSpec {
+    name: "react",
+    summary: "calls tools step by step",
+    temperature: Some(0.0),
+    max_tokens: 2_048,
 };
 
 /// Processor time of one call of a tool.
@@ -41,8 +49,6 @@ const SHOWN_ITEMS: usize = 20;
 const RESULT_CHARS: usize = 2_000;
 /// The prompt.
 const PROMPT: &str = "react/step";
-/// Tools that are of no use here: they note or print for authors of programs.
-const NOT_OFFERED: [&str; 1] = ["debug_print"];
 
 /// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
 /// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
@@ -96,7 +102,7 @@ impl React {
         let mut calls_left = MAX_CALLS;
         for turn in 0..MAX_TURNS {
             let inputs = self.inputs(query, shortlist, &steps, MAX_TURNS - turn, calls_left);
-            let action = self.assistant.json(Role::React, PROMPT, inputs).map_err(failure)?;
+            let action = self.assistant.json(REACT_ROLE.role(), PROMPT, inputs).map_err(failure)?;
             let thought = action["thought"].as_str().unwrap_or_default().to_owned();
             if action["finish"] == json!(true) {
                 let named = self.known(&action["ids"]);
@@ -224,7 +230,8 @@ fn call_tool(
     let values: Result<Vec<Value>, ToolError> =
         args.iter().map(|arg| value_of(arg, handles)).collect();
     let values = values?;
-    let named = |spec: &&ToolSpec| spec.name == name && !NOT_OFFERED.contains(&name);
+    // What shows a value to the author of a program is of no use here.
+    let named = |spec: &ToolSpec| spec.name == name && spec.flow != NodeFlow::Note;
     let specs: Vec<(usize, &ToolSpec)> =
         registry().iter().enumerate().filter(|(_, spec)| named(spec)).collect();
     let Some(&(first, spec)) = specs.first() else {

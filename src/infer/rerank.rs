@@ -13,9 +13,17 @@ use serde_json::{Value, json};
 use crate::{
     index::IndexedBase,
     kb::{NodeId, best},
-    llm::{LlmError, Role},
+    llm::{LlmError, RoleSpec},
     retrieve::{Ranking, RetrieveError, Retriever, checked},
     tools::{Assistant, AssistantError, document_about, unit_score},
+};
+
+/// Scores candidates of a ranking.
+pub const RERANK_ROLE: RoleSpec = RoleSpec {
+    name: "rerank",
+    summary: "scores candidates",
+    temperature: Some(0.0),
+    max_tokens: 2_048,
 };
 
 /// Candidates that are scored.
@@ -66,7 +74,7 @@ impl Rerank {
                     .map(|(&at, n)| self.candidate(query, nodes[at], n))
                     .collect();
                 let inputs = json!({"query": query, "candidates": candidates});
-                self.assistant.request(Role::Rerank, PROMPT, inputs, sample)
+                self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
             let replies = self.assistant.json_of(requests.collect(), repairs);
             for (batch, (reply, _)) in batches.iter().zip(replies) {

@@ -257,7 +257,7 @@ fn the_reranker_adds_the_models_score_and_the_place() {
         assert!((score - expected).abs() < 1e-6, "{node}: {score} {expected}");
     }
     assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
-    assert_eq!(heard.requests()[0].role, Role::Rerank);
+    assert_eq!(heard.requests()[0].role, Role::new("rerank"));
     assert_eq!(heard.count(), shortlist.len().div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
     let why = reranker.explain(query, 3).unwrap();

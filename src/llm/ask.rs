@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 8;
 
 /// How one role asks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Voice {
+pub struct RoleSettings {
     /// The model.
     pub model: String,
     /// Sampling temperature; none leaves it to the service.
@@ -38,7 +38,7 @@ type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 /// A language model with everything that stands before it. Shared by all who ask.
 pub struct Llm {
     model: Box<dyn Model>,
-    voices: HashMap<Role, Voice>,
+    roles: HashMap<Role, RoleSettings>,
     /// Asked in this order; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
@@ -48,23 +48,23 @@ pub struct Llm {
 }
 
 impl Llm {
-    /// A model with a voice for every role. Replies are looked for in the stores in their order
+    /// A model with the settings of every role. Replies are looked for in the stores in their order
     /// and kept in all of them; only the first one's count as paid by this run. Once `stop` is
     /// set, nothing is asked any more, and what is kept is still found.
     pub fn new(
         model: Box<dyn Model>,
-        voices: HashMap<Role, Voice>,
+        roles: HashMap<Role, RoleSettings>,
         stores: Vec<Arc<dyn ReplyStore>>,
         ledger: Ledger,
         stop: Arc<AtomicBool>,
     ) -> Llm {
-        Llm { model, voices, stores, ledger, asked: Mutex::default(), stop }
+        Llm { model, roles, stores, ledger, asked: Mutex::default(), stop }
     }
 
     /// The request of a role.
     ///
     /// # Panics
-    /// Never: a role without a voice has an empty model name, which services refuse.
+    /// Never: a role without settings has an empty model name, which services refuse.
     pub fn request(
         &self,
         role: Role,
@@ -72,22 +72,22 @@ impl Llm {
         json: Option<Schema>,
         sample: u32,
     ) -> Request {
-        let voice = self.voices.get(&role);
+        let set = self.roles.get(&role);
         Request {
             role,
-            model: voice.map(|voice| voice.model.clone()).unwrap_or_default(),
+            model: set.map(|set| set.model.clone()).unwrap_or_default(),
             messages,
-            temperature: voice.and_then(|voice| voice.temperature),
-            max_tokens: voice.map_or(0, |voice| voice.max_tokens),
-            parameters: voice.map(|voice| voice.parameters.clone()).unwrap_or_default(),
+            temperature: set.and_then(|set| set.temperature),
+            max_tokens: set.map_or(0, |set| set.max_tokens),
+            parameters: set.map(|set| set.parameters.clone()).unwrap_or_default(),
             json,
             sample,
         }
     }
 
     /// How a role asks.
-    pub fn voice(&self, role: Role) -> Option<&Voice> {
-        self.voices.get(&role)
+    pub fn role(&self, role: &Role) -> Option<&RoleSettings> {
+        self.roles.get(role)
     }
 
     /// What was spent, and the ceilings.

@@ -113,7 +113,7 @@ impl Recorded {
         let request = &exchange.request;
         Recorded {
             key: key.to_owned(),
-            role: request.role,
+            role: request.role.clone(),
             model: request.model.clone(),
             excerpt: excerpt(request),
             reply: exchange.reply.clone(),
@@ -293,9 +293,9 @@ impl Cassette {
 
     /// The recorded request that is most like one that is not: of its role if there is any, by the
     /// edit distance of the excerpts; ties go to the smaller key.
-    fn nearest(&self, role: Role, excerpt: &str) -> Option<&Recorded> {
-        let same = self.lines.values().any(|line| line.role == role);
-        let candidates = self.lines.values().filter(|line| !same || line.role == role);
+    fn nearest(&self, role: &Role, excerpt: &str) -> Option<&Recorded> {
+        let same = self.lines.values().any(|line| line.role == *role);
+        let candidates = self.lines.values().filter(|line| !same || line.role == *role);
         let mut best: Option<(f64, &Recorded)> = None;
         for line in candidates.take(COMPARED) {
             let likeness = strsim::normalized_levenshtein(excerpt, &line.excerpt);
@@ -308,7 +308,7 @@ impl Cassette {
 
     fn unrecorded(&self, request: &Request) -> LlmError {
         let excerpt = excerpt(request);
-        let nearest = match self.nearest(request.role, &excerpt) {
+        let nearest = match self.nearest(&request.role, &excerpt) {
             Some(near) => format!(
                 "the nearest recorded is {} of {} to {:?}: {:?}",
                 near.short_key(),

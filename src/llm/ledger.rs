@@ -150,11 +150,11 @@ impl Ledger {
         self.lock().add(role, model, usage);
     }
 
-    /// What was spent, by role. The same whatever the order in which replies came.
+    /// What was spent, by role, in the order of their names. The same whatever the order in which replies came.
     pub fn spent(&self) -> BTreeMap<Role, Spent> {
         let mut spent: BTreeMap<Role, Spent> = BTreeMap::new();
         for ((role, model), tally) in &self.lock().tallies {
-            let sum = spent.entry(*role).or_default();
+            let sum = spent.entry(role.clone()).or_default();
             *sum = sum.and(tally.spent(self.price(model)));
         }
         spent
@@ -225,7 +225,7 @@ impl Ledger {
         books.next += 1;
         books.reserved.push(Reserved { id, usd, tokens });
         let model = request.model.clone();
-        Ok(Reservation { ledger: self, role: request.role, model, id })
+        Ok(Reservation { ledger: self, role: request.role.clone(), model, id })
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
@@ -245,7 +245,7 @@ impl Reservation<'_> {
     /// Counts what a reply took, and gives the rest back.
     pub fn settle(self, usage: Usage) {
         let mut books = self.ledger.lock();
-        books.add(self.role, &self.model, usage);
+        books.add(self.role.clone(), &self.model, usage);
         books.release(self.id);
     }
 }
@@ -280,7 +280,7 @@ mod tests {
 
     fn request(model: &str, max_tokens: u32) -> Request {
         Request {
-            role: Role::Actor,
+            role: Role::new("actor"),
             model: model.to_owned(),
             messages: vec![Message::user("123456")],
             temperature: None,
@@ -303,12 +303,12 @@ mod tests {
     #[test]
     fn what_is_spent_is_summed_by_role_and_priced_by_model() {
         let ledger = ledger(Ceilings::default());
-        ledger.paid(Role::Actor, "m", usage(1_000_000, 100_000));
-        ledger.paid(Role::Actor, "unknown", usage(1, 2));
-        ledger.paid(Role::Rerank, "m", usage(0, 100_000));
+        ledger.paid(Role::new("actor"), "m", usage(1_000_000, 100_000));
+        ledger.paid(Role::new("actor"), "unknown", usage(1, 2));
+        ledger.paid(Role::new("rerank"), "m", usage(0, 100_000));
         let actor =
             Spent { calls: 2, tokens_in: 1_000_001, tokens_out: 100_002, usd: 2.0, unpriced: 1 };
-        assert_eq!(ledger.spent()[&Role::Actor], actor);
+        assert_eq!(ledger.spent()[&Role::new("actor")], actor);
         let total = ledger.total();
         assert_eq!((total.calls, total.usd, total.unpriced), (3, 3.0, 1));
     }
@@ -318,7 +318,7 @@ mod tests {
         let price = Price { input: 0.1, output: 0.7 };
         let sum = |order: &mut dyn Iterator<Item = u64>| {
             let ledger = Ledger::new([("m".to_owned(), price)].into(), Ceilings::default());
-            order.for_each(|n| ledger.paid(Role::Tools, "m", usage(n, n * n)));
+            order.for_each(|n| ledger.paid(Role::new("tools"), "m", usage(n, n * n)));
             ledger.total().usd.to_bits()
         };
         assert_eq!(sum(&mut (0..1_000)), sum(&mut (0..1_000).rev()));

@@ -17,70 +17,22 @@ pub mod cassette;
 pub mod ledger;
 pub mod openai;
 pub mod replies;
+mod role;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod settings;
 pub mod shared;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use crate::llm::ask::{Llm, Voice};
+pub use crate::llm::{
+    ask::{Llm, RoleSettings},
+    role::{Role, RoleSpec},
+};
 use crate::remote::RemoteError;
-
-/// Which part of the program asks. Chooses model and numbers; costs are summed by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Writes and improves programs.
-    Actor,
-    /// Contrasts well and badly answered queries.
-    Comparator,
-    /// Finds categories of queries and puts queries into them.
-    Categories,
-    /// Puts a new query into a category.
-    Router,
-    /// Answers the tools of a program that ask a model.
-    Tools,
-    /// Calls tools step by step to answer one query.
-    React,
-    /// Scores candidates of a ranking.
-    Rerank,
-}
-
-impl Role {
-    /// All of them, in the order of tables.
-    pub const ALL: [Role; 7] = [
-        Role::Actor,
-        Role::Comparator,
-        Role::Categories,
-        Role::Router,
-        Role::Tools,
-        Role::React,
-        Role::Rerank,
-    ];
-
-    /// Its name in settings and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Actor => "actor",
-            Role::Comparator => "comparator",
-            Role::Categories => "categories",
-            Role::Router => "router",
-            Role::Tools => "tools",
-            Role::React => "react",
-            Role::Rerank => "rerank",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +84,7 @@ pub struct Schema {
 /// One question to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Who asks; not sent.
+    /// Who asks: costs are summed by it; not sent.
     pub role: Role,
     /// The model.
     pub model: String,

@@ -8,10 +8,13 @@ use std::{
 use serde_json::Map;
 
 use crate::llm::{
-    Exchange, Finish, Llm, LlmError, Model, Reply, ReplyStore, Request, Role, Usage, Voice,
+    Exchange, Finish, Llm, LlmError, Model, Reply, ReplyStore, Request, Role, RoleSettings, Usage,
     ledger::{Ceilings, Ledger, tokens},
 };
 
+/// Who may ask it.
+const ROLES: [&str; 7] =
+    ["actor", "comparator", "categories", "router", "tools", "react", "rerank"];
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "scripted";
 
@@ -89,16 +92,16 @@ where
 {
     let heard = Heard::default();
     let model = Scripted { answer, asked: heard.0.clone() };
-    let voice = Voice {
+    let set = RoleSettings {
         model: MODEL.to_owned(),
         temperature: Some(0.0),
         max_tokens: 2_000,
         parameters: Map::new(),
     };
-    let voices = Role::ALL.into_iter().map(|role| (role, voice.clone())).collect();
+    let roles = ROLES.map(|role| (Role::new(role), set.clone())).into();
     let ledger = Ledger::new([].into(), ceilings);
     let stop = Arc::new(AtomicBool::new(false));
-    (Arc::new(Llm::new(Box::new(model), voices, stores, ledger, stop)), heard)
+    (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
 }
 
 /// A whole reply.

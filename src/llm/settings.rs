@@ -1,6 +1,6 @@
 //! What users set about language models: where they are asked, as whom, within which limits, at
-//! which prices. Read from the text of a TOML file. Must not know the environment, files, or keys:
-//! a file that holds a key is refused.
+//! which prices. Read from the text of a TOML file. Must not know the environment, files, which
+//! roles there are, or keys: a file that holds a key is refused.
 
 mod check;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     llm::{
-        Role, Voice,
+        Role, RoleSettings, RoleSpec,
         ledger::Price,
         openai::{Form, JsonForm, TokenLimit},
         settings::check::Lines,
@@ -169,39 +169,24 @@ fn default_limits() -> Limits {
     }
 }
 
-/// The temperature of a role unless set otherwise: the actor's is left to the service, since its
-/// programs are to differ; all others are to repeat themselves.
-fn default_temperature(role: Role) -> Option<f64> {
-    (role != Role::Actor).then_some(0.0)
-}
-
-/// Tokens of a role's reply at most unless set otherwise; hidden reasoning counts.
-fn default_max_tokens(role: Role) -> u32 {
-    match role {
-        Role::Actor => 8_192,
-        Role::Comparator | Role::Categories => 4_096,
-        Role::Tools | Role::React | Role::Rerank => 2_048,
-        Role::Router => 1_024,
-    }
-}
-
 impl Settings {
-    /// The settings in the text of a file; `file` is its name in messages.
+    /// The settings in the text of a file; `file` is its name in messages. It may set the roles
+    /// that are given.
     ///
     /// # Errors
     /// [`SettingsError`], for the first thing that is wrong.
-    pub fn read(text: &str, file: &str) -> Result<Settings, SettingsError> {
+    pub fn read(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Settings, SettingsError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(SettingsError::TooLong { file: file.to_owned() });
         }
-        let lines = check::names(text, file)?;
+        let lines = check::names(text, file, roles)?;
         let parsed: File =
             toml::from_str(text).map_err(|error| check::syntax(&error, text, file))?;
         let LlmFile { limits, .. } = &parsed.llm;
         let limits = limits.checked(&lines)?;
         let llm = parsed.llm;
         for (role, settings) in &llm.roles {
-            settings.check(*role, &lines)?;
+            settings.check(role, &lines)?;
         }
         for (model, price) in &llm.prices {
             for (name, usd) in [("input", price.input), ("output", price.output)] {
@@ -243,36 +228,29 @@ impl Settings {
         })
     }
 
-    /// How every role asks. A role without a model of its own has the one that is given, else the
-    /// general one.
+    /// How each of the roles asks; what users left out is as its part of the program declares. A
+    /// role without a model of its own has the one that is given, else the general one.
     ///
     /// # Errors
-    /// The roles that have no model, when there are such.
-    pub fn voices(&self, model: Option<&str>) -> Result<HashMap<Role, Voice>, Vec<Role>> {
+    /// The roles that have no model, in the order given, when there are such.
+    pub fn role_settings(
+        &self,
+        model: Option<&str>,
+        specs: &[RoleSpec],
+    ) -> Result<HashMap<Role, RoleSettings>, Vec<Role>> {
         let general = model.or(self.model.as_deref());
         let nothing = RoleFile::default();
-        let mut voices = HashMap::new();
+        let mut roles = HashMap::new();
         let mut missing = Vec::new();
-        for role in Role::ALL {
+        for spec in specs {
+            let role = spec.role();
             let set = self.roles.get(&role).unwrap_or(&nothing);
-            let Some(model) = set.model.as_deref().or(general) else {
-                missing.push(role);
-                continue;
-            };
-            let temperature = match &set.temperature {
-                None => default_temperature(role),
-                Some(Temperature::Number(number)) => Some(*number),
-                Some(Temperature::Word(_)) => None,
-            };
-            let voice = Voice {
-                model: model.to_owned(),
-                temperature,
-                max_tokens: set.max_tokens.unwrap_or_else(|| default_max_tokens(role)),
-                parameters: set.parameters.clone(),
-            };
-            voices.insert(role, voice);
+            match set.model.as_deref().or(general) {
+                Some(model) => drop(roles.insert(role, set.or(spec, model))),
+                None => missing.push(role),
+            }
         }
-        if missing.is_empty() { Ok(voices) } else { Err(missing) }
+        if missing.is_empty() { Ok(roles) } else { Err(missing) }
     }
 }
 
@@ -379,7 +357,22 @@ enum Temperature {
 }
 
 impl RoleFile {
-    fn check(&self, role: Role, lines: &Lines) -> Result<(), SettingsError> {
+    /// What is set, and what the role declares where nothing is.
+    fn or(&self, spec: &RoleSpec, model: &str) -> RoleSettings {
+        let temperature = match &self.temperature {
+            None => spec.temperature,
+            Some(Temperature::Number(number)) => Some(*number),
+            Some(Temperature::Word(_)) => None,
+        };
+        RoleSettings {
+            model: model.to_owned(),
+            temperature,
+            max_tokens: self.max_tokens.unwrap_or(spec.max_tokens),
+            parameters: self.parameters.clone(),
+        }
+    }
+
+    fn check(&self, role: &Role, lines: &Lines) -> Result<(), SettingsError> {
         let is_temperature = match &self.temperature {
             None => true,
             Some(Temperature::Number(number)) => (0.0..=2.0).contains(number),

@@ -188,7 +188,7 @@ impl SharedCache {
         let header = serde_json::to_string(&Header {
             format: FORMAT,
             digest: blake3::hash(body.as_bytes()).to_hex().to_string(),
-            role: exchange.request.role,
+            role: exchange.request.role.clone(),
             model: exchange.request.model.clone(),
         })?;
         let bytes = (header.len() + body.len() + 2) as u64;

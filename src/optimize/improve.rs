@@ -81,7 +81,7 @@ pub(super) struct Measured {
 }
 
 /// What steps go by and add to.
-struct Workshop {
+struct State {
     archive: Archive,
     bandit: Bandit,
     walks: Vec<Walk>,
@@ -102,7 +102,7 @@ impl Run<'_> {
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
         let tunes = !without(Ablation::Tuning);
         let bandit = Bandit::new(mutates, actor.is_some());
-        let mut workshop = Workshop { archive, bandit, walks, tried: BTreeSet::new() };
+        let mut state = State { archive, bandit, walks, tried: BTreeSet::new() };
         let total = self.options.steps + if tunes { members.len() } else { 0 };
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
@@ -114,7 +114,7 @@ impl Run<'_> {
             };
             (self.watch)(Event::Progress { phase, done, total: of });
             if step == self.options.steps {
-                self.take_archived(&mut members, &workshop.archive)?;
+                self.take_archived(&mut members, &state.archive)?;
             }
             if step >= self.options.steps {
                 let assigned = assign(&members, self.train.queries.len());
@@ -125,7 +125,7 @@ impl Run<'_> {
             match actor.as_deref().and_then(Actor::stop) {
                 Some(unusable @ Stop::Unusable(_)) => return Ok((members, unusable.clone())),
                 Some(_) => {}
-                None => self.step(step, &mut members, &mut workshop, actor.as_deref_mut())?,
+                None => self.step(step, &mut members, &mut state, actor.as_deref_mut())?,
             }
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
@@ -138,7 +138,7 @@ impl Run<'_> {
         &mut self,
         step: usize,
         members: &mut [Member],
-        workshop: &mut Workshop,
+        state: &mut State,
         mut actor: Option<&mut Actor>,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
@@ -147,10 +147,10 @@ impl Run<'_> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(step as u64 + 1);
         let plans: Vec<Plan> = members.iter().filter_map(|member| member.plan.clone()).collect();
-        let arms = workshop.bandit.order();
+        let arms = state.bandit.order();
         for at in drawn(&lacking(members, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
-            let front = workshop.archive.front(queries);
+            let front = state.archive.front(queries);
             let weights: Vec<f64> = front.iter().map(|parent| parent.weight).collect();
             let mut place = Place { at, member: &mut members[at], queries };
             for chosen in drawn(&weights, &mut rng) {
@@ -162,11 +162,11 @@ impl Run<'_> {
                             let parents = (&front[chosen], front.as_slice());
                             let header = header.as_deref();
                             let by = (operator, header);
-                            self.operate(by, parents, &plans, &mut place, workshop, &mut rng)?
+                            self.operate(by, parents, &plans, &mut place, state, &mut rng)?
                         }
-                        (Arm::Rewrite, Some(actor)) if workshop.is_text(front[chosen].at) => {
-                            let parent = self.whole(&workshop.archive, front[chosen].at)?.member;
-                            let archive = &mut workshop.archive;
+                        (Arm::Rewrite, Some(actor)) if state.is_text(front[chosen].at) => {
+                            let parent = self.whole(&state.archive, front[chosen].at)?.member;
+                            let archive = &mut state.archive;
                             let done =
                                 self.rewrite(actor, step, &parent, &mut place, archive, &mut rng);
                             match actor.unless_stopped(done)? {
@@ -177,7 +177,7 @@ impl Run<'_> {
                         (Arm::Rewrite, _) => None,
                     };
                     if let Some(measured) = measured {
-                        workshop.bandit.note(arm, measured.gain, measured.cost);
+                        state.bandit.note(arm, measured.gain, measured.cost);
                         return Ok(());
                     }
                 }
@@ -195,32 +195,32 @@ impl Run<'_> {
         (parent, front): (&Parent, &[Parent]),
         plans: &[Plan],
         place: &mut Place<'_>,
-        workshop: &mut Workshop,
+        state: &mut State,
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Measured>, OptimizeError> {
-        let Some(own) = workshop.archive.get(parent.at).map(|one| one.member.clone()) else {
+        let Some(own) = state.archive.get(parent.at).map(|one| one.member.clone()) else {
             return Ok(None);
         };
         let Some(plan) = &own.plan else { return Ok(None) };
         let mates: Vec<Option<&Plan>> = match operator {
             Operator::Merge => mates(parent, front)
                 .into_iter()
-                .filter_map(|at| workshop.archive.get(at))
+                .filter_map(|at| state.archive.get(at))
                 .map(|mate| mate.member.plan.as_ref())
                 .collect(),
             _ => vec![None],
         };
         let untried = mates.into_iter().find_map(|mate| {
-            let (walks, queries) = (workshop.walks.as_slice(), place.queries);
+            let (walks, queries) = (state.walks.as_slice(), place.queries);
             let material = Material { walks, others: plans, mate, queries };
             let mut made = children(operator, plan, &material);
-            made.retain(|(plan, _)| !workshop.knows(place.at, plan));
+            made.retain(|(plan, _)| !state.knows(place.at, plan));
             (!made.is_empty()).then_some(made)
         });
         let Some((plan, change)) = untried.and_then(|made| made.choose(rng).cloned()) else {
             return Ok(None);
         };
-        workshop.tried.insert((place.at, in_order(&plan)));
+        state.tried.insert((place.at, in_order(&plan)));
         let mut program = self.rendered(&plan);
         if let Some(header) = header {
             program = Program::new(&headed(program.source(), header));
@@ -229,7 +229,7 @@ impl Run<'_> {
         let parent = Some(own.program.id().to_owned());
         let origin = Origin { proposed_by, change, parent };
         let child = Child { plan: Some(plan), program, params: own.params, origin };
-        self.measure(child, place, &mut workshop.archive).map(Some)
+        self.measure(child, place, &mut state.archive).map(Some)
     }
 
     /// Measures a child on the category's queries, archives it if it is better than all others
@@ -313,7 +313,7 @@ impl Run<'_> {
     }
 }
 
-impl Workshop {
+impl State {
     /// Whether a program can be read and written: a module is not.
     fn is_text(&self, at: usize) -> bool {
         self.archive.get(at).is_some_and(|one| !one.member.program.is_module())

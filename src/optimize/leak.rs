@@ -25,7 +25,7 @@ const MIN_QUERIES: usize = 20;
 
 /// What a program's text must not say.
 #[derive(Clone, Debug, Default)]
-pub struct Secrets {
+pub struct ForbiddenWords {
     /// Names and ids of answers, as words joined by one space.
     answers: BTreeSet<String>,
     /// Words that one query alone says.
@@ -52,8 +52,8 @@ impl fmt::Display for Leak {
     }
 }
 
-impl Secrets {
-    /// The secrets of known queries. `answers` are the names and ids of all their answers, `schema`
+impl ForbiddenWords {
+    /// What programs must not say of known queries. `answers` are the names and ids of all their answers, `schema`
     /// the names of types, relations and fields.
     pub fn new<'a>(
         queries: impl Iterator<Item = &'a str>,
@@ -168,18 +168,22 @@ fn skip_comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 mod tests {
     use super::*;
 
-    fn secrets() -> Secrets {
+    fn forbidden() -> ForbiddenWords {
         let mut queries: Vec<String> =
             (0..30).map(|at| format!("a durable product of brand {}", at % 2)).collect();
         queries.push("a glockenspiel by anyone".to_owned());
         let answers = ["Steel Dart", "4711", "Product", "Ox"];
         let schema = ["product", "has_brand"];
-        Secrets::new(queries.iter().map(String::as_str), answers.into_iter(), schema.into_iter())
+        ForbiddenWords::new(
+            queries.iter().map(String::as_str),
+            answers.into_iter(),
+            schema.into_iter(),
+        )
     }
 
     #[test]
     fn answers_and_rare_words_in_text_are_leaks() {
-        let leak = |source: &str| secrets().leak(source);
+        let leak = |source: &str| forbidden().leak(source);
         let word = |word: &str| Some(Leak::Word(word.to_owned()));
         let answer = |name: &str| Some(Leak::Answer(name.to_owned()));
         assert_eq!(leak("if query.contains(\"Glockenspiel\") { x }"), word("glockenspiel"));
@@ -199,9 +203,9 @@ mod tests {
             "\"ox\"",
             "\"unterminated",
         ] {
-            assert_eq!(secrets().leak(source), None, "{source}");
+            assert_eq!(forbidden().leak(source), None, "{source}");
         }
-        let few = Secrets::new(["a kite"].into_iter(), [].into_iter(), [].into_iter());
+        let few = ForbiddenWords::new(["a kite"].into_iter(), [].into_iter(), [].into_iter());
         assert_eq!(few.leak("\"kite\""), None);
     }
 

@@ -22,6 +22,7 @@ mod archive;
 mod bandit;
 pub mod cutoff;
 pub mod discover;
+mod first_better;
 mod freeze;
 mod improve;
 pub mod journal;
@@ -33,13 +34,13 @@ pub mod order;
 pub mod plan;
 pub mod proof;
 pub mod reading;
+pub mod roles;
 pub mod route;
 mod search;
 pub mod trial;
 pub mod tune;
 pub mod user;
 pub mod verdict;
-mod yardstick;
 
 use std::{
     path::Path,
@@ -53,9 +54,9 @@ use tracing::info_span;
 pub use crate::optimize::{
     ablation::Ablation,
     accept::Decision,
-    actor::{Attempt, Categories, CategoryFound, Estimate, Range, estimate},
+    actor::{ACTOR_ROLE, Attempt, Categories, CategoryFound, Estimate, Range, estimate},
+    first_better::{Better, What},
     verdict::{Standing, Verdict},
-    yardstick::{Better, What},
 };
 use crate::{
     bundle::{Bundle, BundleError, Proof},
@@ -69,16 +70,16 @@ use crate::{
         actor::{Actor, LLM},
         archive::Archived,
         discover::Bound,
+        first_better::FirstBetter,
         freeze::{Finished, Routing},
         improve::Begun,
         journal::{Journal, JournalError},
-        leak::Secrets,
+        leak::ForbiddenWords,
         members::Member,
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
         user::UserProgram,
-        yardstick::Yardstick,
     },
     program::Program,
     prompts::PromptError,
@@ -331,14 +332,14 @@ struct Run<'a> {
     validation: Pool,
     trials: Trials<'a>,
     /// What programs that were written after a look at training queries must not say.
-    secrets: Secrets,
+    forbidden: ForbiddenWords,
     /// Answers of tool calls.
     cache: Arc<ToolCache>,
     /// Tool calls answered from the cache, and not, while numbers were tuned.
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
-    yardstick: Yardstick,
+    first_better: FirstBetter,
 }
 
 /// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
@@ -373,19 +374,19 @@ pub fn run(
             .stoppable(stop.clone())
     };
     let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
-    let secrets = secrets(&base.kb, &train, &validation);
+    let forbidden = forbidden_words(&base.kb, &train, &validation);
     let mut run = Run {
         base: base.clone(),
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
-        secrets,
+        forbidden,
         cache,
         tuning_cache: (0, 0),
         watch,
         started: Instant::now(),
-        yardstick: Yardstick::default(),
+        first_better: FirstBetter::default(),
     };
     let mut actor = match (options.actors.llm, assistant) {
         (false, _) => None,
@@ -434,13 +435,17 @@ pub fn check_queries(
 }
 
 /// Names and ids of the answers of all queries, and the words that only one of them says.
-fn secrets(kb: &Kb, train: &[LabelledQuery], validation: &[LabelledQuery]) -> Secrets {
+fn forbidden_words(
+    kb: &Kb,
+    train: &[LabelledQuery],
+    validation: &[LabelledQuery],
+) -> ForbiddenWords {
     let queries = || train.iter().chain(validation);
     let ids: Vec<String> =
         queries().flat_map(|query| &query.answers).map(ToString::to_string).collect();
     let names = queries().flat_map(|query| &query.answers).map(|&answer| kb.name(answer));
     let schema = kb.types().iter().chain(kb.relations()).chain(kb.field_names());
-    Secrets::new(
+    ForbiddenWords::new(
         queries().map(|query| query.text.as_str()),
         names.chain(ids.iter().map(String::as_str)),
         schema.map(String::as_str),

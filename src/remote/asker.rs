@@ -21,7 +21,7 @@ use crate::remote::{
     attempt::Attempt,
     breaker::{Breaker, Probe},
     chance,
-    failure::Secrets,
+    failure::AccountSecrets,
     pace::Pace,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Asker {
     pub(super) base: Url,
     /// The service in messages.
     pub(super) host: String,
-    pub(super) secrets: Secrets,
+    pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
     /// The only bound on requests under way, whoever sends them.
     pub(super) gate: Semaphore,

@@ -62,15 +62,15 @@ const LONG_WORDS: [&str; 8] = [
 ];
 
 /// What must not appear in messages.
-pub(super) struct Secrets(Vec<String>);
+pub(super) struct AccountSecrets(Vec<String>);
 
-impl Secrets {
+impl AccountSecrets {
     /// The key and the values of headers.
-    pub(super) fn of(account: &Account) -> Secrets {
+    pub(super) fn of(account: &Account) -> AccountSecrets {
         let key = account.key.iter().filter(|key| !key.is_empty()).cloned();
         let values = account.headers.iter().map(|(_, value)| value);
         let values = values.filter(|value| value.len() >= MIN_SECRET_BYTES).cloned();
-        Secrets(key.chain(values).collect())
+        AccountSecrets(key.chain(values).collect())
     }
 
     /// A text without secrets that nothing else can be meant by.
@@ -94,7 +94,7 @@ impl Secrets {
 /// What a reply of this status and these bytes means.
 pub(super) fn meaning(
     host: &str,
-    secrets: &Secrets,
+    secrets: &AccountSecrets,
     status: u16,
     told: Option<Duration>,
     bytes: &[u8],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn kind(status: u16, body: &str) -> &'static str {
-        let secrets = Secrets::of(&Account::default());
+        let secrets = AccountSecrets::of(&Account::default());
         match meaning("h", &secrets, status, None, body.as_bytes()) {
             Attempt::Again { .. } => "again",
             Attempt::Final(RemoteError::Quota { .. }) => "quota",
@@ -299,7 +299,7 @@ mod tests {
             ],
             ..Account::default()
         };
-        let secrets = Secrets::of(&account);
+        let secrets = AccountSecrets::of(&account);
         assert_eq!(secrets.shown("sk-1 of\norg-secret\u{1b}[2J no"), "... of ... [2J no");
         assert_eq!(secrets.shown(&"é".repeat(1_000)).chars().count(), MAX_MESSAGE_CHARS);
     }

@@ -14,7 +14,7 @@ use crate::{
     sandbox::{
         Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
     },
-    tools::{ArgSpec, Args, Kind, ToolError, ToolHost, ToolSpec, Value},
+    tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value},
 };
 
 const N_NODES: usize = 10_000;
@@ -41,6 +41,7 @@ const fn spec(
         group: "test",
         args,
         result,
+        flow: NodeFlow::Carry,
         cost: "none",
         doc: "",
         example: "",

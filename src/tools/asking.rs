@@ -11,9 +11,17 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    llm::{LlmError, Role, ledger::estimated_tokens, replies::Asked},
+    llm::{LlmError, RoleSpec, ledger::estimated_tokens, replies::Asked},
     prompts::PromptError,
     tools::{Assistant, AssistantError, Meter, ToolError},
+};
+
+/// Answers the tools of a program that ask a model.
+pub const TOOLS_ROLE: RoleSpec = RoleSpec {
+    name: "tools",
+    summary: "answers the tools of a program that ask a model",
+    temperature: Some(0.0),
+    max_tokens: 2_048,
 };
 
 /// Longest time that one program call may wait for models; looked at before each request.
@@ -96,7 +104,7 @@ impl Asker {
         }
         let mut requests = Vec::with_capacity(inputs.len());
         for one in inputs {
-            let request = assistant.request(Role::Tools, prompt, one, tries.sample);
+            let request = assistant.request(TOOLS_ROLE.role(), prompt, one, tries.sample);
             requests.push(request.map_err(of_prompt)?);
         }
         let tokens: u64 = requests.iter().map(estimated_tokens).sum();

@@ -100,7 +100,8 @@ impl Assistant {
         inputs: Vec<Value>,
         sample: u32,
     ) -> Vec<Result<Reply, AssistantError>> {
-        let requests = inputs.into_iter().map(|one| self.request(role, prompt, one, sample));
+        let requests =
+            inputs.into_iter().map(|one| self.request(role.clone(), prompt, one, sample));
         each(requests.collect(), |requests| self.llm.ask_all(requests))
             .into_iter()
             .map(|reply| reply?.map_err(AssistantError::from))
@@ -127,7 +128,8 @@ impl Assistant {
         prompt: &str,
         inputs: Vec<Value>,
     ) -> Vec<Result<Value, AssistantError>> {
-        let requests = inputs.into_iter().map(|one| self.request(role, prompt, one, 0)).collect();
+        let requests =
+            inputs.into_iter().map(|one| self.request(role.clone(), prompt, one, 0)).collect();
         self.json_of(requests, 1).into_iter().map(|(value, _)| value).collect()
     }
 
@@ -176,12 +178,12 @@ mod tests {
 
     use crate::{
         llm::{
-            LlmError, Role, Schema, Speaker,
+            LlmError, Schema, Speaker,
             replies::json_of,
             scripted::{llm, question, said},
         },
         prompts::{Output, PromptError, Prompts},
-        tools::{AssistantError, testing::assistant},
+        tools::{AssistantError, TOOLS_ROLE, testing::assistant},
     };
 
     fn class_of(text: &str) -> Value {
@@ -192,14 +194,14 @@ mod tests {
     fn a_prompt_becomes_instructions_a_question_and_a_form() {
         let (model, heard) = llm(|_| said("{\"class\": 2}"));
         let assistant = assistant(model);
-        let value = assistant.json(Role::Tools, "tools/classify", class_of("x")).unwrap();
+        let value = assistant.json(TOOLS_ROLE.role(), "tools/classify", class_of("x")).unwrap();
         assert_eq!(value, json!({"class": 2}));
         let request = heard.requests().remove(0);
         let speakers: Vec<Speaker> =
             request.messages.iter().map(|message| message.speaker).collect();
         assert_eq!(speakers, [Speaker::System, Speaker::User]);
         assert_eq!(request.json.unwrap().name, "tools_classify");
-        let reply = assistant.text(Role::Tools, "tools/classify", class_of("x"), 1).unwrap();
+        let reply = assistant.text(TOOLS_ROLE.role(), "tools/classify", class_of("x"), 1).unwrap();
         assert_eq!(reply.text, "{\"class\": 2}");
         assert_eq!(heard.count(), 2, "another sample is another request");
     }
@@ -213,32 +215,31 @@ mod tests {
         });
         let assistant = assistant(model);
         let inputs = || vec![class_of("x"), json!({"text": "x"}), class_of("prose")];
-        let values = assistant.json_all(Role::Tools, "tools/classify", inputs());
+        let values = assistant.json_all(TOOLS_ROLE.role(), "tools/classify", inputs());
         assert_eq!(values[0], Ok(json!({"class": 1})));
         let missing = matches!(values[1], Err(AssistantError::Prompt(PromptError::Inputs { .. })));
         assert!(missing, "{:?}", values[1]);
         let unusable = matches!(values[2], Err(AssistantError::Llm(LlmError::Reply { .. })));
         assert!(unusable, "{:?}", values[2]);
         assert!(values[2].as_ref().unwrap_err().ends_run().is_none());
-        let texts = assistant.text_all(Role::Tools, "tools/classify", inputs(), 0);
+        let texts = assistant.text_all(TOOLS_ROLE.role(), "tools/classify", inputs(), 0);
         let lengths: Vec<usize> =
             texts.iter().map(|reply| reply.as_ref().map_or(0, |reply| reply.text.len())).collect();
         assert_eq!(lengths, [12, 0, 2]);
-        let out = assistant.json(Role::Tools, "tools/classify", class_of("outage")).unwrap_err();
+        let out =
+            assistant.json(TOOLS_ROLE.role(), "tools/classify", class_of("outage")).unwrap_err();
         assert!(out.ends_run().is_some(), "{out}");
     }
 
     #[test]
-    fn roles_and_schemas_of_all_prompts_are_known() {
+    fn schemas_of_all_prompts_are_known() {
         let prompts = Prompts::built_in().unwrap();
-        let roles: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
         let template = |name: &str| {
             let path = format!("{}/agent-prompts/{name}.md", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(path).unwrap()
         };
         for name in prompts.names() {
             let about = prompts.describe(name).unwrap();
-            assert!(roles.contains(&about.role), "{name}: {}", about.role);
             if about.output == Output::Json {
                 let text = template(name);
                 let schema = text.split("'''").nth(1).unwrap();

@@ -14,7 +14,7 @@ use crate::{
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, best},
     tools::{
-        ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+        ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
         text::{cosines, internal},
     },
     words::fold,
@@ -62,7 +62,8 @@ const fn costly_tool(
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    ToolSpec { name, group: "avatar", args, result, cost, doc, example, cached: false, run }
+    let (group, flow) = ("avatar", NodeFlow::Carry);
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
 pub(super) const TOOLS: &[ToolSpec] = &[
@@ -73,7 +74,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "Notes a value in the trace of the call; `print` writes text to the call's output.",
         r#"debug_print("anchors linked")"#,
         |_, _| Ok(Value::Unit),
-    ),
+    )
+    .with_flow(NodeFlow::Note),
     avatar_tool(
         "get_node_ids_by_type",
         &[ArgSpec { name: "node_type", kind: Kind::Text, default: None }],
@@ -85,7 +87,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ctx.meter.touch(nodes.len())?;
             Ok(Value::nodes(nodes.iter().copied().collect()))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Find),
     avatar_tool(
         "get_node_type_by_id",
         &[NODE],
@@ -214,7 +217,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             let relation = lookup::relation(ctx.base, args.text(1)?)?;
             neighbors(ctx, node, relation).map(Value::nodes)
         },
-    ),
+    )
+    .with_flow(NodeFlow::Walk(Steps::Either)),
     costly_tool(
         "compute_query_node_similarity",
         &[QUERY, NODES],

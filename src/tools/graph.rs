@@ -5,7 +5,9 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     index::IndexedBase,
     kb::{Direction, NodeId, NodeSet, RelationId, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
+    tools::{
+        ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+    },
 };
 
 /// What steps cost.
@@ -28,6 +30,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
         ],
         result: Kind::Scores,
+        flow: NodeFlow::Walk(Steps::Directed),
         cost: FOLLOWED,
         doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
               node reached from several nodes gets the sum of their scores, with \"max\" the \
@@ -46,6 +49,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
         ],
         result: Kind::Scores,
+        flow: NodeFlow::Walk(Steps::Path),
         cost: FOLLOWED,
         doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
               \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
@@ -59,6 +63,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM],
         result: Kind::Scores,
+        flow: NodeFlow::Walk(Steps::Either),
         cost: "1 per edge followed; 1 per node started from and relation of the base",
         doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
               scores it is reached from, plain nodes count 1 each.",
@@ -75,6 +80,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ANY_DIRECTION,
         ],
         result: Kind::Scores,
+        flow: NodeFlow::Carry,
         cost: "1 per node",
         doc: "How many neighbours each node has by a relation; also 0.",
         example: r#"degree(nodes([0, 1]), "also_buy")"#,
@@ -86,6 +92,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[ArgSpec { name: "ids", kind: Kind::Nodes, default: None }],
         result: Kind::Nodes,
+        flow: NodeFlow::Carry,
         cost: "1 per node",
         doc: "A set of nodes from a list of ids, an id, or scores. Sets combine with & (both), | \
               (either) and - (first without second); they iterate in ascending order.",
@@ -103,6 +110,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM, ArgSpec { name: "types", kind: Kind::Texts, default: None }],
         result: Kind::Any,
+        flow: NodeFlow::Keep,
         cost: "1 per node",
         doc: "Only the nodes of the given types (all when none is given); a set stays a set, scores \
               stay scores.",
@@ -110,14 +118,23 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         cached: false,
         run: of_type,
     },
-    set_operator("&", "Nodes in both sets.", "nodes([1, 2]) & nodes([2, 3])", |ctx, args| {
-        combine(ctx, args, NodeSet::intersection)
-    }),
-    set_operator("|", "Nodes in either set.", "nodes([1, 2]) | nodes([2, 3])", |ctx, args| {
-        combine(ctx, args, NodeSet::union)
-    }),
+    set_operator(
+        "&",
+        NodeFlow::Keep,
+        "Nodes in both sets.",
+        "nodes([1, 2]) & nodes([2, 3])",
+        |ctx, args| combine(ctx, args, NodeSet::intersection),
+    ),
+    set_operator(
+        "|",
+        NodeFlow::Carry,
+        "Nodes in either set.",
+        "nodes([1, 2]) | nodes([2, 3])",
+        |ctx, args| combine(ctx, args, NodeSet::union),
+    ),
     set_operator(
         "-",
+        NodeFlow::Remove,
         "Nodes of the first set that are not in the second.",
         "nodes([1, 2]) - nodes([2, 3])",
         |ctx, args| combine(ctx, args, NodeSet::difference),
@@ -126,6 +143,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 
 const fn set_operator(
     name: &'static str,
+    flow: NodeFlow,
     doc: &'static str,
     example: &'static str,
     run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
@@ -135,7 +153,8 @@ const fn set_operator(
         ArgSpec { name: "b", kind: Kind::Nodes, default: None },
     ];
     let (args, result, group) = (PAIR, Kind::Nodes, "graph");
-    ToolSpec { name, group, args, result, cost: "1 per node", doc, example, cached: false, run }
+    let cost = "1 per node";
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
 fn combine(

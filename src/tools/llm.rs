@@ -18,7 +18,7 @@ use crate::{
     index::{IndexedBase, chunks::chunk_text},
     kb::NodeId,
     tools::{
-        ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value,
+        ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
         asking::ROUNDS,
         avatar::{charge_relations, relations_in_words},
         lookup,
@@ -59,7 +59,8 @@ const fn llm_tool(
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    ToolSpec { name, group: "llm", args, result, cost, doc, example, cached: true, run }
+    let (group, flow) = ("llm", NodeFlow::Carry);
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: true, run }
 }
 
 pub(super) const TOOLS: &[ToolSpec] = &[

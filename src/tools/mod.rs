@@ -25,12 +25,12 @@ mod value;
 
 use std::{sync::LazyLock, time::Duration};
 
-pub use asking::Asker;
+pub use asking::{Asker, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
 pub(crate) use llm::{document_about, unit_score};
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
-pub use spec::{ArgSpec, ToolError, ToolSpec};
+pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
     EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, schema_text, toolkit_text, toolkit_toml,
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     kb::{Combine, NodeSet, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
+    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
 };
 
 /// Lists fused in one call.
@@ -18,12 +18,13 @@ const fn rank_tool(
     name: &'static str,
     args: &'static [ArgSpec],
     result: Kind,
+    flow: NodeFlow,
     doc: &'static str,
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
     let (group, cost) = ("rank", "1 per node");
-    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
 /// A tool that reads a field of nodes.
@@ -35,7 +36,8 @@ const fn field_tool(
     run: Run,
 ) -> ToolSpec {
     let (group, result, cost) = ("rank", Kind::Nodes, "1 per node and per 100 bytes of its field");
-    ToolSpec { name, group, args, result, cost, doc, example, cached: false, run }
+    let flow = NodeFlow::Carry;
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
 pub(super) const TOOLS: &[ToolSpec] = &[
@@ -43,6 +45,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "top",
         &[SCORES, ArgSpec { name: "k", kind: Kind::Int, default: None }],
         Kind::Scores,
+        NodeFlow::Cut,
         "The k best scores; ties by smaller id. End a program with it.",
         r#"top(search(query), 5)"#,
         |ctx, args| {
@@ -54,6 +57,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "normalize",
         &[SCORES],
         Kind::Scores,
+        NodeFlow::Normalize,
         "Scores divided by the largest, so that the best is 1; negative ones become 0.",
         "normalize(search(query))",
         |ctx, args| change(ctx, args, Scores::normalized),
@@ -62,6 +66,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "at_least",
         &[SCORES, ArgSpec { name: "least", kind: Kind::Number, default: None }],
         Kind::Scores,
+        NodeFlow::Keep,
         "Only scores of at least that much.",
         "at_least(link(query), 0.5)",
         |ctx, args| {
@@ -73,6 +78,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "power",
         &[SCORES, ArgSpec { name: "exponent", kind: Kind::Number, default: None }],
         Kind::Scores,
+        NodeFlow::Carry,
         "Every score to a power; above 1 it sharpens differences, below 1 it flattens them. \
          Negative scores count as 0.",
         "power(link(query), 2.0)",
@@ -85,6 +91,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "restrict",
         &[SCORES, NODES],
         Kind::Scores,
+        NodeFlow::Keep,
         "Only the scores of nodes in the set (or in other scores).",
         r#"restrict(search(query), of_type(neighbors(0), "product"))"#,
         restrict,
@@ -93,6 +100,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "without",
         &[SCORES, NODES],
         Kind::Scores,
+        NodeFlow::Remove,
         "The scores of nodes that are not in the set (or in other scores).",
         r#"without(search(query), link(query))"#,
         without,
@@ -101,6 +109,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "uniform",
         &[NODES, ArgSpec { name: "score", kind: Kind::Number, default: Some("1.0") }],
         Kind::Scores,
+        NodeFlow::Carry,
         "The same score for every node of a set.",
         "uniform(nodes([1, 2]), 0.5)",
         |ctx, args| {
@@ -113,6 +122,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "largest",
         &[SCORES, OTHER],
         Kind::Scores,
+        NodeFlow::Carry,
         "The larger of two scores, node by node; a node in one of them keeps its score.",
         "largest(link(query), search(query))",
         |ctx, args| combine(ctx, args, Combine::Max),
@@ -125,6 +135,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "k", kind: Kind::Number, default: Some("60.0") },
         ],
         result: Kind::Scores,
+        flow: NodeFlow::Fuse,
         cost: "1 per node",
         doc: "Reciprocal rank fusion of a list of scores: the sum of 1 / (k + rank), ranks from 1, \
               ties by smaller id (Cormack et al. 2009). At most 16 lists.",
@@ -137,6 +148,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "rank",
         args: &[SCORES, ArgSpec { name: "node", kind: Kind::Node, default: None }],
         result: Kind::Number,
+        flow: NodeFlow::Carry,
         cost: "1",
         doc: "The score of a node, 0 when it has none.",
         example: "score_of(search(query), 1)",
@@ -150,6 +162,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "+",
         &[SCORES, OTHER],
         Kind::Scores,
+        NodeFlow::Sum,
         "Sum of scores, node by node; a node in one of them keeps its score.",
         "search(query) + link(query)",
         |ctx, args| combine(ctx, args, Combine::Sum),
@@ -158,6 +171,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "*",
         &[SCORES, OTHER],
         Kind::Scores,
+        NodeFlow::Carry,
         "Product of scores; only nodes in both remain.",
         "search(query) * search_vectors(query)",
         |ctx, args| combine(ctx, args, Combine::Product),
@@ -166,6 +180,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "*",
         &[SCORES, ArgSpec { name: "weight", kind: Kind::Number, default: None }],
         Kind::Scores,
+        NodeFlow::Multiply,
         "Every score times a number.",
         "search(query) * 0.5",
         |ctx, args| {
@@ -177,6 +192,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "*",
         &[ArgSpec { name: "weight", kind: Kind::Number, default: None }, SCORES],
         Kind::Scores,
+        NodeFlow::Multiply,
         "A number times every score.",
         "0.5 * search(query)",
         |ctx, args| {
@@ -189,6 +205,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "/",
         &[SCORES, ArgSpec { name: "divisor", kind: Kind::Number, default: None }],
         Kind::Scores,
+        NodeFlow::Divide,
         "Every score divided by a number other than 0.",
         "search(query) / 2",
         |ctx, args| {
@@ -203,6 +220,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "-",
         &[SCORES, OTHER],
         Kind::Scores,
+        NodeFlow::Difference,
         "Difference of scores, node by node; a node in one of them counts 0 in the other.",
         "search(query) - link(query)",
         |ctx, args| {
@@ -215,6 +233,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "&",
         &[SCORES, NODES],
         Kind::Scores,
+        NodeFlow::Keep,
         "Only the scores of nodes in the set; the same as restrict.",
         r#"search(query) & get_node_ids_by_type("product")"#,
         restrict,
@@ -223,6 +242,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "-",
         &[SCORES, NODES],
         Kind::Scores,
+        NodeFlow::Remove,
         "The scores of nodes that are not in the set; the same as without.",
         "search(query) - nodes([0, 1])",
         without,

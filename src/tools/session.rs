@@ -17,8 +17,8 @@ use crate::{
     kb::{Kb, NodeId},
     llm::{LlmError, replies::Asked},
     tools::{
-        ArgSpec, Args, Asker, Assistant, Kind, ToolCache, ToolCtx, ToolError, ToolHost, Value,
-        registry, source::literal,
+        ArgSpec, Args, Asker, Assistant, Kind, NodeFlow, ToolCache, ToolCtx, ToolError, ToolHost,
+        Value, registry, source::literal,
     },
 };
 
@@ -196,6 +196,8 @@ impl Meter {
 pub struct ToolCall {
     /// The tool.
     pub name: &'static str,
+    /// What the tool does to nodes.
+    pub flow: NodeFlow,
     /// The arguments as they came.
     pub args: Vec<Value>,
     /// What was returned.
@@ -334,7 +336,8 @@ impl ToolHost for Session {
         let (result, asked, unparsed) = span.in_scope(|| self.run(tool, &args));
         if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
             let result = result.clone();
-            trace.note(ToolCall { name: spec.name, args, result, asked, unparsed, line });
+            let (name, flow) = (spec.name, spec.flow);
+            trace.note(ToolCall { name, flow, args, result, asked, unparsed, line });
         }
         result
     }

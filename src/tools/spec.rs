@@ -14,6 +14,53 @@ pub struct ArgSpec {
     pub default: Option<&'static str>,
 }
 
+/// What a tool does to nodes: where those of its result come from and, where it is so simple, how
+/// their scores follow from those that it was given. Arguments are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeFlow {
+    /// Finds the nodes that a text names.
+    Link,
+    /// Finds nodes by words, by vectors or by their type.
+    Find,
+    /// Goes from the nodes of argument 1 to their neighbours.
+    Walk(Steps),
+    /// Gives nodes of its arguments with scores of its own, or without any; also what gives no
+    /// nodes.
+    Carry,
+    /// Keeps some nodes of argument 1, with their scores if it has any.
+    Keep,
+    /// Keeps the best nodes of argument 1 with their scores, so many as are asked for.
+    Cut,
+    /// Keeps the nodes of argument 1 that are not in argument 2, with their scores if it has any.
+    Remove,
+    /// Adds scores, node by node.
+    Sum,
+    /// Takes the scores of argument 2 from those of argument 1, node by node.
+    Difference,
+    /// Multiplies all scores by the argument that is a number.
+    Multiply,
+    /// Divides all scores by argument 2.
+    Divide,
+    /// Divides all scores by the largest.
+    Normalize,
+    /// Adds the reciprocal ranks that nodes have in each of several scores: `1 / (k + rank)`, with
+    /// `k` as argument 2.
+    Fuse,
+    /// Shows a value to the author of the program, and gives nothing.
+    Note,
+}
+
+/// How a walk is told where to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// One step: argument 2 names the relation, argument 3 its direction.
+    Directed,
+    /// One step in either direction: argument 2 names the relation; if there is none, along all.
+    Either,
+    /// Several steps: argument 2 lists them as `relation` or `relation:direction`.
+    Path,
+}
+
 /// One function that programs may call.
 ///
 /// # Contract
@@ -33,6 +80,8 @@ pub struct ToolSpec {
     pub args: &'static [ArgSpec],
     /// Type of the result.
     pub result: Kind,
+    /// What it does to nodes: what is known of it beside its arguments and its result.
+    pub flow: NodeFlow,
     /// What one call costs, in words and the meter's units.
     pub cost: &'static str,
     /// What it does: result, order and ties, errors. Shown to the model.
@@ -47,6 +96,11 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// The same tool, which does this to nodes.
+    pub const fn with_flow(self, flow: NodeFlow) -> Self {
+        Self { flow, ..self }
+    }
+
     /// The fewest arguments a call may have.
     pub fn min_args(&self) -> usize {
         self.args.iter().take_while(|arg| arg.default.is_none()).count()

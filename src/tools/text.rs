@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     index::{TextPart, terms::QueryTerms},
     kb::{NodeId, Scores},
-    tools::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
+    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
     words::name_words,
 };
 
@@ -33,6 +33,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("10")],
         result: Kind::Scores,
+        flow: NodeFlow::Link,
         cost: PER_WORD,
         doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
               0..1: full names in order are strongest, names found in part or with one slip are \
@@ -46,6 +47,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
+        flow: NodeFlow::Find,
         cost: PER_WORD,
         doc: "The k nodes whose documents match the text best by BM25, of the given types or of \
               all.",
@@ -58,6 +60,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
+        flow: NodeFlow::Find,
         cost: PER_WORD,
         doc: "As search, over documents that also hold the names of the node's neighbours.",
         example: r#"search_with_names(query, "product", 10)"#,
@@ -69,6 +72,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, ArgSpec { name: "field", kind: Kind::Text, default: None }, TYPES, k("50")],
         result: Kind::Scores,
+        flow: NodeFlow::Find,
         cost: PER_WORD,
         doc: "As search, over one field.",
         example: r#"search_field(query, "description", "product")"#,
@@ -83,6 +87,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
+        flow: NodeFlow::Find,
         cost: "1 per node of the base and per byte of the text",
         doc: "The k nodes whose embeddings are most similar to that of the text (exact search), of \
               the given types or of all.",
@@ -95,6 +100,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
+        flow: NodeFlow::Carry,
         cost: PER_SCORED,
         doc: "BM25 of the documents of the given nodes, with stemming; 0 for nodes without a common \
               word. Use it to rank what hops reached.",
@@ -109,6 +115,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
+        flow: NodeFlow::Carry,
         cost: PER_SCORED,
         doc: "BM25 of the names of the neighbours of the given nodes, with stemming; 0 for nodes \
               without a common word.",
@@ -123,6 +130,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
+        flow: NodeFlow::Carry,
         cost: PER_SCORED,
         doc: "Share of the text's words, weighted by rarity, that each node's document has, in \
               0..1, with stemming; words that no document of the base has are left out.",
@@ -137,6 +145,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Scores,
+        flow: NodeFlow::Carry,
         cost: "1 per byte of the text, 10 per node",
         doc: "Cosine similarity of the embeddings of the text and of each node, in -1..1.",
         example: r#"similarity(query, nodes([0, 1, 2]))"#,
@@ -148,6 +157,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT, NODES],
         result: Kind::Text,
+        flow: NodeFlow::Carry,
         cost: "1,000 per word (per 64 bytes of a longer one), 10 per node",
         doc: "The text without the words that name any of the nodes: what is left describes the \
               answer rather than the nodes it is linked to.",
@@ -167,6 +177,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[TEXT],
         result: Kind::Texts,
+        flow: NodeFlow::Carry,
         cost: "1 per byte of the text",
         doc: "The words of a text in order, lower case, without accents.",
         example: "words(query)",
@@ -182,6 +193,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "text",
         args: &[ArgSpec { name: "node", kind: Kind::Node, default: None }],
         result: Kind::Text,
+        flow: NodeFlow::Carry,
         cost: "1",
         doc: "The name of a node.",
         example: "name_of(0)",
@@ -199,6 +211,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "field", kind: Kind::Text, default: None },
         ],
         result: Kind::Text,
+        flow: NodeFlow::Carry,
         cost: "1",
         doc: "The text of one field of a node, empty when it has none.",
         example: r#"field_of(0, "description")"#,

@@ -17,7 +17,7 @@ use crate::support::World;
 /// An exchange; those with odd numbers are paid for.
 fn exchange(n: usize) -> Exchange {
     let request = Request {
-        role: if n < 2 { Role::Actor } else { Role::Comparator },
+        role: if n < 2 { Role::new("actor") } else { Role::new("comparator") },
         model: "priced".to_owned(),
         messages: vec![
             Message { speaker: agent::llm::Speaker::System, text: "Be brief.".to_owned() },

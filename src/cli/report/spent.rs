@@ -5,15 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        failure::Result,
-        optimize::{first_better, timing::Timing},
-        printer::count,
-        report::sentence,
-        run::{cost::dollars, record::Record},
-    },
-    llm::Role,
+use crate::cli::{
+    failure::Result,
+    optimize::{first_better, timing::Timing},
+    printer::count,
+    report::sentence,
+    run::{cost::dollars, record::Record},
 };
 
 /// What a run took; all texts are as they came.
@@ -42,7 +39,7 @@ struct PhaseRow {
 
 #[derive(Serialize)]
 struct RoleRow {
-    role: &'static str,
+    role: String,
     calls: String,
     from_cache: String,
     tokens_in: String,
@@ -59,8 +56,8 @@ impl Taken {
         let (timing, record) = (Timing::read(dir), Record::read(dir)?);
         let all = record.cost();
         let costs = record.costs();
-        let total = (!costs.is_empty()).then_some(("all", all));
-        let roles = costs.iter().map(|(role, cost)| (Role::name(*role), *cost)).chain(total);
+        let total = (!costs.is_empty()).then_some(("all".to_owned(), all));
+        let roles = costs.iter().map(|(role, cost)| (role.to_string(), *cost)).chain(total);
         Ok(Taken {
             seconds: match timing.phases.is_empty() {
                 true => String::new(),

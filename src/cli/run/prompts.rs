@@ -15,6 +15,7 @@ use crate::{
         run::record::Record,
     },
     llm::{Exchange, Message, Reply, Role, Speaker},
+    optimize::roles::ROLES,
 };
 
 /// Digits of a key that are shown.
@@ -43,16 +44,13 @@ pub(in crate::cli) struct Args {
 }
 
 fn roles() -> impl TypedValueParser<Value = Role> {
-    PossibleValuesParser::new(Role::ALL.map(Role::name)).map(|name| {
-        // Only names of roles get here.
-        Role::ALL.into_iter().find(|role| role.name() == name).unwrap_or(Role::Actor)
-    })
+    PossibleValuesParser::new(ROLES.map(|spec| spec.name)).map(Role::from)
 }
 
 #[derive(Serialize)]
 struct Shown<'a> {
     key: &'a str,
-    role: Role,
+    role: &'a Role,
     model: &'a str,
     paid: bool,
     /// Steps that used it.
@@ -74,7 +72,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let users = record.steps.iter().filter(|step| step.replies.contains(key));
         let shown = Shown {
             key,
-            role: exchange.request.role,
+            role: &exchange.request.role,
             model: &exchange.request.model,
             paid: exchange.paid,
             steps: users.map(|step| step.n).collect(),
@@ -111,7 +109,9 @@ fn chosen<'a>(args: &Args, record: &'a Record) -> Result<Vec<&'a (String, Exchan
         return Ok(found);
     }
     Ok(all
-        .filter(|(_, exchange)| args.role.is_none_or(|role| exchange.request.role == role))
+        .filter(|(_, exchange)| {
+            args.role.as_ref().is_none_or(|role| exchange.request.role == *role)
+        })
         .collect())
 }
 

@@ -27,6 +27,7 @@ use crate::{
     optimize::{
         BUNDLE_FILE, Decision,
         journal::{self, DATABASE_FILE, Journal, StepRecord},
+        roles::place,
         trial::{TRIAL, Trial},
     },
 };
@@ -118,7 +119,7 @@ pub(in crate::cli) struct Record {
     pub(super) steps: Vec<StepRecord>,
     /// Category by program.
     pub(super) categories: HashMap<String, String>,
-    /// Exchanges with their keys, by role and key.
+    /// Exchanges with their keys, by role in the order of tables, then by key.
     pub(super) exchanges: Vec<(String, Exchange)>,
     prices: BTreeMap<String, Price>,
 }
@@ -137,6 +138,8 @@ impl Record {
         let pid = journal::writer(dir);
         let paused = pause::why(dir).filter(|_| pid.is_none());
         let steps = journal.steps()?;
+        let mut exchanges = journal.replies()?.exchanges()?;
+        exchanges.sort_by_key(|(_, exchange)| place(&exchange.request.role));
         let finished = steps.iter().any(|step| step.kind == BUNDLE);
         let category = |program: &crate::program::Program| {
             (program.id().to_owned(), program.category().unwrap_or_default().to_owned())
@@ -157,7 +160,7 @@ impl Record {
             paused,
             pid,
             categories: journal.programs()?.iter().map(category).collect(),
-            exchanges: journal.replies()?.exchanges()?,
+            exchanges,
             prices: prices(config),
             steps,
         })
@@ -177,15 +180,15 @@ impl Record {
         kinds
     }
 
-    /// What was spent, by role.
-    pub(in crate::cli) fn costs(&self) -> BTreeMap<Role, RoleCost> {
+    /// What was spent, by role in the order of tables.
+    pub(in crate::cli) fn costs(&self) -> Vec<(Role, RoleCost)> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
         for (_, exchange) in &self.exchanges {
-            let role = exchange.request.role;
-            let cost = costs.entry(role).or_default();
+            let role = &exchange.request.role;
+            let cost = costs.entry(role.clone()).or_default();
             if exchange.paid {
-                ledger.paid(role, &exchange.request.model, exchange.reply.usage);
+                ledger.paid(role.clone(), &exchange.request.model, exchange.reply.usage);
                 cost.estimated += u64::from(exchange.reply.usage.estimated);
             } else {
                 cost.from_cache += 1;
@@ -194,12 +197,14 @@ impl Record {
         for (role, spent) in ledger.spent() {
             costs.entry(role).or_default().spent = spent;
         }
+        let mut costs: Vec<(Role, RoleCost)> = costs.into_iter().collect();
+        costs.sort_by_key(|(role, _)| place(role));
         costs
     }
 
     /// What was spent by all roles.
     pub(in crate::cli) fn cost(&self) -> RoleCost {
-        self.costs().into_values().fold(RoleCost::default(), |sum, cost| RoleCost {
+        self.costs().into_iter().fold(RoleCost::default(), |sum, (_, cost)| RoleCost {
             spent: sum.spent.and(cost.spent),
             from_cache: sum.from_cache + cost.from_cache,
             estimated: sum.estimated + cost.estimated,

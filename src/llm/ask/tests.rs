@@ -73,16 +73,20 @@ impl ReplyStore for Kept {
 }
 
 fn llm(model: Echo, stores: &[&Arc<Kept>], ceilings: Ceilings) -> Llm {
-    let voice =
-        Voice { model: "m".to_owned(), temperature: None, max_tokens: 10, parameters: Map::new() };
-    let voices = Role::ALL.iter().map(|role| (*role, voice.clone())).collect();
+    let set = RoleSettings {
+        model: "m".to_owned(),
+        temperature: None,
+        max_tokens: 10,
+        parameters: Map::new(),
+    };
+    let roles = [(Role::new("actor"), set)].into();
     let stores = stores.iter().map(|store| (*store).clone() as Arc<dyn ReplyStore>).collect();
     let prices = [("m".to_owned(), Price { input: 1.0, output: 1.0 })].into();
-    Llm::new(Box::new(model), voices, stores, Ledger::new(prices, ceilings), Arc::default())
+    Llm::new(Box::new(model), roles, stores, Ledger::new(prices, ceilings), Arc::default())
 }
 
 fn request(llm: &Llm, text: &str) -> Request {
-    llm.request(Role::Actor, vec![Message::user(text)], None, 0)
+    llm.request(Role::new("actor"), vec![Message::user(text)], None, 0)
 }
 
 #[test]

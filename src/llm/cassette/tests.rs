@@ -10,7 +10,7 @@ use crate::llm::{Finish, Message, Usage};
 
 fn exchange(n: usize) -> Exchange {
     let request = Request {
-        role: Role::ALL[n % 3],
+        role: Role::new(["actor", "comparator", "categories"][n % 3]),
         model: "model".to_owned(),
         messages: vec![Message::user("system"), Message::user(format!("what is\nnumber {n}?"))],
         temperature: None,
@@ -73,7 +73,8 @@ fn a_request_that_is_not_recorded_is_told_with_the_nearest() {
     let text = error.to_string();
     assert!(matches!(error, LlmError::Unrecorded(_)), "{text}");
     for part in ["c.jsonl", "tools", "number 20", &exchange(20).request.key()[..12]] {
-        let part = if part == "tools" { exchange(20).request.role.name() } else { part };
+        let role = exchange(20).request.role;
+        let part = if part == "tools" { role.name() } else { part };
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     fs::write(&path, "").expect("write");
@@ -115,7 +116,7 @@ fn wrong_lines_are_named() {
     for (bad, word) in [
         (good.replace(&"0".repeat(64), "../x"), "hexadecimal"),
         (good.replace("answer 1", ""), "empty"),
-        (good.replace("\"actor\"", "\"nobody\"").replace("\"comparator\"", "\"nobody\""), "nobody"),
+        (good.replace("\"comparator\"", "7"), "integer `7`"),
         (good.replace("\"model\":", "\"authorization\":\"x\",\"model\":"), "authorization"),
         ("{}\n".to_owned(), "missing field"),
         ("\n".to_owned(), "EOF"),

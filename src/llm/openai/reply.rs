@@ -68,7 +68,7 @@ pub(super) fn read(
     } else if choice.is_null() {
         "it has no choice".to_owned()
     } else if is_cut {
-        let (limit, role) = (request.max_tokens, request.role);
+        let (limit, role) = (request.max_tokens, &request.role);
         format!("its {limit} tokens ended before any text; raise max_tokens of the role {role}")
     } else if finish == Finish::Filter {
         "a filter of the service left no text".to_owned()

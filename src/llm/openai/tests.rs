@@ -13,7 +13,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     llm::{
-        Llm, Role, Voice,
+        Llm, Role, RoleSettings,
         ledger::{Ceilings, Ledger},
     },
     remote::{
@@ -40,7 +40,7 @@ fn open(url: String, form: Form) -> OpenAi {
 fn request() -> Request {
     let system = Message { speaker: Speaker::System, text: "be brief".to_owned() };
     Request {
-        role: Role::Actor,
+        role: Role::new("actor"),
         model: "m".to_owned(),
         messages: vec![
             system,
@@ -369,12 +369,18 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
         let pause = Act::Pause(Some(Duration::from_millis(64 - 2 * n as u64)));
         Some(vec![pause, Act::Send(reply(200, &said(&format!("of {text}"))))])
     });
-    let voice =
-        Voice { model: "m".to_owned(), temperature: None, max_tokens: 10, parameters: Map::new() };
+    let set = RoleSettings {
+        model: "m".to_owned(),
+        temperature: None,
+        max_tokens: 10,
+        parameters: Map::new(),
+    };
     let ledger = Ledger::new(BTreeMap::new(), Ceilings::default());
     let model = Box::new(open(faulty.url(), Form::default()));
-    let llm = Llm::new(model, [(Role::Tools, voice)].into(), Vec::new(), ledger, Arc::default());
-    let question = |n: usize| llm.request(Role::Tools, vec![Message::user(n.to_string())], None, 0);
+    let llm =
+        Llm::new(model, [(Role::new("tools"), set)].into(), Vec::new(), ledger, Arc::default());
+    let question =
+        |n: usize| llm.request(Role::new("tools"), vec![Message::user(n.to_string())], None, 0);
     let requests: Vec<Request> = (0..32).map(question).collect();
     let replies: Vec<String> =
         llm.ask_all(&requests).into_iter().map(|reply| reply.unwrap().text).collect();

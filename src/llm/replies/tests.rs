@@ -102,7 +102,7 @@ fn json_is_found_and_checked() {
 
 fn request() -> Request {
     Request {
-        role: Role::Tools,
+        role: Role::new("tools"),
         model: "scripted".to_owned(),
         messages: vec![Message::user("count")],
         temperature: None,

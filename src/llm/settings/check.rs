@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::llm::{Role, settings::SettingsError};
+use crate::llm::{RoleSpec, settings::SettingsError};
 
 /// Parameters of a request that no setting may replace.
 pub(super) const OWN_PARAMETERS: [&str; 11] = [
@@ -121,20 +121,23 @@ pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Setting
     SettingsError::Syntax { file: file.to_owned(), line, message }
 }
 
-/// Checks all names of a file.
+/// Checks all names of a file, which may set the roles that are given.
 ///
 /// # Errors
 /// All of [`SettingsError`] but those of values.
-pub(super) fn names(text: &str, file: &str) -> Result<Lines, SettingsError> {
+pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines, SettingsError> {
     let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
     let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
-    let mut walk = Walk { text, lines };
+    let roles = roles.iter().map(|spec| spec.name).collect();
+    let mut walk = Walk { text, roles, lines };
     walk.table("", table.get_ref(), &FILE)?;
     Ok(walk.lines)
 }
 
 struct Walk<'a> {
     text: &'a str,
+    /// Names of roles.
+    roles: Vec<&'a str>,
     lines: Lines,
 }
 
@@ -167,7 +170,6 @@ impl Walk<'_> {
         shape: &Shape,
     ) -> Result<(), SettingsError> {
         let file = self.lines.file.clone();
-        let roles: [(&str, &Shape); 7];
         let (known, inner): (Vec<&str>, Option<&Shape>) = match shape {
             Shape::Value => (Vec::new(), None),
             Shape::Free => (vec![name], Some(&Shape::Value)),
@@ -177,9 +179,7 @@ impl Walk<'_> {
                 (entries.iter().map(|(known, _)| *known).collect(), inner.map(|(_, shape)| shape))
             }
             Shape::Roles(inner) => {
-                roles = Role::ALL.map(|role| (role.name(), *inner));
-                let inner = roles.iter().find(|(known, _)| *known == name);
-                (roles.iter().map(|(known, _)| *known).collect(), inner.map(|(_, shape)| *shape))
+                (self.roles.clone(), self.roles.contains(&name).then_some(*inner))
             }
         };
         let is_named = matches!(shape, Shape::Free) || inner.is_none();

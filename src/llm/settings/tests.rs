@@ -4,8 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 
+const ROLES: [RoleSpec; 2] = [
+    RoleSpec { name: "actor", summary: "writes", temperature: None, max_tokens: 8_192 },
+    RoleSpec { name: "router", summary: "chooses", temperature: Some(0.0), max_tokens: 1_024 },
+];
+const ACTOR: Role = ROLES[0].role();
+const ROUTER: Role = ROLES[1].role();
+
 fn read(text: &str) -> Result<Settings, SettingsError> {
-    Settings::read(text, "config.toml")
+    Settings::read(text, "config.toml", &ROLES)
 }
 
 #[track_caller]
@@ -18,13 +25,11 @@ fn refuses(text: &str, message: &str) {
 fn nothing_is_the_default_and_has_no_model() {
     assert_eq!(read("").unwrap(), Settings::default());
     assert_eq!(read("[llm]\n").unwrap(), Settings::default());
-    assert_eq!(Settings::default().voices(None), Err(Role::ALL.to_vec()));
-    let voices = Settings::default().voices(Some("m")).unwrap();
-    assert_eq!(
-        (voices[&Role::Actor].temperature, voices[&Role::Router].temperature),
-        (None, Some(0.0))
-    );
-    assert!(voices.values().all(|voice| voice.model == "m" && voice.max_tokens >= 1_024));
+    assert_eq!(Settings::default().role_settings(None, &ROLES), Err(vec![ACTOR, ROUTER]));
+    let roles = Settings::default().role_settings(Some("m"), &ROLES).unwrap();
+    let numbers = |role: &Role| (roles[role].temperature, roles[role].max_tokens);
+    assert_eq!([numbers(&ACTOR), numbers(&ROUTER)], [(None, 8_192), (Some(0.0), 1_024)]);
+    assert!(roles.len() == 2 && roles.values().all(|set| set.model == "m"));
 }
 
 #[test]
@@ -91,19 +96,16 @@ fn everything_can_be_set() {
     assert_eq!(settings.form, Form { json: JsonForm::Object, token_limit, unusable_retries: 1 });
     assert_eq!(settings.prices["general"], Price { input: 0.15, output: 1.0 });
     assert_eq!(settings.query, [("api-version".to_owned(), "2024-10-21".to_owned())]);
-    let voices = settings.voices(Some("given")).unwrap();
-    let actor = &voices[&Role::Actor];
+    let roles = settings.role_settings(Some("given"), &ROLES).unwrap();
+    let actor = &roles[&ACTOR];
     assert_eq!(
         (actor.model.as_str(), actor.temperature, actor.max_tokens),
         ("large", Some(0.7), 100)
     );
     let parameters = serde_json::json!({"reasoning_effort": "high", "top_p": 0.9, "stop": ["a"]});
     assert_eq!(Value::Object(actor.parameters.clone()), parameters);
-    assert_eq!(
-        (voices[&Role::Router].model.as_str(), voices[&Role::Router].temperature),
-        ("given", None)
-    );
-    assert_eq!(settings.voices(None).unwrap()[&Role::Rerank].model, "general");
+    assert_eq!((roles[&ROUTER].model.as_str(), roles[&ROUTER].temperature), ("given", None));
+    assert_eq!(settings.role_settings(None, &ROLES).unwrap()[&ROUTER].model, "general");
 }
 
 #[test]
@@ -115,6 +117,7 @@ fn unknown_names_are_refused_with_line_and_nearest() {
     refuses("[lm]\n", "config.toml:1: there is no setting lm; did you mean llm?");
     refuses("[llm.limits]\nconnect = 3", "llm.limits.connect; did you mean connect_s?");
     refuses("[llm.roles.actr]\nmodel = \"x\"", "llm.roles.actr; did you mean actor?");
+    refuses("[llm.roles.react]\nmodel = \"x\"", "there is no setting llm.roles.react");
     refuses(
         "[llm.roles.actor]\n\ntemprature = 1",
         "config.toml:3: there is no setting llm.roles.actor.temprature; did you mean temperature?",
@@ -183,7 +186,7 @@ fn values_out_of_range_are_refused_with_their_line() {
     refuses("[llm.prices.m]\ninput = -1\noutput = 1", "llm.prices.m.input must be USD");
     refuses("[llm.prices.m]\ninput = 1", "missing field `output`");
     refuses("[llm]\nmodel = \"\"", "config.toml:2: llm.model must be a name of 1 to 200");
-    refuses("[llm.roles.react]\nmodel = \"a\\nb\"", "llm.roles.react.model must be a name");
+    refuses("[llm.roles.router]\nmodel = \"a\\nb\"", "llm.roles.router.model must be a name");
     refuses("[llm", "config.toml:1:");
     refuses(&" ".repeat(MAX_FILE_BYTES + 1), "more than 1048576 bytes");
 }

@@ -15,7 +15,7 @@ use crate::llm::{Finish, Message, Reply, Request, Usage};
 
 fn exchange(n: usize, text: &str) -> Exchange {
     let request = Request {
-        role: Role::Actor,
+        role: Role::new("actor"),
         model: format!("model {}", n % 2),
         messages: vec![Message::user(format!("question {n}"))],
         temperature: Some(0.1),

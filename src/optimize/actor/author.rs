@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     infer::ParamValues,
-    llm::{Role, replies::program_of},
+    llm::{RoleSpec, replies::program_of},
     optimize::{
         Event, OptimizeError, Run,
         actor::{
@@ -29,6 +29,23 @@ use crate::{
     },
     program::Program,
     tools::source::comment,
+};
+
+/// Writes and improves programs. Its temperature is left to the service: its programs are to differ,
+/// where all others are to repeat themselves.
+pub const ACTOR_ROLE: RoleSpec = RoleSpec {
+    name: "actor",
+    summary: "writes and improves programs",
+    temperature: None,
+    max_tokens: 8_192,
+};
+
+/// Contrasts well and badly answered queries.
+pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
+    name: "comparator",
+    summary: "contrasts well and badly answered training queries",
+    temperature: Some(0.0),
+    max_tokens: 4_096,
 };
 
 /// Times a program is mended.
@@ -324,7 +341,7 @@ impl Run<'_> {
             "good": good,
             "bad": bad,
         });
-        let reply = actor.ask(Role::Comparator, "comparator/contrast", inputs, sample)?;
+        let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
         actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
@@ -388,7 +405,7 @@ impl Run<'_> {
         sample: u32,
     ) -> Result<Written, OptimizeError> {
         let tried: Vec<usize> = queries.iter().copied().take(TRIED).collect();
-        let mut reply = actor.ask(Role::Actor, prompt, inputs, sample)?;
+        let mut reply = actor.ask(ACTOR_ROLE.role(), prompt, inputs, sample)?;
         let mut mended = 0;
         loop {
             let (source, failures) = match &reply {
@@ -420,7 +437,7 @@ impl Run<'_> {
             let mut inputs = self.briefed(actor, name);
             inputs["current"] = json!({ "source": source, "score": Value::Null });
             inputs["failures"] = failures.into();
-            reply = actor.ask(Role::Actor, "actor/mend", inputs, sample)?;
+            reply = actor.ask(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
         }
     }
 
@@ -435,7 +452,7 @@ impl Run<'_> {
         if let Err(failed) = runtime.declared_params(&compiled) {
             return Ok(vec![failure("", &format!("params(): {}", told(&failed)))]);
         }
-        if let Some(leak) = self.secrets.leak(program.source()) {
+        if let Some(leak) = self.forbidden.leak(program.source()) {
             return Ok(vec![failure("", &leak.to_string())]);
         }
         let rankings =

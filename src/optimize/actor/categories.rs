@@ -12,13 +12,21 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    llm::Role,
+    llm::RoleSpec,
     optimize::{
         OptimizeError, Run,
         actor::Actor,
         members::{MAX_CATEGORIES, Queries},
         trial::Pool,
     },
+};
+
+/// Finds categories of queries and puts queries into them.
+pub(in crate::optimize) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
+    name: "categories",
+    summary: "finds categories of queries, and puts queries into them",
+    temperature: Some(0.0),
+    max_tokens: 4_096,
 };
 
 /// Training queries that categories are found on.
@@ -94,7 +102,7 @@ impl Run<'_> {
             "queries": numbered(&self.train, sample),
         });
         let replies =
-            actor.ask_json_all(Role::Categories, "categories/discover", vec![inputs], 0)?;
+            actor.ask_json_all(CATEGORIES_ROLE.role(), "categories/discover", vec![inputs], 0)?;
         match replies.into_iter().next().unwrap_or_else(|| Err("nothing was asked".to_owned())) {
             Ok(reply) => Ok(names(&reply, most)),
             Err(why) => {
@@ -137,7 +145,7 @@ impl Run<'_> {
                 json!({ "categories": listed, "queries": numbered(pool, &ids) })
             });
             let replies = actor.ask_json_all(
-                Role::Categories,
+                CATEGORIES_ROLE.role(),
                 "categories/assign",
                 inputs.collect(),
                 pass,

@@ -14,10 +14,13 @@ use serde_json::json;
 use crate::{
     dataset::LabelledQuery,
     kb::Kb,
-    llm::{Role, ledger::tokens},
+    llm::{RoleSpec, ledger::tokens},
     optimize::{
         Options,
-        actor::{GREETING, briefing::Briefing, categories::BATCH},
+        actor::{
+            ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING, briefing::Briefing,
+            categories::BATCH,
+        },
         members::MAX_CATEGORIES,
     },
     tools::Assistant,
@@ -63,7 +66,7 @@ impl Estimate {
 
 /// Requests of one kind.
 struct Kind {
-    role: Role,
+    role: RoleSpec,
     calls: Range<u64>,
     /// Tokens sent by one of them.
     sent: Range<u64>,
@@ -93,22 +96,22 @@ pub fn estimate(
     let per_batch = all.len() as u64 / assigned.max(1);
     let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());
     let kinds = [
-        Kind { role: Role::Actor, calls: [1, 1], sent: sent(GREETING, 100) },
+        Kind { role: ACTOR_ROLE, calls: [1, 1], sent: sent(GREETING, 100) },
         Kind {
-            role: Role::Categories,
+            role: CATEGORIES_ROLE,
             calls: [1, 4],
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         // Two passes, again for what was in no category, each with a repair.
-        Kind { role: Role::Categories, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },
+        Kind { role: CATEGORIES_ROLE, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },
         Kind {
-            role: Role::Actor,
+            role: ACTOR_ROLE,
             calls: [1, most * PER_PROGRAM],
             sent: sent(&brief, EVIDENCE_TOKENS),
         },
-        Kind { role: Role::Comparator, calls: [0, steps], sent: sent(&brief, EVIDENCE_TOKENS) },
+        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, EVIDENCE_TOKENS) },
         Kind {
-            role: Role::Actor,
+            role: ACTOR_ROLE,
             calls: [0, steps * PER_PROGRAM],
             sent: sent(&brief, EVIDENCE_TOKENS),
         },
@@ -116,10 +119,10 @@ pub fn estimate(
     let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);
     let mut usd = Some([0.0; 2]);
     for Kind { role, calls: n, sent } in kinds {
-        let voice = assistant.llm().voice(role);
-        let longest = voice.map_or(0, |voice| u64::from(voice.max_tokens));
+        let set = assistant.llm().role(&role.role());
+        let longest = set.map_or(0, |set| u64::from(set.max_tokens));
         let received = [SHORT_REPLY.min(longest), longest];
-        let price = voice.and_then(|voice| assistant.llm().ledger().price(&voice.model));
+        let price = set.and_then(|set| assistant.llm().ledger().price(&set.model));
         for end in 0..2 {
             calls[end] += n[end];
             tokens_in[end] += n[end] * sent[end];

@@ -29,17 +29,21 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub(in crate::optimize) use crate::optimize::actor::author::headed;
+pub use crate::optimize::actor::author::ACTOR_ROLE;
 pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
+pub(in crate::optimize) use crate::optimize::actor::{
+    author::{COMPARATOR_ROLE, headed},
+    categories::CATEGORIES_ROLE,
+};
 use crate::{
     bundle::LlmProvenance,
     llm::{
-        LlmError, Message, Reply, Request, Role,
+        LlmError, Message, Reply, Request, Role, RoleSpec,
         ledger::{estimated_tokens, tokens},
     },
-    optimize::{Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing},
+    optimize::{Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing, roles::ROLES},
     prompts::PromptError,
-    tools::Assistant,
+    tools::{Assistant, TOOLS_ROLE},
 };
 
 /// Name under which the actor's proposals are kept.
@@ -138,29 +142,28 @@ impl Actor {
 
     /// What its replies depend on, beside base and queries.
     pub(super) fn identity(&self, options: &Options) -> Value {
-        let voice = |role: Role| {
-            let voice = self.assistant.llm().voice(role)?;
-            let numbers = json!([voice.temperature, voice.max_tokens, voice.parameters]);
-            Some((role.name().to_owned(), json!([voice.model, numbers])))
+        let set = |spec: &RoleSpec| {
+            let set = self.assistant.llm().role(&spec.role())?;
+            let numbers = json!([set.temperature, set.max_tokens, set.parameters]);
+            Some((spec.name.to_owned(), json!([set.model, numbers])))
         };
-        let voices: serde_json::Map<String, Value> =
-            Role::ALL.into_iter().filter_map(voice).collect();
+        let roles: serde_json::Map<String, Value> = ROLES.iter().filter_map(set).collect();
         json!({
             "actors": options.actors,
             "llm_tools": options.llm_tools,
             "prompts": self.assistant.prompts().fingerprint(),
-            "voices": voices,
+            "voices": roles,
         })
     }
 
     /// The models that were asked, and the fingerprint of the prompts.
     pub(super) fn provenance(&self, options: &Options) -> LlmProvenance {
-        let model = |role: Role| {
-            let voice = self.assistant.llm().voice(role)?;
-            Some((role.name().to_owned(), voice.model.clone()))
+        let model = |spec: RoleSpec| {
+            let set = self.assistant.llm().role(&spec.role())?;
+            Some((spec.name.to_owned(), set.model.clone()))
         };
-        let asked = [Role::Actor, Role::Comparator, Role::Categories];
-        let tools = options.llm_tools.then_some(Role::Tools);
+        let asked = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
+        let tools = options.llm_tools.then_some(TOOLS_ROLE);
         LlmProvenance {
             models: asked.into_iter().chain(tools).filter_map(model).collect(),
             prompts: self.assistant.prompts().fingerprint().to_owned(),
@@ -175,7 +178,7 @@ impl Actor {
     /// That the service gave no reply, or none that can be kept.
     pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
         let llm = self.assistant.llm();
-        let request = llm.request(Role::Actor, vec![Message::user(GREETING)], None, 0);
+        let request = llm.request(ACTOR_ROLE.role(), vec![Message::user(GREETING)], None, 0);
         match llm.ask(&request) {
             // A cassette that was recorded without the question is no service that fails.
             Err(LlmError::Unrecorded(_)) => Ok(()),
@@ -219,7 +222,7 @@ impl Actor {
     ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
         let requests: Result<Vec<Request>, PromptError> = inputs
             .into_iter()
-            .map(|one| self.assistant.request(role, prompt, one, sample))
+            .map(|one| self.assistant.request(role.clone(), prompt, one, sample))
             .collect();
         let requests = requests?;
         let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);

@@ -63,8 +63,7 @@ impl JournalReplies {
         files.write(|store| store.append_reply(key, role, &request, &reply, paid))
     }
 
-    /// All exchanges with their keys, by role in the order of [`Role`](crate::llm::Role), then by
-    /// key. All of them must fit into memory.
+    /// All exchanges with their keys, by the name of their role, then by key. All of them must fit into memory.
     ///
     /// # Errors
     /// Those of [`JournalReplies::find`].
@@ -76,7 +75,7 @@ impl JournalReplies {
             Ok(())
         })?;
         exchanges.sort_by(|(a_key, a), (b_key, b)| {
-            (a.request.role, a_key).cmp(&(b.request.role, b_key))
+            (&a.request.role, a_key).cmp(&(&b.request.role, b_key))
         });
         Ok(exchanges)
     }

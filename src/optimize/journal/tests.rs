@@ -48,7 +48,7 @@ fn add(journal: &mut Journal, n: usize) -> Result<(), JournalError> {
 /// An exchange of which a run has several.
 fn exchange(n: usize) -> Exchange {
     let request = Request {
-        role: Role::ALL[n % 2],
+        role: Role::new(["actor", "comparator"][n % 2]),
         model: "model".to_owned(),
         messages: vec![Message::user(format!("question {n}"))],
         temperature: Some(0.1 + n as f64 / 3.0),

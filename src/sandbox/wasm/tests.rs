@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::{
     kb::{NodeId, NodeSet, Scores},
     sandbox::{Code, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers},
-    tools::{ArgSpec, Args, Kind, ToolError, ToolHost, ToolSpec, Value},
+    tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value},
 };
 
 const N_NODES: usize = 100;
@@ -22,6 +22,7 @@ const fn spec(name: &'static str, args: &'static [ArgSpec], result: Kind) -> Too
         group: "test",
         args,
         result,
+        flow: NodeFlow::Carry,
         cost: "none",
         doc: "",
         example: "",

@@ -81,7 +81,7 @@ fn nodes_are_asked_about_together_once_and_answered_in_order() {
     assert_eq!(met, Value::List(expected.to_vec()));
     assert_eq!(heard.count(), 1);
     let request = &heard.requests()[0];
-    assert_eq!(request.role, Role::Tools);
+    assert_eq!(request.role, Role::new("tools"));
     let shown = question(request);
     assert_eq!(blocks(shown, "thing").len(), 4, "{shown}");
     assert!(shown.contains("type: product") && shown.contains("has_brand: Northpeak"), "{shown}");

@@ -31,9 +31,10 @@ fn replies_are_kept_once_listed_by_role_and_key_and_survive() {
         assert_eq!(replies.get(&key).expect("get"), Some(exchange));
     }
     let listed = replies.exchanges().expect("listed");
-    let names: Vec<_> = listed.iter().map(|(key, one)| (one.request.role, key.clone())).collect();
+    let names: Vec<_> =
+        listed.iter().map(|(key, one)| (one.request.role.clone(), key.clone())).collect();
     assert!(names.is_sorted() && names.len() == 5, "{names:?}");
-    assert_eq!(names[0].0, Role::Actor);
+    assert_eq!(names[0].0, Role::new("actor"));
     drop(journal);
     let locked = Journal::resume(dir.path());
     assert!(matches!(locked, Err(JournalError::Locked { .. })), "replies may still be written");

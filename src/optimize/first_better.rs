@@ -70,7 +70,7 @@ type OfBaselines = [f32; System::ALL.len()];
 
 /// What baselines reach on training queries, as far as it was needed, and what was told already.
 #[derive(Default)]
-pub(super) struct Yardstick {
+pub(super) struct FirstBetter {
     ranks: Vec<Option<OfBaselines>>,
     told: Vec<What>,
 }
@@ -110,7 +110,7 @@ impl Run<'_> {
         queries: &[usize],
         ranks: &[f32],
     ) -> Result<(), OptimizeError> {
-        if self.yardstick.told.contains(&what) || queries.len() < MIN_COMPARED {
+        if self.first_better.told.contains(&what) || queries.len() < MIN_COMPARED {
             return Ok(());
         }
         let since = self.started.elapsed();
@@ -119,7 +119,7 @@ impl Run<'_> {
         let own: Vec<f32> = places.iter().map(|&place| ranks[place]).collect();
         let baselines = self.baselines_on(&compared)?;
         if let Some(better) = self.better(what, since, queries.len(), &own, &baselines)? {
-            self.yardstick.told.push(what);
+            self.first_better.told.push(what);
             (self.watch)(Event::Better(&better));
         }
         Ok(())
@@ -150,8 +150,8 @@ impl Run<'_> {
     /// What the baselines reach on some training queries; each query is searched once in a run.
     fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<OfBaselines>, OptimizeError> {
         self.trials.check_stop()?;
-        self.yardstick.ranks.resize(self.train.queries.len(), None);
-        let (known, runtime) = (&self.yardstick.ranks, &self.trials.runtime);
+        self.first_better.ranks.resize(self.train.queries.len(), None);
+        let (known, runtime) = (&self.first_better.ranks, &self.trials.runtime);
         let found: Result<Vec<OfBaselines>, OptimizeError> = queries
             .par_iter()
             .map(|&at| match known[at] {
@@ -161,7 +161,7 @@ impl Run<'_> {
             .collect();
         let found = found?;
         for (&at, ranks) in queries.iter().zip(&found) {
-            self.yardstick.ranks[at] = Some(*ranks);
+            self.first_better.ranks[at] = Some(*ranks);
         }
         Ok(found)
     }

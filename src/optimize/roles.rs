@@ -1,0 +1,61 @@
+//! Which parts of the program ask a language model: the one table of what each declares beside its
+//! own code. A new one is added here, and nowhere else. Must not know how models are asked.
+
+use crate::{
+    infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
+    llm::{Role, RoleSpec},
+    optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
+    tools::TOOLS_ROLE,
+};
+
+/// All roles, in the order of tables.
+pub const ROLES: [RoleSpec; 7] = [
+    ACTOR_ROLE,
+    COMPARATOR_ROLE,
+    CATEGORIES_ROLE,
+    ROUTER_ROLE,
+    TOOLS_ROLE,
+    REACT_ROLE,
+    RERANK_ROLE,
+];
+
+/// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes
+/// behind all.
+pub fn place(role: &Role) -> usize {
+    ROLES.iter().position(|spec| spec.name == role.name()).unwrap_or(ROLES.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+    use crate::prompts::Prompts;
+
+    #[test]
+    fn every_role_has_a_name_of_its_own_and_every_prompt_a_role() {
+        let names: BTreeSet<&str> = ROLES.iter().map(|spec| spec.name).collect();
+        assert_eq!(names.len(), ROLES.len());
+        let prompts = Prompts::built_in().unwrap();
+        for name in prompts.names() {
+            let role = prompts.describe(name).unwrap().role;
+            assert!(names.contains(role), "{name}: {role}");
+        }
+        assert_eq!(place(&ROLES[3].role()), 3);
+        assert_eq!(place(&Role::new("nobody")), ROLES.len());
+    }
+
+    #[test]
+    fn the_table_of_the_manual_says_what_is_declared() {
+        let path = format!("{}/docs/llm.md", env!("CARGO_MANIFEST_DIR"));
+        let manual = fs::read_to_string(path).unwrap();
+        let rows: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
+        for spec in &ROLES {
+            let temperature = spec.temperature.map_or("none".to_owned(), |t| t.to_string());
+            let start = format!("| `{}` | {}", spec.name, spec.summary);
+            let end = format!("| {temperature} | {} |", spec.max_tokens);
+            let told = rows.iter().any(|row| row.starts_with(&start) && row.ends_with(&end));
+            assert!(told, "{start} ... {end}");
+        }
+    }
+}
