@@ -55,6 +55,7 @@ const PAGES: &[&str] = &[
     "docs/runs.md",
     "docs/sandbox.md",
     "docs/stark.md",
+    "docs/systems.md",
     "docs/tools.md",
     "sandboxes/rhai/README.md",
     "sandboxes/wasm/README.md",
