@@ -14,7 +14,10 @@ use std::{
     path::Path,
 };
 
-use agent::{dataset::Home, retrieve};
+use agent::{
+    dataset::Home,
+    retrieve::{Baseline, Retriever, System},
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let question = env::args().nth(1).unwrap_or("a durable steel bottle by Northpeak".to_owned());
@@ -25,8 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkits/stark/base");
     let (_, base) = installed::install(&source, &home, "shop")?;
 
-    // Baselines are opened by the names that `agent search --system` takes.
-    let baseline = retrieve::open(&base, "bm25+names")?;
+    // BM25 over documents with the names of neighbours: `agent search --system bm25+names`.
+    let baseline = Baseline::new(base.clone(), System::Bm25Names);
     let mut out = io::stdout().lock();
     for (node, score) in baseline.retrieve(&question, 3)? {
         let node_type = base.kb.type_name(base.kb.node_type(node));

@@ -29,7 +29,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{BUNDLE, Effort, Means, STAND_IN, SandboxArgs, open_system},
+        systems::{Effort, Means, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -37,6 +37,7 @@ use crate::{
     index::IndexedBase,
     llm::ledger::Spent,
     retrieve::{Answer, Baseline, Ranking, Retriever},
+    systems::{self, bundle},
 };
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
@@ -65,10 +66,8 @@ pub(super) struct Args {
     /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
-    /// Measure bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late,
-    /// hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1), rerank, rerank:SYSTEM
-    /// or react (which ask a language model), bundle:FILE or program:FILE; may be repeated
-    #[arg(long = "system", value_name = "SYSTEM", required = true)]
+    #[arg(long = "system", value_name = "SYSTEM", required = true,
+        help = format!("Measure {}; may be repeated", systems::one_of()))]
     systems: Vec<String>,
     /// Keep queries with this value in a further column of their file only; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
@@ -366,7 +365,7 @@ fn labels(
         let label = |query: &LabelledQuery| query.metadata.get(by).cloned().unwrap_or_default();
         return Ok(queries.iter().map(label).collect());
     }
-    let bundle = systems.iter().find(|(name, _)| name.starts_with(BUNDLE));
+    let bundle = systems.iter().find(|(name, _)| bundle::is_named(name));
     let Some((_, bundle)) = bundle.filter(|_| by == CATEGORY) else {
         return no_column(by, queries);
     };

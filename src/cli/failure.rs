@@ -5,6 +5,7 @@ use std::fmt::Display;
 use crate::{
     cli::{Exit, printer::Printer},
     dataset::DatasetError,
+    systems::SystemError,
 };
 
 /// What commands return.
@@ -52,11 +53,14 @@ impl CommandError {
             }
             _ => (chain(&self.error), Vec::new()),
         };
+        let system = self.error.downcast_ref::<SystemError>();
+        let usage = self.usage || system.is_some_and(SystemError::is_usage);
+        let further = further.into_iter().chain(system.and_then(SystemError::hint));
         let mut lines = head.into_iter();
         printer.error(&lines.next().unwrap_or_default());
         lines.for_each(|cause| printer.cause(&cause));
-        self.hints.iter().chain(&further).for_each(|hint| printer.hint(hint));
-        if self.usage { Exit::Usage } else { Exit::Failed }
+        self.hints.iter().cloned().chain(further).for_each(|hint| printer.hint(&hint));
+        if usage { Exit::Usage } else { Exit::Failed }
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `printer` | what may be written where |
 //! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
 //! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
-//! | `systems` | given `--system S`, a bundle or a program: which retriever |
+//! | `systems` | given `--system S`, a bundle or a program: what it is opened with; `agent systems` |
 //! | `llm` | given options, environment and settings: which language model, and how it is opened |
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
@@ -168,6 +168,8 @@ enum Command {
     Optimize(optimize::Args),
     /// Measure systems on labelled queries
     Eval(eval::Args),
+    /// List the systems that rank nodes, and what each needs
+    Systems(systems::Args),
     /// Say where the answers were lost that do not come first, line by line
     Explain(explain::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
@@ -243,6 +245,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Search(args) => search::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
+        Command::Systems(args) => systems::run(&args, ctx),
         Command::Explain(args) => explain::run(&args, ctx),
         Command::Program(command) => program::run(command, ctx),
         Command::Run(command) => run::run(command, ctx),

@@ -9,6 +9,7 @@ use crate::{
         systems::{Means, SandboxArgs, open_system},
     },
     retrieve::checked,
+    systems,
 };
 
 /// Rank the nodes of a dataset for a text
@@ -22,10 +23,8 @@ pub(super) struct Args {
     /// What to look for
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Rank with one of bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean,
-    /// multi:top3, late, hybrid, hybrid:weighted, hybrid:weighted=A (weight of dense, 0 to 1),
-    /// bundle:FILE, program:FILE; with a language model rerank, rerank:SYSTEM, react
-    #[arg(long, value_name = "SYSTEM", default_value = "bm25+names")]
+    #[arg(long, value_name = "SYSTEM", default_value = "bm25+names",
+        help = format!("Rank with {}", systems::one_of()))]
     system: String,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,

@@ -1,44 +1,33 @@
-//! Opens a system by its name on the command line: a baseline, a bundle or a program. The only
-//! place that knows which names exist, and where programs get their threads and cache.
+//! What the command line gives to [`systems`]: where programs run, with how many threads, how far
+//! a language model is leant on; and `agent systems`. Must not know which systems there are.
+
+mod list;
 
 use std::{
-    fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
-use anyhow::{Context as _, anyhow};
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::PossibleValue};
 
+pub(super) use self::list::{Args, run};
+pub(super) use crate::systems::{
+    bundle::{Effort, OpenedBundle},
+    program::read as read_program,
+};
 use crate::{
-    bundle::{Bundle, BundleError},
-    cli::{
-        Context,
-        failure::{CommandError, Explain, Result},
-        llm::Opened,
-        printer::Printer,
-    },
-    files,
+    bundle::Bundle,
+    cli::{Context, failure::Result, llm::Opened, printer::Printer},
     index::IndexedBase,
-    infer::{BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime},
-    program::Program,
-    retrieve::{self, OpenError, Retriever, System},
-    sandbox::{Limits, Origin, Place, SandboxOptions, Trust, Workers},
-    tools::{Assistant, ToolCache},
+    infer::Runtime,
+    retrieve::{Retriever, System},
+    sandbox::{Origin, Place, SandboxOptions, Trust},
+    systems::{self, Opener, SystemError},
+    tools::Assistant,
 };
 
 /// The system whose ranking stands in for one that failed.
 pub(super) const STAND_IN: System = System::Hybrid;
-/// Begins the name of a system that is a bundle.
-pub(super) const BUNDLE: &str = "bundle:";
-/// The reranker with its default shortlist, or, followed by `:` and a system, with that one's.
-const RERANK: &str = "rerank";
-/// The system whose calls a language model chooses.
-const REACT: &str = "react";
-/// Memory for answers of tool calls, bytes.
-const CACHE_BYTES: usize = 256 << 20;
-/// Ends the name of a file that holds a module.
-const WASM_SUFFIX: &str = "wasm";
 
 /// Where programs in Rhai run, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,79 +102,19 @@ impl Means {
     }
 }
 
-/// How far a bundle leans on a language model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(super) enum Effort {
-    /// Not at all, but for programs that ask one
-    #[default]
-    #[value(name = "0")]
-    None,
-    /// It reads the query: it chooses the category
-    #[value(name = "1")]
-    Reads,
-    /// It also judges the first twenty answers
-    #[value(name = "2")]
-    Judges,
-}
-
-/// Opens a system over a base; programs and bundles may ask the language model.
-///
-/// # Errors
-/// That there is no such system, that its file cannot be used on this base, or that it needs a
-/// language model and there is none.
-pub(super) fn open_system(
-    name: &str,
-    base: &Arc<IndexedBase>,
-    means: &Means,
-) -> Result<Box<dyn Retriever>> {
-    if name == REACT {
-        let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-        return Ok(Box::new(React::new(base.clone(), needed(name, means)?, Some(cache))));
+impl ValueEnum for Effort {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::None, Self::Reads, Self::Judges]
     }
-    if let Some(shortlist) = name.strip_prefix(RERANK) {
-        let shortlist = match shortlist.strip_prefix(':') {
-            None if shortlist.is_empty() => Some(STAND_IN.name()),
-            named => named,
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::None => ("0", "Not at all, but for programs that ask one"),
+            Self::Reads => ("1", "It reads the query: it chooses the category"),
+            Self::Judges => ("2", "It also judges the first twenty answers"),
         };
-        if let Some(shortlist) = shortlist {
-            let assistant = needed(name, means)?;
-            let shortlist = open_baseline(shortlist, base)?;
-            return Ok(Box::new(Rerank::new(base.clone(), shortlist, assistant)));
-        }
+        Some(PossibleValue::new(name).help(help))
     }
-    if let Some(file) = name.strip_prefix(BUNDLE) {
-        let bundle = read_bundle(Path::new(file))?;
-        bundle.check_base(base).hint("`agent query --force` answers with it all the same")?;
-        return Ok(open_bundle(&bundle, base, means)?.answers);
-    }
-    if let Some(file) = name.strip_prefix("program:") {
-        let program = read_program(Path::new(file)).map_err(|error| anyhow!(error.to_string()))?;
-        let runtime = open_runtime(base, all_threads(), means, Origin::Elsewhere)?;
-        let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
-            .with_context(|| format!("{file} cannot be run"))?;
-        return Ok(Box::new(opened));
-    }
-    open_baseline(name, base)
-}
-
-/// Opens a system that needs no file and no language model.
-fn open_baseline(name: &str, base: &Arc<IndexedBase>) -> Result<Box<dyn Retriever>> {
-    retrieve::open(base, name).map_err(|error| match error {
-        OpenError::Unknown(_) => CommandError::usage(anyhow!(
-            "{error}, rerank, rerank:SYSTEM, react, bundle:FILE, program:FILE"
-        )),
-        OpenError::Retrieve(error) => error.into(),
-    })
-}
-
-/// The language model that a system cannot do without.
-fn needed(name: &str, means: &Means) -> Result<Arc<Assistant>> {
-    let missing = || anyhow!("{name} needs a language model, and none is configured");
-    means
-        .assistant
-        .clone()
-        .ok_or_else(missing)
-        .hint("name a model with --model, and a service if needed")
 }
 
 /// As many threads as the machine offers.
@@ -193,21 +122,47 @@ pub(super) fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// What systems over a base are opened with.
+fn with_opener<T>(
+    base: &Arc<IndexedBase>,
+    threads: usize,
+    means: &Means,
+    open: impl FnOnce(&Opener<'_>) -> std::result::Result<T, SystemError>,
+) -> Result<T> {
+    Ok(open(&Opener {
+        base,
+        assistant: means.assistant.as_ref(),
+        effort: means.effort,
+        threads,
+        sandbox: &|origin| means.places.of(origin),
+        stop: &means.stop,
+        level: 0,
+    })?)
+}
+
+/// Opens a system over a base; programs and bundles may ask the language model.
+///
+/// # Errors
+/// As [`systems::open`].
+pub(super) fn open_system(
+    name: &str,
+    base: &Arc<IndexedBase>,
+    means: &Means,
+) -> Result<Box<dyn Retriever>> {
+    with_opener(base, all_threads(), means, |opener| systems::open(name, opener))
+}
+
 /// What programs of one origin run on, with this many threads and a cache.
 ///
 /// # Errors
-/// That the system refuses the threads.
+/// As [`Opener::runtime`].
 pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
     means: &Means,
     origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
-    let workers = Workers::new(threads).context("cannot start threads for programs")?;
-    let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-    let options = means.places.of(origin);
-    let runtime = Runtime::in_sandbox(base.clone(), Arc::new(workers), Some(cache), &options);
-    Ok(Arc::new(runtime.with_assistant(means.assistant.clone()).stoppable(means.stop.clone())))
+    with_opener(base, threads, means, |opener| opener.runtime(origin))
 }
 
 /// Reads a bundle and checks its digest.
@@ -215,93 +170,17 @@ pub(super) fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
-    match Bundle::read(file) {
-        Err(error @ BundleError::Changed { .. }) => {
-            Err(error).hint("take the file from the run's directory again, or optimize again")
-        }
-        read => Ok(read?),
-    }
-}
-
-/// A bundle on a base.
-pub(super) struct OpenedBundle {
-    /// Its programs and its router.
-    pub(super) routed: Arc<BundleRetriever>,
-    /// What answers: the same, or what a language model makes of its answers.
-    pub(super) answers: Box<dyn Retriever>,
+    Ok(Bundle::read(file).map_err(SystemError::from)?)
 }
 
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.
 ///
 /// # Errors
-/// That one of its programs does not compile, or that the effort needs a language model and there
-/// is none.
+/// As [`systems::bundle::open`].
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
     means: &Means,
 ) -> Result<OpenedBundle> {
-    let origin = Origin::Bundle(&bundle.digest);
-    let runtime = open_runtime(base, all_threads(), means, origin)?;
-    let mut routed = BundleRetriever::new(runtime, bundle).context("the bundle cannot be run")?;
-    if means.effort >= Effort::Reads {
-        routed = routed.routed_by(needed("--effort 1", means)?);
-    }
-    let routed = Arc::new(routed);
-    let answers: Box<dyn Retriever> = match means.effort {
-        Effort::Judges => {
-            let assistant = needed("--effort 2", means)?;
-            Box::new(Rerank::new(base.clone(), Box::new(routed.clone()), assistant))
-        }
-        _ => Box::new(routed.clone()),
-    };
-    Ok(OpenedBundle { routed, answers })
-}
-
-/// Why a file is no program.
-pub(super) enum NoProgram {
-    /// It cannot be read.
-    Unreadable(String, io::Error),
-    /// It is longer than the sandbox takes, bytes.
-    TooLong(String, usize),
-    /// It is no text.
-    NotUtf8(String),
-    /// It holds nothing.
-    Empty(String),
-}
-
-impl fmt::Display for NoProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(file, error) => write!(f, "cannot read {file}: {error}"),
-            Self::TooLong(file, most) => {
-                write!(f, "{file} has more than {most} bytes; shorten the program")
-            }
-            Self::NotUtf8(file) => write!(f, "{file} is not UTF-8 text; save it as UTF-8"),
-            Self::Empty(file) => write!(f, "{file} is empty; define fn retrieve in it"),
-        }
-    }
-}
-
-/// Reads a program; never more than the sandbox takes.
-///
-/// # Errors
-/// [`NoProgram`].
-pub(super) fn read_program(file: &Path) -> std::result::Result<Program, NoProgram> {
-    let name = || file.display().to_string();
-    let limits = Limits::default();
-    let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
-    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
-    let bytes = files::read(file, most as u64).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => NoProgram::TooLong(name(), most),
-        _ => NoProgram::Unreadable(name(), error),
-    })?;
-    if is_module {
-        return Ok(Program::module(&bytes));
-    }
-    let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
-    if source.trim().is_empty() {
-        return Err(NoProgram::Empty(name()));
-    }
-    Ok(Program::new(&source))
+    with_opener(base, all_threads(), means, |opener| systems::bundle::open(bundle, opener))
 }

@@ -12,7 +12,7 @@ use crate::{
 const EXPLAINED: usize = 200;
 
 /// Approximate search over embeddings.
-pub(super) struct Ann {
+pub struct Ann {
     base: Arc<IndexedBase>,
     index: AnnIndex,
 }
@@ -22,7 +22,7 @@ impl Ann {
     ///
     /// # Errors
     /// That there is none, or that it is damaged.
-    pub(super) fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
+    pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = AnnIndex::open(&base.part(Part::Ann)?)?;
         Ok(Self { base, index })
     }

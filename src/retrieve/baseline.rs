@@ -1,6 +1,6 @@
 //! The retrievers that programs are compared with: lexical, dense and both.
 
-use std::{fmt::Write, str::FromStr, sync::Arc};
+use std::{fmt::Write, sync::Arc};
 
 use crate::{
     index::{IndexedBase, TextPart},
@@ -18,8 +18,6 @@ const FUSED_BY_SCORE: usize = 1_000;
 const ALL_EQUAL: f32 = 0.5;
 /// Words of a query that an explanation lists.
 const MAX_EXPLAINED: usize = 20;
-/// Weight of `dense` in it unless the name says otherwise, in hundredths.
-const DEFAULT_WEIGHT: u8 = 10;
 /// The lists that are fused. On train and val of three bases, RRF with `bm25+names` has 6 to 14 points
 /// more recall@100 than with `bm25`: docs/results.md.
 const LISTS: [System; 2] = [System::Bm25Names, System::Dense];
@@ -54,28 +52,6 @@ impl System {
             Self::Hybrid => "hybrid",
             Self::Weighted(_) => "hybrid:weighted",
         }
-    }
-}
-
-impl FromStr for System {
-    type Err = String;
-
-    /// A name, or `hybrid:weighted=A` with a weight of `dense` in `0..=1`, rounded to hundredths.
-    fn from_str(name: &str) -> Result<Self, String> {
-        if let Some(weight) = name.strip_prefix(Self::Weighted(0).name()) {
-            let weight = match weight.strip_prefix('=') {
-                None if weight.is_empty() => return Ok(Self::Weighted(DEFAULT_WEIGHT)),
-                weight => weight.and_then(|weight| weight.parse::<f32>().ok()),
-            };
-            return match weight {
-                Some(weight) if (0.0..=1.0).contains(&weight) => {
-                    Ok(Self::Weighted((weight * 100.0).round() as u8))
-                }
-                _ => Err(format!("{name:?} has no weight from 0 to 1; write hybrid:weighted=0.1")),
-            };
-        }
-        let system = Self::ALL.into_iter().find(|system| system.name() == name);
-        system.ok_or_else(|| format!("no system {name:?}"))
     }
 }
 

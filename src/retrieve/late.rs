@@ -19,7 +19,7 @@ const CANDIDATES: usize = 1_000;
 const EXPLAINED: usize = 10;
 
 /// Late interaction over tokens.
-pub(super) struct Late {
+pub struct Late {
     base: Arc<IndexedBase>,
     index: LateIndex,
 }
@@ -29,7 +29,7 @@ impl Late {
     ///
     /// # Errors
     /// That there are none, or that they are damaged.
-    pub(super) fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
+    pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = LateIndex::open(&base.part(Part::Late)?)?;
         Ok(Self { base, index })
     }

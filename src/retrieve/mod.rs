@@ -12,24 +12,14 @@ mod stark;
 
 use std::sync::Arc;
 
+pub use ann::Ann;
 pub use baseline::{Baseline, System, shortlist};
+pub use late::Late;
+pub use multi::{Multi, Pooling};
+pub use stark::Stark;
 
-use crate::{
-    embed::EmbedError,
-    index::{IndexError, IndexedBase},
-    kb::NodeId,
-    llm::LlmError,
-    retrieve::{
-        ann::Ann,
-        late::Late,
-        multi::{Multi, Pooling},
-        stark::Stark,
-    },
-};
+use crate::{embed::EmbedError, index::IndexError, kb::NodeId, llm::LlmError};
 
-/// What [`open`] knows, for help and errors.
-pub const NAMES: &str = "bm25, bm25:stark, bm25+names, dense, dense:ann, multi, multi:mean, multi:top3, late, \
-                         hybrid, hybrid:weighted, hybrid:weighted=A";
 /// Characters of a text that an explanation shows.
 const MAX_EXCERPT: usize = 160;
 
@@ -143,45 +133,6 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         (**self).category(query)
     }
-}
-
-/// Why a retriever could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// There is none of that name.
-    #[error("{0}; there are {NAMES}")]
-    Unknown(String),
-    /// What it needs of the index cannot be used.
-    #[error(transparent)]
-    Retrieve(#[from] RetrieveError),
-}
-
-/// Opens a retriever that needs no training by its name, one of [`NAMES`].
-///
-/// ```no_run
-/// use std::sync::Arc;
-///
-/// use agent::{dataset::Home, index::IndexedBase, retrieve};
-///
-/// let shop = Home::new("home").get("shop")?;
-/// let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
-/// let ranking = retrieve::open(&base, "hybrid")?.retrieve("a durable steel bottle", 10)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-/// That there is none of that name, or that a part of the index it needs is not there.
-pub fn open(base: &Arc<IndexedBase>, name: &str) -> Result<Box<dyn Retriever>, OpenError> {
-    let base = base.clone();
-    if let Some(pooling) = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name) {
-        return Ok(Box::new(Multi::open(base, pooling)?));
-    }
-    Ok(match name {
-        stark::NAME => Box::new(Stark::open(base)),
-        "dense:ann" => Box::new(Ann::open(base)?),
-        "late" => Box::new(Late::open(base)?),
-        name => Box::new(Baseline::new(base, name.parse().map_err(OpenError::Unknown)?)),
-    })
 }
 
 /// Where a node is in a ranking, for people.

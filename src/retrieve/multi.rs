@@ -22,7 +22,7 @@ const EXPLAINED: usize = 3;
 
 /// How scores of pieces become one of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pooling {
+pub enum Pooling {
     /// The best piece.
     Max,
     /// The mean of all.
@@ -32,11 +32,8 @@ pub(super) enum Pooling {
 }
 
 impl Pooling {
-    /// All of them, in the order of tables.
-    pub(super) const ALL: [Self; 3] = [Self::Max, Self::Mean, Self::Top3];
-
     /// The name of the retriever that pools so.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Max => "multi",
             Self::Mean => "multi:mean",
@@ -58,7 +55,7 @@ impl Pooling {
 }
 
 /// Pooled search over pieces of documents.
-pub(super) struct Multi {
+pub struct Multi {
     base: Arc<IndexedBase>,
     index: ChunkIndex,
     pooling: Pooling,
@@ -69,7 +66,7 @@ impl Multi {
     ///
     /// # Errors
     /// That there are none, or that they are damaged.
-    pub(super) fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
+    pub fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
         let index = ChunkIndex::open(&base.part(Part::Multi)?)?;
         Ok(Self { base, index, pooling })
     }

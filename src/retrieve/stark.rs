@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// What it is called.
-pub(super) const NAME: &str = "bm25:stark";
+const NAME: &str = "bm25:stark";
 /// Nodes that an explanation searches.
 const EXPLAINED: usize = 200;
 
 /// The baseline over one base.
-pub(super) struct Stark {
+pub struct Stark {
     base: Arc<IndexedBase>,
     /// None for a base without a candidate.
     candidates: Option<Collection>,
@@ -25,7 +25,7 @@ pub(super) struct Stark {
 
 impl Stark {
     /// Counts the candidates and their words. O(nodes).
-    pub(super) fn open(base: Arc<IndexedBase>) -> Self {
+    pub fn open(base: Arc<IndexedBase>) -> Self {
         let candidates = base.text.collection(TextPart::Document, base.kb.candidate_types());
         Self { base, candidates }
     }

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 
 use agent::{
     sandbox::interface_page,
+    systems,
     tools::{reference_page, registry, toolkit_toml},
 };
 
@@ -49,5 +50,14 @@ fn generated_reference_names_every_tool() {
     check("docs/tools.md", &page);
     for spec in registry() {
         assert!(page.contains(&spec.signature()), "{} is in no known group", spec.name);
+    }
+}
+
+#[test]
+fn generated_page_of_systems_has_a_line_for_each() {
+    let page = systems::reference_page();
+    check("docs/systems.md", &page);
+    for spec in systems::SYSTEMS {
+        assert!(page.contains(&format!("\n| `{}` | {} |", spec.written(), spec.summary)));
     }
 }

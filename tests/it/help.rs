@@ -55,7 +55,7 @@ fn help_of_eval_names_every_system() {
         .split([' ', ',', ';', '"'])
         .filter(|word| {
             word.contains(':')
-                || ["bm25", "dense", "hybrid", "late", "multi", "react", "rerank"].contains(word)
+                || ["bm25", "dense", "hybrid", "late", "multi", "react"].contains(word)
         })
         .filter(|word| !word.ends_with(':'))
         .collect();

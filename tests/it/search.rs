@@ -113,5 +113,7 @@ fn systems_that_ask_a_model_say_that_there_is_none() {
         world.run(search).fails(1, &[system, "needs a language model", "--model"]);
     }
     let search = ["search", "tiny", "steel dart", "--system", "reranker"];
-    world.run(search).fails(2, &["reranker", "rerank:SYSTEM", "react"]);
+    world
+        .run(search)
+        .fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
 }

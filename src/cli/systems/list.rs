@@ -1,0 +1,47 @@
+//! `agent systems`: which systems there are. Must not know any of them.
+
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, Exit, failure::Result, printer::table},
+    systems::{Need, SYSTEMS, SystemSpec},
+};
+
+/// List the systems that rank nodes, and what each needs
+///
+/// A name goes behind --system of search and eval. What stands in brackets may be left out.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Print JSON lines with name, arguments, summary and needs
+    #[arg(long)]
+    json: bool,
+}
+
+/// One system as JSON.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    needs: Vec<String>,
+}
+
+impl From<&SystemSpec> for Row {
+    fn from(spec: &SystemSpec) -> Self {
+        let needs = spec.needs.iter().map(Need::to_string).collect();
+        Self { name: spec.name, arguments: spec.arguments, summary: spec.summary, needs }
+    }
+}
+
+pub(in crate::cli) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.json {
+        SYSTEMS.iter().try_for_each(|spec| ctx.printer.json(&Row::from(spec)))?;
+        return Ok(Exit::Done);
+    }
+    let mut shown = table(["system", "needs", "what it does"], &[]);
+    for spec in SYSTEMS {
+        shown.add_row([spec.written(), Row::from(spec).needs.join(", "), spec.summary.to_owned()]);
+    }
+    ctx.printer.table(&shown)?;
+    Ok(Exit::Done)
+}

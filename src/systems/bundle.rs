@@ -1,0 +1,72 @@
+//! `bundle:FILE`: frozen programs with their router. Opens bundles for everybody who answers with
+//! one.
+
+use std::sync::Arc;
+
+use crate::{
+    bundle::Bundle,
+    infer::{BundleRetriever, Rerank},
+    retrieve::Retriever,
+    sandbox::Origin,
+    systems::{Need, Opener, SystemError, SystemSpec, file_of},
+};
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "bundle",
+    arguments: ":FILE",
+    summary: "the programs of a frozen bundle, chosen by its router",
+    needs: &[Need::File],
+    open: |arguments, opener| {
+        let bundle = Bundle::read(file_of(arguments))?;
+        bundle.check_base(opener.base)?;
+        Ok(open(&bundle, opener)?.answers)
+    },
+};
+
+/// How far a bundle leans on a language model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// Not at all, but for programs that ask one.
+    #[default]
+    None,
+    /// It reads the query: it chooses the category.
+    Reads,
+    /// It also judges the first twenty answers.
+    Judges,
+}
+
+/// A bundle on a base.
+pub struct OpenedBundle {
+    /// Its programs and its router.
+    pub routed: Arc<BundleRetriever>,
+    /// What answers: the same, or what a language model makes of its answers.
+    pub answers: Box<dyn Retriever>,
+}
+
+/// Whether a name is that of a bundle.
+pub fn is_named(name: &str) -> bool {
+    SPEC.arguments_of(name).is_some()
+}
+
+/// The bundle as a retriever; whether it was made for this base is the caller's to check.
+///
+/// # Errors
+/// That one of its programs does not compile, or that the effort needs a language model and there
+/// is none.
+pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, SystemError> {
+    let runtime = opener.runtime(Origin::Bundle(&bundle.digest))?;
+    let mut routed = BundleRetriever::new(runtime, bundle)
+        .map_err(|source| SystemError::Failed { what: "the bundle".to_owned(), source })?;
+    if opener.effort >= Effort::Reads {
+        routed = routed.routed_by(opener.model("--effort 1")?);
+    }
+    let routed = Arc::new(routed);
+    let answers: Box<dyn Retriever> = match opener.effort {
+        Effort::Judges => {
+            let assistant = opener.model("--effort 2")?;
+            Box::new(Rerank::new(opener.base.clone(), Box::new(routed.clone()), assistant))
+        }
+        _ => Box::new(routed.clone()),
+    };
+    Ok(OpenedBundle { routed, answers })
+}

@@ -1,0 +1,38 @@
+//! `bm25`, `bm25:stark` and `bm25+names`: nodes that have the words of the query.
+
+use crate::{
+    retrieve::{Baseline, Retriever, Stark, System},
+    systems::{Opener, SystemError, SystemSpec},
+};
+
+pub(super) const BM25: SystemSpec = SystemSpec {
+    name: "bm25",
+    arguments: "",
+    summary: "BM25 over documents",
+    needs: &[],
+    open: |_, opener| baseline(System::Bm25, opener),
+};
+
+pub(super) const STARK: SystemSpec = SystemSpec {
+    name: "bm25:stark",
+    arguments: "",
+    summary: "BM25 over documents as the STaRK benchmark's own code has it: candidates are the collection",
+    needs: &[],
+    open: |_, opener| Ok(Box::new(Stark::open(opener.base.clone()))),
+};
+
+pub(super) const NAMES: SystemSpec = SystemSpec {
+    name: "bm25+names",
+    arguments: "",
+    summary: "BM25 over documents with the names of neighbours",
+    needs: &[],
+    open: |_, opener| baseline(System::Bm25Names, opener),
+};
+
+/// A baseline that needs nothing but the base.
+pub(super) fn baseline(
+    system: System,
+    opener: &Opener<'_>,
+) -> Result<Box<dyn Retriever>, SystemError> {
+    Ok(Box::new(Baseline::new(opener.base.clone(), system)))
+}

@@ -1,0 +1,72 @@
+//! `program:FILE`: one program. Reads programs for everybody who is given a file.
+
+use std::{io, path::Path};
+
+use crate::{
+    files,
+    infer::{ParamValues, ProgramRetriever},
+    program::Program,
+    retrieve::Retriever,
+    sandbox::{Limits, Origin},
+    systems::{Need, Opener, SystemError, SystemSpec, file_of},
+};
+
+/// Ends the name of a file that holds a module.
+const WASM_SUFFIX: &str = "wasm";
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "program",
+    arguments: ":FILE",
+    summary: "one program in Rhai, or a module in WebAssembly",
+    needs: &[Need::File],
+    open,
+};
+
+fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
+    let file = file_of(arguments);
+    let program = read(file)?;
+    let runtime = opener.runtime(Origin::Elsewhere)?;
+    let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
+        .map_err(|source| SystemError::Failed { what: file.display().to_string(), source })?;
+    Ok(Box::new(opened))
+}
+
+/// Why a file is no program.
+#[derive(Debug, thiserror::Error)]
+pub enum NoProgram {
+    /// It cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Unreadable(String, io::Error),
+    /// It is longer than the sandbox takes, bytes.
+    #[error("{0} has more than {1} bytes; shorten the program")]
+    TooLong(String, usize),
+    /// It is no text.
+    #[error("{0} is not UTF-8 text; save it as UTF-8")]
+    NotUtf8(String),
+    /// It holds nothing.
+    #[error("{0} is empty; define fn retrieve in it")]
+    Empty(String),
+}
+
+/// Reads a program; never more than the sandbox takes.
+///
+/// # Errors
+/// [`NoProgram`].
+pub fn read(file: &Path) -> Result<Program, NoProgram> {
+    let name = || file.display().to_string();
+    let limits = Limits::default();
+    let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
+    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
+    let bytes = files::read(file, most as u64).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => NoProgram::TooLong(name(), most),
+        _ => NoProgram::Unreadable(name(), error),
+    })?;
+    if is_module {
+        return Ok(Program::module(&bytes));
+    }
+    let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
+    if source.trim().is_empty() {
+        return Err(NoProgram::Empty(name()));
+    }
+    Ok(Program::new(&source))
+}

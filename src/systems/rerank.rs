@@ -1,0 +1,21 @@
+//! `rerank[:SYSTEM]`: a language model scores the first answers of another system.
+
+use crate::{
+    infer::Rerank,
+    retrieve::{Retriever, System},
+    systems::{Need, Opener, SystemError, SystemSpec},
+};
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "rerank",
+    arguments: "[:SYSTEM]",
+    summary: "a language model scores the first 20 of another system, of hybrid by default",
+    needs: &[Need::Model],
+    open,
+};
+
+fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
+    let assistant = opener.model(&format!("{}{arguments}", SPEC.name))?;
+    let shortlist = arguments.strip_prefix(':').unwrap_or(System::Hybrid.name());
+    Ok(Box::new(Rerank::new(opener.base.clone(), opener.inner(shortlist)?, assistant)))
+}
