@@ -113,5 +113,19 @@ fn systems_that_ask_a_model_say_that_there_is_none() {
         world.run(search).fails(1, &[system, "needs a language model", "--model"]);
     }
     let search = ["search", "tiny", "steel dart", "--system", "reranker"];
-    world.run(search).fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
+    world
+        .run(search)
+        .fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
+}
+
+#[test]
+fn the_registry_is_listed() {
+    let world = World::new();
+    let lines = world.run(["systems", "--json"]).json_lines();
+    let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["name", "arguments", "summary", "needs"]);
+    let rerank = lines.iter().find(|line| line["name"] == "rerank").unwrap();
+    assert_eq!(rerank["needs"], serde_json::json!(["language model"]));
+    let shown = world.run(["systems"]).done();
+    assert!(shown.contains("rerank[:SYSTEM]") && shown.contains("index part ann"), "{shown}");
 }
