@@ -16,6 +16,7 @@ mod late;
 mod lexical;
 mod multi;
 mod page;
+mod prf;
 mod react;
 mod rerank;
 mod run;
@@ -52,6 +53,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     late::SPEC,
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
+    prf::SPEC,
     rerank::SPEC,
     react::SPEC,
     bundle::SPEC,

@@ -190,6 +190,9 @@ fn a_run_file_measures_as_the_system_that_wrote_it() {
         (&read[1]["versus"][0]["difference"], &read[1]["versus"][0]["ties"]),
         (&0.0.into(), &3.into())
     );
+    // What is read can be built upon.
+    let upon = eval("val", &["--system", &format!("prf=1,5,0:{name}")]).json_lines();
+    assert_eq!(upon[0]["failed"], 0);
 
     // A query that the file lacks counts with an empty ranking, which is said.
     let lines = fs::read_to_string(&file).unwrap();
