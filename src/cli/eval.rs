@@ -160,7 +160,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
+    let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
+    let means =
+        Means { effort: args.effort, queries: asked, ..Means::new(llm.as_ref(), places, ctx) };
     let open = |name: &String| open_system(name, &base, &means);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;

@@ -90,6 +90,8 @@ pub(super) struct Means {
     pub(super) effort: Effort,
     /// Where programs run.
     pub(super) places: Places,
+    /// The queries that will be asked, by id, where they are known beforehand.
+    pub(super) queries: Arc<[(i64, String)]>,
     /// Set when programs are to end.
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -98,7 +100,8 @@ impl Means {
     /// A language model that may have been opened, and where programs run; no effort.
     pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Means {
         let assistant = opened.map(|opened| opened.assistant.clone());
-        Means { assistant, effort: Effort::default(), places, stop: ctx.stop.clone() }
+        let (effort, queries) = (Effort::default(), Arc::default());
+        Means { assistant, effort, places, queries, stop: ctx.stop.clone() }
     }
 }
 
@@ -135,6 +138,8 @@ fn with_opener<T>(
         effort: means.effort,
         threads,
         sandbox: &|origin| means.places.of(origin),
+        queries: &means.queries,
+        notice: &|told| means.places.printer.notice(told),
         stop: &means.stop,
         level: 0,
     })?)

@@ -1,4 +1,5 @@
-//! Writes rankings and answers as TREC run and qrels files, for `trec_eval` and its relatives.
+//! Writes rankings and answers as TREC run and qrels files, for `trec_eval` and its relatives, and
+//! reads rankings back, whoever wrote them.
 //!
 //! ```text
 //! run   = *( query-id " Q0 " node-id " " rank " " score " " tag LF )     ; rank from 1
@@ -10,12 +11,20 @@
 //! predecessor is written as the next smaller `f32`, so that the order read is the order given.
 //! Those tools know nothing of unnamed candidates, so their figures without a cut-off can be lower.
 
-use std::io::{self, Write};
+use std::{
+    collections::{HashMap, HashSet},
+    io::{self, BufRead, Read, Write},
+};
 
-use crate::eval::NodeId;
+use crate::{eval::NodeId, kb::best};
 
 /// Longest run tag in bytes; tools print it in a table.
 pub const MAX_TAG_BYTES: usize = 64;
+
+/// Longest line of a run file that is read, bytes.
+const MAX_LINE_BYTES: u64 = 4 << 10;
+/// Most nodes of a run file that are kept, 8 bytes each.
+const MAX_KEPT: usize = 1 << 28;
 
 /// Why a TREC file cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +55,103 @@ pub enum TrecError {
     /// The file or pipe failed.
     #[error("cannot write the TREC file")]
     Io(#[from] io::Error),
+}
+
+/// Why a run file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A line is no line of a run; lines count from 1.
+    #[error("line {line}: {what}")]
+    Line {
+        /// The line.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A node is named twice for one query.
+    #[error("query {query_id} names node {node} twice; name each node once")]
+    Repeated {
+        /// The query's id.
+        query_id: i64,
+        /// The node.
+        node: NodeId,
+    },
+    /// It holds more than is kept.
+    #[error("it names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
+    TooLong,
+    /// The file failed.
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
+/// ascending, whatever the rank column says. Queries without a line have no entry.
+///
+/// Every line must have six columns and the id of a query; those of queries that are not wanted are
+/// not looked at any further. Time and memory are linear in the file and in what is kept of it.
+///
+/// # Errors
+/// [`ReadError`]; among others for a node that is not in `0..n_nodes`.
+pub fn read_run(
+    input: &mut impl BufRead,
+    n_nodes: usize,
+    wanted: &HashSet<i64>,
+) -> Result<HashMap<i64, Vec<(NodeId, f32)>>, ReadError> {
+    let mut rankings = HashMap::<i64, Vec<(NodeId, f32)>>::new();
+    let (mut text, mut kept) = (Vec::new(), 0);
+    for line in 1.. {
+        text.clear();
+        if input.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut text)? == 0 {
+            break;
+        }
+        let wrong = |what: String| ReadError::Line { line, what };
+        if text.len() as u64 > MAX_LINE_BYTES {
+            return Err(wrong(format!("it has more than {MAX_LINE_BYTES} bytes")));
+        }
+        let text = std::str::from_utf8(&text).map_err(|_| wrong("it is no UTF-8".to_owned()))?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let (query_id, pair) = read_line(text, n_nodes, wanted).map_err(wrong)?;
+        let Some(pair) = pair else { continue };
+        kept += 1;
+        if kept > MAX_KEPT {
+            return Err(ReadError::TooLong);
+        }
+        rankings.entry(query_id).or_default().push(pair);
+    }
+    for (&query_id, ranking) in &mut rankings {
+        ranking.sort_unstable_by_key(|pair| pair.0);
+        if let Some(twice) = ranking.windows(2).find(|pairs| pairs[0].0 == pairs[1].0) {
+            return Err(ReadError::Repeated { query_id, node: twice[0].0 });
+        }
+        let k = ranking.len();
+        *ranking = best(std::mem::take(ranking), k);
+    }
+    Ok(rankings)
+}
+
+/// The query of a run line, and node and score if it is wanted.
+fn read_line(
+    text: &str,
+    n_nodes: usize,
+    wanted: &HashSet<i64>,
+) -> Result<(i64, Option<(NodeId, f32)>), String> {
+    let columns: Vec<&str> = text.split_whitespace().collect();
+    let [query_id, _, node, _, score, _] = columns[..] else {
+        return Err(format!("it has {} columns; a run has six", columns.len()));
+    };
+    let no_number = |what: &str, text: &str| format!("{what} {text:?} is no number of this base");
+    let query_id = query_id.parse().map_err(|_| no_number("the query", query_id))?;
+    if !wanted.contains(&query_id) {
+        return Ok((query_id, None));
+    }
+    let known = node.parse().ok().filter(|&id: &NodeId| (id as usize) < n_nodes);
+    let node = known.ok_or_else(|| no_number("the node", node))?;
+    let finite = score.parse().ok().filter(|score: &f32| score.is_finite());
+    let score = finite.ok_or_else(|| format!("the score {score:?} is no finite number"))?;
+    Ok((query_id, Some((node, score))))
 }
 
 /// Writes one query's ranking, best first, as run lines.
@@ -120,6 +226,41 @@ mod tests {
         for (given, read) in ranking.iter().zip(&read) {
             assert_eq!(given.0, read.0);
             assert!((given.1 - read.1).abs() <= 1e-6, "{given:?} {read:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_its_order() {
+        let rankings = [(12, vec![(9, 2.5), (5, 2.5), (7, 2.5), (1, -1.0)]), (3, vec![(4, 0.5)])];
+        let mut out = Vec::new();
+        for (query_id, ranking) in &rankings {
+            write_run(&mut out, *query_id, ranking, "tag").unwrap();
+        }
+        let read = read_run(&mut &out[..], 10, &HashSet::from([12, 3, 8])).unwrap();
+        assert_eq!(read.len(), 2);
+        for (query_id, ranking) in &rankings {
+            let ids = |ranking: &[(NodeId, f32)]| ranking.iter().map(|p| p.0).collect::<Vec<_>>();
+            assert_eq!(ids(&read[query_id]), ids(ranking));
+        }
+        // The rank column counts for nothing; ties go by id.
+        let other = b"3 Q0 6 1 0.5 t\n\n3 Q0 2 2 0.5 t\n3 Q0 8 9 1e1 t\n4 Q0 none 1 x t";
+        let read = read_run(&mut &other[..], 10, &HashSet::from([3])).unwrap();
+        assert_eq!(read[&3], [(8, 10.0), (2, 0.5), (6, 0.5)]);
+    }
+
+    #[test]
+    fn lines_that_are_no_run_are_refused_with_their_number() {
+        for (lines, told) in [
+            ("3 Q0 1 1 0.5 t\n3 Q0 2 2 0.5\n", "line 2: it has 5 columns"),
+            ("q3 Q0 1 1 0.5 t\n", "line 1: the query \"q3\""),
+            ("3 Q0 10 1 0.5 t\n", "line 1: the node \"10\""),
+            ("3 Q0 1 1 NaN t\n", "line 1: the score \"NaN\""),
+            ("3 Q0 1 1 2 t\n3 Q0 1 2 1 t\n", "query 3 names node 1 twice"),
+            (&"3".repeat(5000), "line 1: it has more than 4096 bytes"),
+        ] {
+            let read = read_run(&mut lines.as_bytes(), 10, &HashSet::from([3]));
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
         }
     }
 

@@ -136,7 +136,7 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 }
 
 /// Where a node is in a ranking, for people.
-fn place(ranking: &Ranking, node: NodeId) -> String {
+pub fn place(ranking: &Ranking, node: NodeId) -> String {
     match ranking.iter().position(|pair| pair.0 == node) {
         Some(at) => format!("rank {}, score {:.4}", at + 1, ranking[at].1),
         None => format!("not among the first {}", ranking.len()),

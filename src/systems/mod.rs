@@ -16,8 +16,10 @@ mod late;
 mod lexical;
 mod multi;
 mod page;
+mod prf;
 mod react;
 mod rerank;
+mod run;
 #[cfg(test)]
 mod tests;
 
@@ -51,10 +53,12 @@ pub static SYSTEMS: &[SystemSpec] = &[
     late::SPEC,
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
+    prf::SPEC,
     rerank::SPEC,
     react::SPEC,
     bundle::SPEC,
     program::SPEC,
+    run::SPEC,
 ];
 
 /// Memory for answers of tool calls, bytes.
@@ -115,6 +119,8 @@ pub enum Need {
     Model,
     /// The file that its name gives.
     File,
+    /// Queries with ids, known before the first is asked.
+    Queries,
 }
 
 impl fmt::Display for Need {
@@ -123,6 +129,7 @@ impl fmt::Display for Need {
             Self::Part(part) => write!(f, "index part {part}"),
             Self::Model => f.write_str("language model"),
             Self::File => f.write_str("file"),
+            Self::Queries => f.write_str("labelled queries"),
         }
     }
 }
@@ -141,6 +148,10 @@ pub struct Opener<'a> {
     pub threads: usize,
     /// Where programs of an origin run.
     pub sandbox: &'a dyn Fn(Origin<'_>) -> SandboxOptions,
+    /// The queries that will be asked, by id, where they are known beforehand.
+    pub queries: &'a [(i64, String)],
+    /// Tells the user something that is no fault.
+    pub notice: &'a dyn Fn(&str),
     /// Set when programs are to end.
     pub stop: &'a Arc<AtomicBool>,
     /// How many systems this one stands within; 0 for one that nobody else opens.
@@ -255,6 +266,17 @@ pub enum SystemError {
     /// It asks a language model.
     #[error("{0} needs a language model, and none is configured")]
     NoModel(String),
+    /// It answers queries that are known beforehand.
+    #[error("{0} answers labelled queries only; measure it with `agent eval`")]
+    NoQueries(String),
+    /// A run file cannot be used.
+    #[error("{file}: {why}")]
+    Run {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The operating system refuses threads.
     #[error("cannot start threads for programs")]
     Threads(#[source] io::Error),

@@ -23,6 +23,8 @@ fn opened(name: &str) -> Result<Box<dyn Retriever>, SystemError> {
             effort: Effort::default(),
             threads: 1,
             sandbox: &|_| SandboxOptions::default(),
+            queries: &[(1, "a query".to_owned())],
+            notice: &|_| {},
             stop: &Arc::new(AtomicBool::new(false)),
             level: 0,
         },
@@ -68,6 +70,7 @@ fn every_system_opens_or_says_what_it_needs() {
                     Need::Part(part) => part.name(),
                     Need::Model => "language model",
                     Need::File => "no/such/file",
+                    Need::Queries => "labelled queries",
                 };
                 assert!(error.to_string().contains(told), "{name}: {error}");
                 assert!(!error.is_usage(), "{name}: {error}");

@@ -170,3 +170,43 @@ fn the_baseline_of_the_benchmark_counts_candidates_alone() {
     let explained = world.run(explain).done();
     assert!(explained.contains("candidates of"), "{explained}");
 }
+
+#[test]
+fn a_run_file_measures_as_the_system_that_wrote_it() {
+    let world = World::indexed();
+    let file = world.path("out.trec").display().to_string();
+    let eval = |split: &str, more: &[&str]| {
+        let eval = ["eval", "--dataset", "tiny", "--split", split, "--json"];
+        world.run(eval.into_iter().chain(more.iter().copied()))
+    };
+    let wrote = eval("val,test", &["--system", "bm25+names", "--run-file", &file]).json_lines();
+    let name = format!("run:{file}");
+    let read = eval("val,test", &["--system", "bm25+names", "--system", &name]).json_lines();
+    for key in ["n", "failed", "metrics", "ci95"] {
+        assert_eq!(wrote[0][key], read[1][key], "{key}");
+    }
+    assert_eq!((&read[1]["system"], &read[1]["n"]), (&name.as_str().into(), &3.into()));
+    assert_eq!(
+        (&read[1]["versus"][0]["difference"], &read[1]["versus"][0]["ties"]),
+        (&0.0.into(), &3.into())
+    );
+    // What is read can be built upon.
+    let upon = eval("val", &["--system", &format!("prf=1,5,0:{name}")]).json_lines();
+    assert_eq!(upon[0]["failed"], 0);
+
+    // A query that the file lacks counts with an empty ranking, which is said.
+    let lines = fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> = lines.lines().filter(|line| line.starts_with("1 ")).collect();
+    fs::write(&file, kept.join("\n")).unwrap();
+    let lacking = eval("val", &["--system", &name]);
+    assert!(lacking.stderr.contains("lacks 1 of 2 queries"), "{}", lacking.stderr);
+    let lacking = lacking.json_lines();
+    assert_eq!((&lacking[0]["n"], &lacking[0]["failed"]), (&2.into(), &0.into()));
+    assert_eq!(lacking[0]["metrics"]["hit@1"], 0.5);
+
+    eval("test", &["--system", &name]).fails(1, &["none of the 1 queries"]);
+    fs::write(&file, "1 Q0 900 1 1.0 t\n").unwrap();
+    eval("val", &["--system", &name]).fails(1, &["out.trec", "line 1: the node \"900\""]);
+    let search = ["search", "tiny", "steel dart", "--system", &name];
+    world.run(search).fails(1, &[&name, "agent eval"]);
+}

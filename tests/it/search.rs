@@ -117,3 +117,40 @@ fn systems_that_ask_a_model_say_that_there_is_none() {
         .run(search)
         .fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
 }
+
+#[test]
+fn the_registry_is_listed() {
+    let world = World::new();
+    let lines = world.run(["systems", "--json"]).json_lines();
+    let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["name", "arguments", "summary", "needs"]);
+    let rerank = lines.iter().find(|line| line["name"] == "rerank").unwrap();
+    assert_eq!(rerank["needs"], serde_json::json!(["language model"]));
+    let shown = world.run(["systems"]).done();
+    assert!(shown.contains("rerank[:SYSTEM]") && shown.contains("index part ann"), "{shown}");
+}
+
+#[test]
+fn feedback_finds_what_shares_words_with_the_first_documents_only() {
+    let world = World::indexed();
+    let ids = |system: &str| -> Vec<_> {
+        let search = ["search", "tiny", "nylon", "--system", system, "--json"];
+        world.run(search).json_lines().iter().map(|hit| hit["id"].clone()).collect()
+    };
+    assert_eq!(ids("bm25"), [2]);
+    // The blue kite has no nylon, but a kite and a sail; the steel dart is durable too.
+    let found = ids("prf:bm25");
+    assert!(found[0] == 2 && found.contains(&3.into()) && found.contains(&0.into()), "{found:?}");
+    assert_eq!(found, ids("prf=3,10,0.3:bm25"));
+    // Without weight the query alone ranks: the others have the score 0.
+    assert_eq!(ids("prf=3,10,0:bm25")[0], 2);
+    let explain = ["search", "tiny", "nylon", "--system", "prf:bm25", "--explain"];
+    let explained = world.run(explain).done();
+    assert!(explained.contains("added words: ") && explained.contains("sail"), "{explained}");
+    for wrong in ["prf=0,10,0.3", "prf=3,10", "prf=3,10,2:bm25", "prf=3;10;0"] {
+        let search = ["search", "tiny", "nylon", "--system", wrong];
+        world.run(search).fails(2, &[wrong, "prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]"]);
+    }
+    let nested = format!("{}bm25", "prf:".repeat(9));
+    world.run(["search", "tiny", "nylon", "--system", &nested]).fails(2, &["within one another"]);
+}

@@ -1,0 +1,178 @@
+//! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of another
+//! system are taken for right, and the words that they share and few others have are searched too.
+//!
+//! Sources: Rocchio (1971), as the mean of the documents' vectors of tf x idf, without negative
+//! documents; Lavrenko & Croft (2001) and their successors, who give the query a weight of its own.
+//!
+//! 1. Each document gives each of its words `tf / length x idf`; the words of the query, which keep
+//!    their own weight, are left out. The best of the sums are searched, each once; ties by word.
+//! 2. BM25 over documents ranks by the query, and by these words; both lists are divided by their
+//!    best score and summed, the second with the weight. A node that one list lacks has 0 there.
+//!
+//! Must not know: which answers are right.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write,
+    sync::Arc,
+};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Combine, NodeId, Scores},
+    retrieve::{Baseline, Ranking, RetrieveError, Retriever, System, checked, place},
+    systems::{Opener, SystemError, SystemSpec},
+    words::{Analysis, for_each_reference_word},
+};
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "prf",
+    arguments: "[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]",
+    summary: "BM25 with words of the first documents of another system (pseudo-relevance feedback); \
+              3,10,0.3 and bm25+names by default",
+    needs: &[],
+    open,
+};
+
+/// Most documents that are read, and most words that are taken from them.
+const MOST: usize = 100;
+/// Longest word that is taken, bytes, so that all of them are a query.
+const MAX_WORD_BYTES: usize = 64;
+/// Nodes of each list that are summed, at least.
+const SUMMED: usize = 1_000;
+
+/// How much is taken from the first documents.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Taken {
+    /// Documents that are read.
+    documents: usize,
+    /// Words that are taken.
+    terms: usize,
+    /// What they weigh, in `0..=1`; the query weighs the rest.
+    weight: f32,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self { documents: 3, terms: 10, weight: 0.3 }
+    }
+}
+
+impl Taken {
+    /// The numbers as they are written; `None` for others, or other many.
+    fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split(',');
+        let few = |text: &str| text.parse().ok().filter(|n| (1..=MOST).contains(n));
+        let (documents, terms) = (few(numbers.next()?)?, few(numbers.next()?)?);
+        let weight = numbers.next()?.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
+        numbers.next().is_none().then_some(Self { documents, terms, weight })
+    }
+}
+
+fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
+    let (numbers, first) = arguments.split_once(':').unwrap_or((arguments, "bm25+names"));
+    let taken = match numbers.strip_prefix('=') {
+        None => Taken::default(),
+        Some(numbers) => Taken::read(numbers).ok_or_else(|| {
+            SPEC.wrong(arguments, "has not two numbers from 1 to 100 and a weight from 0 to 1")
+        })?,
+    };
+    let base = opener.base.clone();
+    let lexical = Baseline::new(base.clone(), System::Bm25);
+    Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, taken }))
+}
+
+/// Feedback from the first documents of a ranking.
+struct Feedback {
+    base: Arc<IndexedBase>,
+    first: Box<dyn Retriever>,
+    lexical: Baseline,
+    taken: Taken,
+}
+
+impl Feedback {
+    /// The words that are searched beside the query, best first; none if nothing is found.
+    fn words(&self, query: &str) -> Result<Vec<String>, RetrieveError> {
+        let mut own = HashSet::new();
+        for_each_reference_word(query, |word| {
+            own.insert(word.to_owned());
+        });
+        let mut weights = BTreeMap::<String, f32>::new();
+        for (node, _) in self.first.retrieve(query, self.taken.documents)? {
+            let mut counts = BTreeMap::<String, u32>::new();
+            for_each_reference_word(self.base.kb.text(node), |word| {
+                *counts.entry(word.to_owned()).or_default() += 1;
+            });
+            let length: u32 = counts.values().sum();
+            for (word, count) in counts {
+                if !own.contains(&word) && word.len() <= MAX_WORD_BYTES {
+                    let gives = count as f32 / length as f32 * self.idf(&word);
+                    *weights.entry(word).or_default() += gives;
+                }
+            }
+        }
+        let mut words: Vec<(String, f32)> = weights.into_iter().filter(|w| w.1 > 0.0).collect();
+        // Stable, of words in order.
+        words.sort_by(|a, b| b.1.total_cmp(&a.1));
+        words.truncate(self.taken.terms);
+        Ok(words.into_iter().map(|word| word.0).collect())
+    }
+
+    /// How rare a word is, told by its stem; 0 for a word that is not indexed as one.
+    fn idf(&self, word: &str) -> f32 {
+        let stem = Analysis::Stems.form(&self.base.stems, word);
+        self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
+    }
+
+    /// The nodes with these words, the best with the score 1; none without words.
+    fn search(&self, text: &str, k: usize) -> Result<Scores, RetrieveError> {
+        if text.is_empty() {
+            return Ok(Scores::default());
+        }
+        Ok(Scores::new(self.lexical.retrieve(text, k.max(SUMMED))?).normalized())
+    }
+}
+
+impl Retriever for Feedback {
+    fn name(&self) -> String {
+        let Taken { documents, terms, weight } = self.taken;
+        format!("{}={documents},{terms},{weight}:{}", SPEC.name, self.first.name())
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        let query = checked(query)?;
+        let words = self.words(query)?.join(" ");
+        let asked = self.search(query, k)?.scale(1.0 - self.taken.weight);
+        let added = self.search(&words, k)?.scale(self.taken.weight);
+        let mut ranking = asked.combine(&added, Combine::Sum).ranking();
+        ranking.truncate(k);
+        Ok(ranking)
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        let query = checked(query)?;
+        let words = self.words(query)?.join(" ");
+        let mut lines = String::new();
+        for (name, text) in [("query", query), ("added", words.as_str())] {
+            let found = place(&self.search(text, SUMMED)?.ranking(), node);
+            let _ = writeln!(lines, "{name}: {found}");
+        }
+        let _ = writeln!(lines, "added words: {}", if words.is_empty() { "none" } else { &words });
+        Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_within_their_bounds() {
+        let read = Taken { documents: 5, terms: 20, weight: 0.5 };
+        assert_eq!(Taken::read("5,20,0.5"), Some(read));
+        for wrong in ["", "5", "5,20", "0,20,0.5", "5,101,0.5", "5,20,1.1", "5,20,nan", "5,2,0.5,1"]
+        {
+            assert_eq!(Taken::read(wrong), None, "{wrong}");
+        }
+    }
+}

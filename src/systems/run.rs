@@ -1,0 +1,105 @@
+//! `run:FILE.trec`: the rankings of a TREC run file, so that any program of the world is measured and
+//! compared like a system of this one.
+//!
+//! A run file knows queries by their ids and a system sees only their words, so it is opened with the
+//! queries that will be asked. Must not know which answers are right.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::BufReader,
+};
+
+use crate::{
+    eval::trec,
+    files,
+    kb::NodeId,
+    retrieve::{Ranking, RetrieveError, Retriever, place},
+    systems::{Need, Opener, SystemError, SystemSpec, file_of},
+};
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "run",
+    arguments: ":FILE",
+    summary: "the rankings of a TREC run file, whoever wrote it, by the ids of the queries of agent eval",
+    needs: &[Need::File, Need::Queries],
+    open,
+};
+
+/// The rankings of the queries that are asked.
+struct Run {
+    name: String,
+    /// By the words of the query, as searched.
+    rankings: HashMap<String, Ranking>,
+}
+
+fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
+    let (name, path) = (format!("{}{arguments}", SPEC.name), file_of(arguments));
+    let wrong = |why: String| SystemError::Run { file: path.display().to_string(), why };
+    if opener.queries.is_empty() {
+        return Err(SystemError::NoQueries(name));
+    }
+    let ids: HashSet<i64> = opener.queries.iter().map(|query| query.0).collect();
+    let file = files::open(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
+    let n_nodes = opener.base.kb.n_nodes() as usize;
+    let read = trec::read_run(&mut BufReader::new(file), n_nodes, &ids)
+        .map_err(|error| wrong(error.to_string()))?;
+    let (n, lacking) = (ids.len(), ids.len() - read.len());
+    if read.is_empty() {
+        let why = format!("it ranks none of the {n} queries; give the run of this split");
+        return Err(wrong(why));
+    }
+    if lacking > 0 {
+        let counted = "they count with an empty ranking";
+        (opener.notice)(&format!("{name} lacks {lacking} of {n} queries; {counted}"));
+    }
+    let rankings = by_words(opener.queries, read).map_err(wrong)?;
+    Ok(Box::new(Run { name, rankings }))
+}
+
+/// The rankings by the words of their queries.
+///
+/// # Errors
+/// That two queries have the same words and other rankings.
+fn by_words(
+    queries: &[(i64, String)],
+    mut read: HashMap<i64, Ranking>,
+) -> Result<HashMap<String, Ranking>, String> {
+    let mut rankings = HashMap::<String, (i64, Ranking)>::with_capacity(queries.len());
+    for (id, text) in queries {
+        let ranking = read.remove(id).unwrap_or_default();
+        match rankings.get(text.trim()) {
+            Some((other, same)) if *same != ranking => {
+                return Err(format!(
+                    "it ranks queries {other} and {id} differently, whose words are the same; \
+                     evaluate them apart"
+                ));
+            }
+            Some(_) => {}
+            None => {
+                rankings.insert(text.trim().to_owned(), (*id, ranking));
+            }
+        }
+    }
+    Ok(rankings.into_iter().map(|(text, (_, ranking))| (text, ranking)).collect())
+}
+
+impl Run {
+    fn ranking(&self, query: &str) -> Result<&Ranking, RetrieveError> {
+        let unknown = || RetrieveError::Program(format!("{} was not opened for it", self.name));
+        self.rankings.get(query.trim()).ok_or_else(unknown)
+    }
+}
+
+impl Retriever for Run {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        Ok(self.ranking(query)?.iter().take(k).copied().collect())
+    }
+
+    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+        Ok(format!("in the file: {}\n", place(self.ranking(query)?, node)))
+    }
+}
