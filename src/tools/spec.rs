@@ -157,3 +157,57 @@ pub enum ToolError {
     #[error("internal failure of the tool: {0}")]
     Internal(String),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::registry;
+
+    /// Whether the arguments and the result are such as the flow says that they are.
+    fn fits(spec: &ToolSpec) -> bool {
+        let named = |at: usize, name: &str| spec.args.get(at).is_some_and(|arg| arg.name == name);
+        let kinds: Vec<Kind> = spec.args.iter().map(|arg| arg.kind).collect();
+        let first = |of: &[Kind]| kinds.first().is_some_and(|kind| of.contains(kind));
+        let gives_scores = spec.result == Kind::Scores;
+        let gives_nodes = matches!(spec.result, Kind::Scores | Kind::Nodes | Kind::Any);
+        match spec.flow {
+            NodeFlow::Link | NodeFlow::Find => first(&[Kind::Text]) && gives_nodes,
+            NodeFlow::Walk(Steps::Directed) => named(1, "relation") && named(2, "direction"),
+            NodeFlow::Walk(Steps::Path) => named(1, "steps") && gives_nodes,
+            NodeFlow::Walk(Steps::Either) => {
+                (kinds.len() == 1 || named(1, "relation_type")) && gives_nodes
+            }
+            NodeFlow::Carry => true,
+            NodeFlow::Keep => first(&[Kind::Scores, Kind::Nodes, Kind::Any]) && gives_nodes,
+            NodeFlow::Cut => kinds == [Kind::Scores, Kind::Int] && gives_scores,
+            NodeFlow::Remove => {
+                first(&[spec.result]) && kinds.get(1) == Some(&Kind::Nodes) && gives_nodes
+            }
+            NodeFlow::Sum | NodeFlow::Difference => kinds == [Kind::Scores; 2] && gives_scores,
+            NodeFlow::Multiply => {
+                kinds.len() == 2 && kinds.contains(&Kind::Number) && kinds.contains(&Kind::Scores)
+            }
+            NodeFlow::Divide => kinds == [Kind::Scores, Kind::Number] && gives_scores,
+            NodeFlow::Normalize => kinds == [Kind::Scores] && gives_scores,
+            NodeFlow::Fuse => named(1, "k") && gives_scores,
+            NodeFlow::Note => spec.result == Kind::Unit,
+        }
+    }
+
+    #[test]
+    fn what_a_tool_does_to_nodes_fits_its_arguments_and_its_result() {
+        for spec in registry() {
+            assert!(fits(spec), "{}: {:?}", spec.signature(), spec.flow);
+        }
+        // What takes no nodes and gives some has found them.
+        let takes =
+            |kind: Kind| matches!(kind, Kind::Nodes | Kind::Scores | Kind::Node | Kind::Any);
+        let finds = registry().iter().filter(|spec| {
+            matches!(spec.result, Kind::Nodes | Kind::Scores)
+                && !spec.args.iter().any(|arg| takes(arg.kind))
+        });
+        for spec in finds {
+            assert!(matches!(spec.flow, NodeFlow::Link | NodeFlow::Find), "{}", spec.name);
+        }
+    }
+}
