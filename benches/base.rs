@@ -28,7 +28,7 @@ fn linking(criterion: &mut Criterion) {
     let (temporary, base) = support::sample();
     let kb = Kb::open(&base.kb_dir()).unwrap();
     let path = temporary.path().join("names");
-    names::build(&kb, &path).unwrap();
+    names::build(&kb, &path, &mut || Ok(())).unwrap();
     let names = names::NameIndex::open(&path).unwrap();
     let n = kb.n_nodes();
     let mut nodes = (0..n).step_by(n as usize / 7).cycle();

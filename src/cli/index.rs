@@ -8,7 +8,7 @@ use crate::{
     cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
     dataset::Base,
     embed::{CachedEmbedder, Embedder, Spent},
-    index::{Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
+    index::{self, Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
     kb::Kb,
 };
 
@@ -78,6 +78,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (name, embedder) = (&base.name, &choice);
         let notice = format!("\"{name}\" is indexed with {embedder}; --force builds it again");
         ctx.printer.notice(&notice);
+        index::remove_leftovers(&base.index_dir());
         return serve(base, ctx);
     }
     let access = ctx.access();

@@ -14,11 +14,11 @@ use crate::{
     index::{
         Access, EmbedderChoice, Import, IndexError, Part,
         embedder::IndexEmbedder,
-        layout::{VECTORS, VectorsRecord, part_path, staging},
+        layout::{Staging, VECTORS, VectorsRecord, part_path, remove_leftovers},
         parts::{self, Materials},
         vectors::VectorIndex,
     },
-    kb::{Kb, publish},
+    kb::Kb,
 };
 
 /// How far building is: units done of all, by stage. Stages run side by side.
@@ -89,6 +89,14 @@ impl Watch<'_> {
     /// [`IndexError::Stopped`] once the caller wants that.
     pub(super) fn at(&self, stage: &'static str, done: u64, total: u64) -> Result<(), IndexError> {
         (self.report)(Progress { stage, done, total });
+        self.go_on()
+    }
+
+    /// Whether to go on; costs next to nothing.
+    ///
+    /// # Errors
+    /// [`IndexError::Stopped`] once the caller wants that.
+    pub(super) fn go_on(&self) -> Result<(), IndexError> {
         if self.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
     }
 }
@@ -106,7 +114,8 @@ pub fn build(
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
-/// Builds parts of an index, each replacing an older one in one step.
+/// Builds parts of an index, each replacing an older one in one step; what builds that were killed
+/// left behind is removed first.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set, or what failed; parts that were complete by
@@ -118,6 +127,7 @@ pub fn build_parts(
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
 ) -> Result<(), IndexError> {
+    remove_leftovers(index);
     let watch = Watch { report, stop };
     let (words, vectors) = rayon::join(
         || if plan.words { words::build(kb, index, &watch) } else { Ok(()) },
@@ -142,7 +152,7 @@ fn build_part(
     let mut record = VectorsRecord::read(index, "the base")?;
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
     let embedder = IndexEmbedder::new(index, record.clone(), access)?;
-    let staging = staging(index)?;
+    let staging = Staging::new(index)?;
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder };
     parts::build(part, &materials, watch, staging.path())?;
     // The record never names digests of what is being replaced.
@@ -150,7 +160,7 @@ fn build_part(
         record.parts.retain(|&listed| listed != part);
         record.write(&dir)?;
     }
-    publish(&staging.keep(), &part_path(index, part))?;
+    staging.publish(&part_path(index, part))?;
     record.parts.push(part);
     record.parts.sort_unstable();
     record.write(&dir)

@@ -11,18 +11,20 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt,
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tempfile::TempDir;
 
 use crate::{
     files,
     index::{EmbedderChoice, IndexError},
-    kb::FileRecord,
+    kb::{FileRecord, publish},
 };
 
 pub(super) const WORDS: &str = "words";
@@ -38,6 +40,8 @@ pub(super) const MODEL: &str = "model";
 /// Imported vectors of queries.
 pub(super) const QUERIES: &str = "queries";
 
+/// What the names of parts in the making begin with.
+const STAGING_PREFIX: &str = ".building-";
 /// In each part; written last.
 const RECORD: &str = "record.json";
 /// Longest record in bytes.
@@ -336,8 +340,74 @@ fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexErro
     Err(IndexError::damaged(path, format!("format {found}, not {supported}")))
 }
 
-/// Makes a directory in an index directory that vanishes unless it is published.
-pub(super) fn staging(index: &Path) -> Result<tempfile::TempDir, IndexError> {
-    fs::create_dir_all(index).map_err(|error| IndexError::io(index, error))?;
-    files::temporary_dir(index, ".building-").map_err(|error| IndexError::io(index, error))
+/// A part of an index in the making: a hidden directory beside its place, which vanishes unless it
+/// is published.
+pub(super) struct Staging {
+    dir: TempDir,
+    /// Locked while it is worked on, so that others can tell work from leftovers; none where the
+    /// system opens no directories.
+    _at_work: Option<File>,
+}
+
+impl Staging {
+    /// A new one in an index directory.
+    pub(super) fn new(index: &Path) -> Result<Self, IndexError> {
+        let failed = |error| IndexError::io(index, error);
+        fs::create_dir_all(index).map_err(failed)?;
+        let _turn = locked(index);
+        let dir = files::temporary_dir(index, STAGING_PREFIX).map_err(failed)?;
+        let at_work = locked(dir.path());
+        Ok(Self { dir, _at_work: at_work })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Puts it in its place.
+    pub(super) fn publish(self, target: &Path) -> Result<(), IndexError> {
+        Ok(publish(&self.dir.keep(), target)?)
+    }
+}
+
+/// Removes what builds that were killed left in an index directory; nothing if it is not there.
+pub fn remove_leftovers(index: &Path) {
+    let _turn = locked(index);
+    let entries = fs::read_dir(index).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_staging = entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX);
+        let is_left = || File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
+        if is_staging && is_left() {
+            // What cannot be removed now is tried again by the next build.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A directory, locked until this is dropped; none where the system locks no directories.
+fn locked(dir: &Path) -> Option<File> {
+    let dir = File::open(dir).ok()?;
+    dir.lock().ok()?;
+    Some(dir)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_build_left_is_removed_and_what_is_at_work_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(format!("{STAGING_PREFIX}left"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("half"), "").unwrap();
+        let at_work = Staging::new(dir.path()).unwrap();
+        fs::write(at_work.path().join("file"), "").unwrap();
+        remove_leftovers(dir.path());
+        assert!(!left.exists());
+        at_work.publish(&dir.path().join("part")).unwrap();
+        remove_leftovers(dir.path());
+        assert!(dir.path().join("part/file").exists());
+        remove_leftovers(&dir.path().join("nowhere"));
+    }
 }

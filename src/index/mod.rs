@@ -44,7 +44,7 @@ pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
-pub use layout::Part;
+pub use layout::{Part, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 

@@ -1,16 +1,18 @@
 //! No call of a tool goes on for long: each tool with the largest arguments that a program can give.
 //!
-//! On a small base always; on the real ones where `AGENT_TEST_HOME` names a home with them.
+//! On a small base and on a large one with long texts and a long word always; on the real ones where
+//! `AGENT_TEST_HOME` names a home with them.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use agent::{
-    index::IndexedBase,
-    kb::{NodeSet, Scores},
-    sandbox::Limits,
+    clock::ThreadClock,
+    index::{IndexedBase, build},
+    kb::{Kb, KbMeta, KbWriter, NodeSet, Scores},
+    sandbox::{Limits, Workers},
     tools::{Kind, Session, ToolError, ToolHost, ToolSpec, Value, registry},
 };
 
@@ -18,6 +20,48 @@ use crate::{support::real_bases, toolkit};
 
 /// A call may be late by this much on a loaded machine; what has no bound is late by far more.
 const LATE: Duration = Duration::from_secs(5);
+
+/// Processor time of one call beyond the deadline of its program, at most.
+const LATE_COMPUTED: Duration = Duration::from_millis(250);
+/// What a program on the large base may compute.
+const SHORT_DEADLINE: Duration = Duration::from_millis(100);
+/// Nodes of the large base.
+const N_LARGE: u32 = 20_000;
+/// Bytes of its long texts and of its long word.
+const LONG: usize = 100_000;
+/// Nodes and postings that the calls of one program may touch, as documented.
+const MOST_TOUCHED: u64 = 20_000_000;
+
+/// A base with a hub, a few texts of many words, and one word as long as they are, in a name, in a
+/// text and in a field.
+fn large() -> Arc<IndexedBase> {
+    let dir = tempfile::tempdir().unwrap();
+    let (kb_dir, index) = (dir.path().join("kb"), dir.path().join("index"));
+    let mut writer = KbWriter::create(&kb_dir).unwrap();
+    let long_word = "a1".repeat(LONG / 2);
+    for node in 0..N_LARGE {
+        let (name, text) = match node {
+            1 => (long_word.clone(), long_word.clone()),
+            2..6 => (format!("book {node}"), "the steel of a cell ".repeat(LONG / 20)),
+            6 => ("list".to_owned(), (0..LONG / 8).map(|n| format!("w{n:06x} ")).collect()),
+            _ => {
+                let text = format!("a part of steel {} for series {}", node % 97, node % 89);
+                (format!("part {node}"), text)
+            }
+        };
+        let fields = [("note".to_owned(), text.clone())];
+        writer.push_node("part", &name, &text, &fields).unwrap();
+    }
+    for node in 1..N_LARGE {
+        writer.push_edge(node, "belongs to", 0).unwrap();
+        writer.push_edge(node - 1, "comes before", node).unwrap();
+    }
+    writer.finish(&KbMeta::default(), &mut |_, _| true).unwrap();
+    let kb = Kb::open(&kb_dir).unwrap();
+    build(&kb, &index, &|_| {}, &AtomicBool::new(false)).unwrap();
+    // What is mapped stays readable after its files are gone.
+    Arc::new(IndexedBase::open(&kb_dir, &index, "large").unwrap())
+}
 
 /// The longest texts: one run without a vowel too many, one that is parted everywhere, words that
 /// no name has, common words, and letters that fold slowly.
@@ -90,6 +134,59 @@ fn no_call_goes_on(base: &Arc<IndexedBase>) {
     }
 }
 
+/// What one call computes on its thread beyond the deadline, and how it ended.
+fn computed(
+    spec: &'static ToolSpec,
+    tool: usize,
+    text: &str,
+    base: &Arc<IndexedBase>,
+) -> (Duration, Result<(), ToolError>, u64) {
+    let args: Vec<Value> =
+        spec.args.iter().map(|arg| argument(arg.kind, arg.name, text, base)).collect();
+    let mut session = Session::new(base.clone(), None);
+    let clock = ThreadClock::here();
+    session.begin(SHORT_DEADLINE);
+    let before = clock.now();
+    let ended = session.call(tool, args).map(drop);
+    let spent = clock.now() - before;
+    (spent.saturating_sub(SHORT_DEADLINE), ended, session.work().touched)
+}
+
+#[test]
+fn no_call_computes_beyond_the_deadline_on_a_large_base() {
+    let base = large();
+    // As in a sandbox: what a tool does in parallel is charged to the one thread.
+    let workers = Workers::new(1).unwrap();
+    let (mut late, mut n_ended) = (Vec::new(), [0; 3]);
+    for (tool, spec) in registry().iter().enumerate() {
+        let takes_text = spec.args.iter().any(|arg| matches!(arg.kind, Kind::Text | Kind::Texts));
+        for text in texts().into_iter().take(if takes_text { usize::MAX } else { 1 }) {
+            let (of_job, first) = (base.clone(), start(&text));
+            let job = move || computed(spec, tool, &text, &of_job);
+            let (beyond, ended, touched) = workers.run(job).unwrap();
+            match &ended {
+                Ok(()) => {
+                    n_ended[0] += 1;
+                    assert!(touched <= MOST_TOUCHED, "{}: {touched} touched", spec.name);
+                }
+                Err(ToolError::Deadline(_) | ToolError::Budget(_)) => n_ended[1] += 1,
+                Err(ToolError::Internal(message)) => panic!("{}: {message}", spec.name),
+                Err(_) => n_ended[2] += 1,
+            }
+            if !beyond.is_zero() {
+                eprintln!("{} of {first:?}: {beyond:?} beyond, {touched} touched", spec.name);
+            }
+            if beyond > LATE_COMPUTED {
+                late.push(format!("{} with a text of {first:?}...: {beyond:?}", spec.name));
+            }
+        }
+    }
+    eprintln!("[answered, over a bound, refused]: {n_ended:?}");
+    assert!(late.is_empty(), "{late:#?}");
+    assert!(n_ended[0] > registry().len() / 4, "most calls are refused: {n_ended:?}");
+    assert!(n_ended[1] > 0, "the base is too small to reach any bound");
+}
+
 #[test]
 fn no_tool_goes_on_with_the_largest_arguments() {
     no_call_goes_on(toolkit::RUNTIME.base());
@@ -109,7 +206,7 @@ fn a_call_after_the_deadline_or_a_stop_does_nothing() {
     let refused = late.call(0, vec![Value::text("steel bottle")]);
     assert!(matches!(refused, Err(ToolError::Deadline(_))), "{refused:?}");
     let mut stopped = Session::new(toolkit::RUNTIME.base().clone(), None)
-        .stoppable(Arc::new(std::sync::atomic::AtomicBool::new(true)));
+        .stoppable(Arc::new(AtomicBool::new(true)));
     let refused = stopped.call(0, vec![Value::text("steel bottle")]);
     assert_eq!(refused, Err(ToolError::Stopped));
     assert!(stopped.outage().is_some(), "whatever the program gives is of no account");

@@ -39,7 +39,7 @@ const KILLS: usize = 100;
 /// Longest wait for anything a run does; reached only when it hangs.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Longest time from a signal to the end.
-const STOPS_WITHIN: Duration = Duration::from_secs(50);
+const STOPS_WITHIN: Duration = Duration::from_secs(15);
 
 /// A run as a command line, and what it leaves when nothing disturbs it.
 pub(crate) struct Scripted {

@@ -38,6 +38,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod signals;
 mod standstill;
 mod strangers;
 mod support;

@@ -7,10 +7,10 @@ use crate::{
     index::{
         EmbedderChoice, Import, IndexError,
         build::{VectorSource, Watch},
-        layout::{Described, MODEL, QUERIES, VECTORS, VectorsRecord, staging},
+        layout::{Described, MODEL, QUERIES, Staging, VECTORS, VectorsRecord},
         vectors::{Precision, VectorWriter},
     },
-    kb::{Kb, NodeId, publish},
+    kb::{Kb, NodeId},
 };
 
 /// Texts embedded at a time.
@@ -25,7 +25,7 @@ pub(super) fn build(
     source: &VectorSource<'_>,
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
-    let staging = staging(index)?;
+    let staging = Staging::new(index)?;
     let dir = staging.path();
     let record = match *source {
         VectorSource::Builtin => {
@@ -39,7 +39,7 @@ pub(super) fn build(
         VectorSource::Import { choice, vectors } => copy(kb, dir, choice, vectors, watch)?,
     };
     record.write(dir)?;
-    Ok(publish(&staging.keep(), &index.join(VECTORS))?)
+    staging.publish(&index.join(VECTORS))
 }
 
 /// Trains the built-in embedder on all documents.

@@ -6,12 +6,12 @@ use crate::{
     index::{
         IndexError,
         build::Watch,
-        layout::{NAMES, NAMES_TERMS, TERMS, TEXT, WORDS, WordsRecord, staging},
+        layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
         names,
         terms::TermIndexBuilder,
         text::TextIndexBuilder,
     },
-    kb::{Direction, Kb, NodeId, RelationId, publish},
+    kb::{Direction, Kb, NodeId, RelationId},
 };
 
 /// Neighbours of one relation whose names are indexed with a node.
@@ -21,12 +21,12 @@ const REPORT_EVERY: u32 = 4_096;
 
 /// Builds and publishes the words of an index directory.
 pub(super) fn build(kb: &Kb, index: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
-    let staging = staging(index)?;
+    let staging = Staging::new(index)?;
     let dir = staging.path();
-    names::build(kb, &dir.join(NAMES))?;
+    names::build(kb, &dir.join(NAMES), &mut || watch.go_on())?;
     build_text(kb, dir, watch)?;
     WordsRecord::new(kb.fingerprint()).write(dir)?;
-    Ok(publish(&staging.keep(), &index.join(WORDS))?)
+    staging.publish(&index.join(WORDS))
 }
 
 fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
@@ -38,6 +38,7 @@ fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> 
         if node % REPORT_EVERY == 0 {
             watch.at("text", node.into(), kb.n_nodes().into())?;
         }
+        watch.go_on()?;
         let names = neighbor_names(kb, node);
         text.add(kb.node_type(node), kb.text(node), &names, kb.fields(node))?;
         terms.add(kb.text(node))?;

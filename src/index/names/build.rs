@@ -59,6 +59,9 @@ fn is_small_number(text: &str) -> bool {
         && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
 }
 
+/// Whether to go on, and why not.
+type GoOn<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
+
 /// Collects entries in node order.
 #[derive(Default)]
 struct Builder {
@@ -120,7 +123,7 @@ impl Builder {
         id
     }
 
-    fn write(mut self, path: &Path) -> Result<(), IndexError> {
+    fn write(mut self, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
         self.entry_bounds.push(self.entry_stems.len() as u64);
         let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
         vocabulary.sort_unstable();
@@ -147,13 +150,16 @@ impl Builder {
         let word_stems: Vec<u32> = words.iter().map(|pair| pair.1).collect();
         let mut fuzzy: Vec<(u64, u32)> = Vec::new();
         for (at, (word, _)) in words.iter().enumerate() {
+            go_on()?;
             if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_some() {
                 fuzzy.push((key(word), at as u32));
                 fuzzy.extend(deletions(word).map(|shorter| (key(&shorter), at as u32)));
             }
         }
+        go_on()?;
         fuzzy.sort_unstable();
         fuzzy.dedup();
+        go_on()?;
         self.exact.sort_unstable();
         let (exact_keys, exact_entries): (Vec<u64>, Vec<u32>) = self.exact.into_iter().unzip();
         let (fuzzy_keys, fuzzy_words): (Vec<u64>, Vec<u32>) = fuzzy.into_iter().unzip();
@@ -188,9 +194,10 @@ impl Builder {
 
 /// Fields whose values are one word each and hardly repeat; of their values, small numbers identify
 /// nothing all the same.
-fn identifying_fields(kb: &Kb) -> HashSet<FieldId> {
+fn identifying_fields(kb: &Kb, go_on: &mut GoOn<'_>) -> Result<HashSet<FieldId>, IndexError> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
+        go_on()?;
         for (field, text) in kb.fields(node) {
             let (n, distinct) = values.entry(field).or_default();
             *n += 1;
@@ -201,19 +208,17 @@ fn identifying_fields(kb: &Kb) -> HashSet<FieldId> {
     }
     let identifies =
         |n: u64, distinct: usize| n > 1 && distinct as f64 >= n as f64 * MIN_DISTINCT_SHARE;
-    values
-        .into_iter()
-        .filter(|(_, (n, d))| identifies(*n, d.len()))
-        .map(|(field, _)| field)
-        .collect()
+    let identifying = values.into_iter().filter(|(_, (n, d))| identifies(*n, d.len()));
+    Ok(identifying.map(|(field, _)| field).collect())
 }
 
-/// Builds the index of all names of a base and writes it.
+/// Builds the index of all names of a base and writes it, asking at each node and word whether to
+/// go on.
 ///
 /// # Errors
-/// [`IndexError::Io`] names the path.
-pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
-    let identifying = identifying_fields(kb);
+/// [`IndexError::Io`] names the path; what `go_on` fails with.
+pub fn build(kb: &Kb, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
+    let identifying = identifying_fields(kb, go_on)?;
     let is_alias = |field: FieldId| {
         let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());
         name.is_some_and(|name| ALIAS_FIELDS.iter().any(|part| name.contains(part)))
@@ -222,6 +227,7 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
         (0..kb.field_names().len()).map(|f| FieldId(f as u16)).filter(|&f| is_alias(f)).collect();
     let mut builder = Builder::default();
     for node in 0..kb.n_nodes() {
+        go_on()?;
         let name = kb.name(node);
         builder.add(node, name, 0);
         let mut seen = HashSet::from([name.to_owned()]);
@@ -240,7 +246,7 @@ pub fn build(kb: &Kb, path: &Path) -> Result<(), IndexError> {
             }
         }
     }
-    builder.write(path)
+    builder.write(path, go_on)
 }
 
 #[cfg(test)]
@@ -264,7 +270,13 @@ mod tests {
         writer.finish(&Default::default(), &mut |_, _| true).unwrap();
         let kb = Kb::open(&dir.path().join("kb")).unwrap();
         let path = dir.path().join("names");
-        build(&kb, &path).unwrap();
+        build(&kb, &path, &mut || Ok(())).unwrap();
+        let mut left = 400;
+        let stopped = build(&kb, &dir.path().join("stopped"), &mut || {
+            left -= 1;
+            if left > 0 { Ok(()) } else { Err(IndexError::Stopped) }
+        });
+        assert!(matches!(stopped, Err(IndexError::Stopped)), "it asks at every node");
         let names = NameIndex::open(&path).unwrap();
         let linked = |text: &str| {
             names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
@@ -288,7 +300,7 @@ mod tests {
         let mut builder = Builder::default();
         builder.add(0, &run, 0);
         builder.add(1, "steel bottle", 0);
-        builder.write(&path).unwrap();
+        builder.write(&path, &mut || Ok(())).unwrap();
         let index = NameIndex::open(&path).unwrap();
         assert!(index.words.find(&run).is_some());
         let n_forms = index.fuzzy_keys.as_slice().len();
