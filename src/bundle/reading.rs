@@ -57,7 +57,8 @@ const MIN_SAID: u32 = 2;
 const LONGER: f32 = -2.0;
 /// Log chance of asking for another type than the first that is said.
 const ASKS_LATER: f32 = -3.0;
-/// Log chance of each word of a walk that is said, but not before the walk's own name.
+/// Log chance of each word of a walk that is said, but not before the walk's own name, and of two
+/// steps that are said in the order in which they are taken: the last one is said first.
 const SAID_ELSEWHERE: f32 = -0.5;
 /// Readings less likely than the best by more than this, in logarithms, are not believed where the
 /// better ones reach nothing.
@@ -67,6 +68,11 @@ const SAME: f32 = 1e-3;
 /// Words that say how what is asked for stands to the names, whatever the base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
+/// Those of them that say that what is asked for and a name have something in common: the walk goes
+/// there and back.
+const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
+/// Log chance of saying that while no walk goes there and back.
+const NOTHING_IN_COMMON: f32 = -2.0;
 /// Letters of a stem that begins another for both to be forms of one word, and letters more that
 /// the other may have.
 const MIN_BEGINNING: usize = 4;
@@ -96,6 +102,21 @@ impl Walk {
         let begins = [self.anchor].into_iter().chain(self.middle);
         let mut pairs = self.steps.iter().zip(begins.zip(ends));
         pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
+    }
+
+    /// Whether it leads over something to all that are linked to it in the same way.
+    fn goes_there_and_back(&self) -> bool {
+        match self.steps.as_slice() {
+            &[(there, out), (back, home)] => {
+                let reversed = match out {
+                    Direction::Out => Direction::In,
+                    Direction::In => Direction::Out,
+                    Direction::Any => Direction::Any,
+                };
+                there == back && home == reversed && self.target == self.anchor
+            }
+            _ => false,
+        }
     }
 }
 
@@ -136,6 +157,8 @@ pub struct Question {
     pub said: Vec<String>,
     /// Whether each only shapes the question.
     asks: Vec<bool>,
+    /// Whether it says that things have something in common.
+    in_common: bool,
     /// Stems between the name before and each name.
     before: Vec<Vec<String>>,
 }
@@ -181,6 +204,24 @@ impl Schema {
         self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
     }
 
+    /// The types of which a question says a word first: all with that word, or those alone whose
+    /// whole name of several words stands there.
+    fn first_said(&self, said: &[String]) -> Option<Vec<TypeId>> {
+        let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
+        let says = |kind: &TypeId, stem| self.of_type(*kind).iter().any(|own| is_form(stem, own));
+        let (at, stem) =
+            said.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
+        let begins = said.get(at..).unwrap_or_default();
+        let is_whole = |kind: &TypeId| {
+            let own = self.of_type(*kind);
+            let mut pairs = own.iter().zip(begins);
+            (2..=begins.len()).contains(&own.len()) && pairs.all(|(own, stem)| is_form(own, stem))
+        };
+        let whole: Vec<TypeId> = kinds().filter(is_whole).collect();
+        let any = || kinds().filter(|kind| says(kind, stem)).collect();
+        Some(if whole.is_empty() { any() } else { whole })
+    }
+
     fn says(&self, stem: &str) -> bool {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
@@ -209,22 +250,26 @@ impl Question {
             one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
         };
         let names: Vec<Spelled> = base.names.spelled(text).into_iter().filter(is_name).collect();
+        let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
         let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
             let Some(stem) = stem(at) else { continue };
-            if !names.iter().any(|name| name.words.contains(&at)) && !said.contains(&stem) {
+            if is_beside(&at) && !said.contains(&stem) {
                 said.push(stem);
                 let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
         }
+        let mut beside = words.iter().enumerate().filter(|(at, _)| is_beside(at));
+        let in_common = beside.any(|(_, (_, word))| IN_COMMON.contains(&word.as_ref()));
         let mut end = 0;
         let stems_before = |name: &Spelled| {
             let from = std::mem::replace(&mut end, name.words.end);
             (from..name.words.start).filter_map(stem).collect()
         };
         let before = names.iter().map(stems_before).collect();
-        Self { names: names.into_iter().map(|name| name.nodes).collect(), said, asks, before }
+        let names = names.into_iter().map(|name| name.nodes).collect();
+        Self { names, said, asks, in_common, before }
     }
 
     /// Whether it has so many names and words as a plain question may have.
@@ -316,7 +361,7 @@ struct Model<'a> {
     phrasings: BTreeMap<&'a [String], &'a Phrasing>,
     /// The walks of all phrasings.
     learnt: BTreeSet<&'a str>,
-    /// The type of which the question says a word first.
+    /// See [`Schema::first_said`].
     first: Option<Vec<TypeId>>,
 }
 
@@ -330,13 +375,7 @@ struct Guess {
 impl<'a> Model<'a> {
     fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
         let schema = Schema::new(base);
-        let of_stem = |stem: &String| -> Option<Vec<TypeId>> {
-            let kinds = (0..base.kb.types().len()).map(|kind| TypeId(kind as u16));
-            let says = |kind: &TypeId| schema.of_type(*kind).iter().any(|own| is_form(stem, own));
-            let kinds: Vec<TypeId> = kinds.filter(says).collect();
-            (!kinds.is_empty()).then_some(kinds)
-        };
-        let first = question.said.iter().find_map(of_stem);
+        let first = schema.first_said(&question.said);
         let walks = phrasings.0.iter().flat_map(|phrasing| &phrasing.walks);
         let learnt = walks.map(String::as_str).collect();
         let phrasings =
@@ -384,7 +423,10 @@ impl<'a> Model<'a> {
             walks.iter().map(|walk| walk_in_words(self.base, walk)).collect();
         told.sort();
         let expected = self.expected(&walks);
-        let longer: usize = walks.iter().map(|walk| walk.steps.len() - 1).sum();
+        let there_and_back = walks.iter().any(Walk::goes_there_and_back);
+        let expected_length = |walk: &Walk| self.question.in_common && walk.goes_there_and_back();
+        let longer = walks.iter().filter(|walk| !expected_length(walk));
+        let longer: usize = longer.map(|walk| walk.steps.len() - 1).sum();
         let unlearnt = self.wording(&expected, None);
         let by_schema =
             Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, walks };
@@ -407,7 +449,11 @@ impl<'a> Model<'a> {
         if guess.walks.first().is_some_and(|walk| asks_later(walk.target)) {
             guess.log += ASKS_LATER;
         }
-        guess.log += SAID_ELSEWHERE * self.n_said_elsewhere(&guess.walks) as f32;
+        if self.question.in_common && !there_and_back {
+            guess.log += NOTHING_IN_COMMON;
+        }
+        let misplaced = self.n_said_elsewhere(&guess.walks) + self.n_in_order(&guess.walks);
+        guess.log += SAID_ELSEWHERE * misplaced as f32;
         guess
     }
 
@@ -423,6 +469,23 @@ impl<'a> Model<'a> {
             0 | 1 => 0,
             _ => walks.iter().zip(&self.question.before).map(of_name).sum(),
         }
+    }
+
+    /// Walks of which the words before the name say the first step before the second.
+    fn n_in_order(&self, walks: &[Walk]) -> usize {
+        let is_in_order = |(walk, before): &(&Walk, &Vec<String>)| {
+            let &[(first, _), (second, _)] = walk.steps.as_slice() else { return false };
+            let last_said = |of: RelationId, not_of: RelationId| {
+                let (own, other) = (self.schema.of_relation(of), self.schema.of_relation(not_of));
+                let is_own = |stem: &String| {
+                    own.iter().any(|own| is_form(stem, own) && !other.contains(own))
+                };
+                before.iter().rposition(is_own)
+            };
+            let places = last_said(first, second).zip(last_said(second, first));
+            places.is_some_and(|(first, second)| first < second)
+        };
+        walks.iter().zip(&self.question.before).filter(is_in_order).count()
     }
 
     /// The log chance of the words under a reading with these stems of the schema, and whether all

@@ -15,6 +15,7 @@ use std::{
 };
 
 use agent::{
+    bundle::reading::{Phrasings, read},
     dataset::{
         Home,
         sample::{SampleKind, SampleOptions, generate},
@@ -302,18 +303,104 @@ fn write_films(dir: &Path) {
         let (actor, begin) = (actors[actor], begins[begin].to_lowercase());
         let _ = writeln!(queries, "{at},something {begin} starring {actor},\"{answers:?}\"");
     }
+    write_base(dir, [nodes, edges, queries], "film", [12, 20, 24]);
+}
+
+/// Writes nodes, edges and queries, the type of the answers, and where the three splits end.
+fn write_base(dir: &Path, files: [String; 3], candidates: &str, ends: [usize; 3]) {
     let ids = |from: usize, to: usize| (from..to).map(|id| format!("{id}\n")).collect::<String>();
+    let [nodes, edges, queries] = files;
     fs::create_dir_all(dir.join("split")).unwrap();
     for (file, text) in [
         ("nodes.jsonl", nodes),
         ("edges.tsv", edges),
         ("qa.csv", queries),
-        ("dataset.toml", "title = \"Films\"\ncandidate_types = [\"film\"]\n".to_owned()),
-        ("split/train.index", ids(0, 12)),
-        ("split/val.index", ids(12, 20)),
-        ("split/test.index", ids(20, 24)),
+        ("dataset.toml", format!("title = \"Made\"\ncandidate_types = [\"{candidates}\"]\n")),
+        ("split/train.index", ids(0, ends[0])),
+        ("split/val.index", ids(ends[0], ends[1])),
+        ("split/test.index", ids(ends[1], ends[2])),
     ] {
         fs::write(dir.join(file), text).unwrap();
+    }
+}
+
+/// Imports and indexes a directory.
+fn indexed(world: &World, dir: &Path) -> IndexedBase {
+    world.run(["data", "import", "--name", "made", "--from", &dir.display().to_string()]).done();
+    world.run(["index", "made"]).done();
+    let base = Home::new(world.path("home")).get("made").unwrap();
+    IndexedBase::open(&base.kb_dir(), &base.index_dir(), "made").unwrap()
+}
+
+/// Answers of a plain question by the names of types and relations alone.
+fn answers(base: &IndexedBase, text: &str) -> Option<Vec<NodeId>> {
+    read(base, text, &Phrasings::default()).map(|reading| reading.answers)
+}
+
+#[test]
+fn names_are_spelled_out_whole_and_the_longest_is_meant() {
+    let world = World::new();
+    write_films(&world.path("films"));
+    let base = indexed(&world, &world.path("films"));
+    let nodes = |text: &str| -> Vec<Vec<NodeId>> {
+        base.names.spelled(text).into_iter().map(|one| one.nodes).collect()
+    };
+    assert_eq!(nodes("the director of The Silent Harbor Returns"), [[40]]);
+    assert_eq!(nodes("films like the silent harbor"), [[0]], "two words are a name in any case");
+    assert_eq!(nodes("with Gus Pemberton, and by Ada Moravec"), [[47], [41]], "in order");
+    assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no slip, no part");
+    let quoted = base.names.spelled("films of \"ada moravec\" and Fay Lindgren");
+    assert_eq!(quoted.iter().map(|one| one.quoted).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn words_of_the_schema_alone_say_which_way_to_go() {
+    let world = World::new();
+    write_films(&world.path("films"));
+    let base = indexed(&world, &world.path("films"));
+    let of_director = vec![5, 10, 15, 20, 25, 30, 35];
+    for asked in [
+        "other films by the director of The Silent Harbor",
+        "films that share a director with The Silent Harbor",
+    ] {
+        assert_eq!(answers(&base, asked), Some(of_director.clone()), "{asked}");
+    }
+    let both = "films directed by Ada Moravec and starring Fay Lindgren";
+    assert_eq!(answers(&base, both), Some(vec![0, 15, 30]));
+    for asked in ["gloomy films by the director of The Silent Harbor", "films by a director"] {
+        assert_eq!(answers(&base, asked), None, "{asked}");
+    }
+}
+
+/// Places that border and trade with each other, and what kind they are of.
+fn write_places(dir: &Path) {
+    let names = ["Aldmoor", "Brackwell", "Corvane", "Dunmere", "Elsworth", "Fenholt"];
+    let kinds = ["Harbour Town", "Market Town"];
+    let places = names.iter().map(|name| ("place", name));
+    let nodes = places.chain(kinds.iter().map(|name| ("place_kind", name))).enumerate();
+    let nodes = nodes.map(|(id, (kind, name))| {
+        format!("{{\"id\":{id},\"type\":\"{kind}\",\"name\":\"{name}\",\"details\":{{}}}}\n")
+    });
+    let edges = "src_id\trelation\tdst_id\n0\ttrades_with\t1\n1\tborders\t2\n0\tborders\t3\n\
+                 3\ttrades_with\t4\n3\tborders\t5\n1\tof_kind\t6\n1\tof_kind\t7\n";
+    let queries = "id,query,answer_ids\n0,a harbour town,[1]\n1,a market town,[1]\n2,a town,[1]\n";
+    write_base(dir, [nodes.collect(), edges.to_owned(), queries.to_owned()], "*", [1, 2, 3]);
+}
+
+#[test]
+fn steps_are_taken_from_the_name_back_to_what_is_asked_for() {
+    let world = World::new();
+    write_places(&world.path("places"));
+    let base = indexed(&world, &world.path("places"));
+    for (asked, right) in [
+        ("places that border a place that trades with the place \"Aldmoor\"", 2),
+        ("places that trade with a place that borders the place \"Aldmoor\"", 4),
+        ("other places that border the same place as the place \"Aldmoor\"", 5),
+        ("places that border the place \"Aldmoor\"", 3),
+        ("other place kinds of the same place as the place kind \"Market Town\"", 6),
+        ("places of the place kind \"Market Town\"", 1),
+    ] {
+        assert_eq!(answers(&base, asked), Some(vec![right]), "{asked}");
     }
 }
 
