@@ -20,9 +20,9 @@ use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
-    thread::{Builder, JoinHandle, available_parallelism},
+    thread::{self, Builder, JoinHandle, available_parallelism},
     time::Duration,
 };
 
@@ -260,6 +260,9 @@ impl Workers {
         loop {
             match wait.recv_timeout(patience) {
                 Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) if watched.timer.get().is_none() => {
+                    return Err(JobLost::NoWorker);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(JobLost::Panicked),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -291,12 +294,20 @@ impl Workers {
         }
     }
 
-    fn enqueue(&self, job: Job) {
+    /// Hands over a job; waits while the queue is full, unless no worker is left to take one. A job
+    /// that is not taken is dropped, and with it the sender of its answer: the caller sees that.
+    fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));
-        } else if let Some(queue) = &self.queue {
-            // A failed send drops the job, and with it the sender: the caller sees that it is lost.
-            let _ = queue.send(job);
+            return;
+        }
+        let Some(queue) = &self.queue else { return };
+        while let Err(TrySendError::Full(back)) = queue.try_send(job) {
+            if self.shared.able.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            job = back;
+            thread::sleep(LOOK);
         }
     }
 }
