@@ -2,7 +2,10 @@
 //! compared like a system of this one.
 //!
 //! A run file knows queries by their ids and a system sees only their words, so it is opened with the
-//! queries that will be asked. Must not know which answers are right.
+//! queries that will be asked. Scores of a file that `agent eval` wrote fall strictly, so nDCG, which
+//! averages over equal scores, can differ from that of a system which gave such; nothing else does.
+//!
+//! Must not know: which answers are right.
 
 use std::{
     collections::{HashMap, HashSet},
