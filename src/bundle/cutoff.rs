@@ -114,6 +114,13 @@ impl Cutoff {
         let expected = self.expected.get(reached.saturating_sub(1))?;
         Some(End { rank, precision: expected.precision, recall: expected.recall })
     }
+
+    /// An end that scores need not tell, as good as those that they tell most surely; none if
+    /// nothing is known of these.
+    pub fn surest_at(&self, rank: usize) -> Option<End> {
+        let expected = self.expected.last()?;
+        Some(End { rank, precision: expected.precision, recall: expected.recall })
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +160,9 @@ mod tests {
         );
         let end = at_drops().end(&ranking(&[0.5])).unwrap();
         assert_eq!((end.rank, end.precision, end.recall), (1, 1.0, 0.5));
+        let told = at_drops().surest_at(7).unwrap();
+        assert_eq!((told.rank, told.precision, told.recall), (7, 1.0, 0.5));
+        assert_eq!(Cutoff::default().surest_at(7), None);
     }
 
     #[test]

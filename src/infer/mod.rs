@@ -334,6 +334,16 @@ pub fn join(
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
+    Ok(join_to_end(base, query, rankings, joining)?.0)
+}
+
+/// As [`join`], with the rank behind which the answers end if the query is a plain question.
+fn join_to_end(
+    base: &IndexedBase,
+    query: &str,
+    rankings: &[(f32, &Ranking)],
+    joining: Joining<'_>,
+) -> Result<(Ranking, Option<usize>), RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
     let joined = match joining.order.filter(|_| joining.fusion.ordered) {
         Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
@@ -341,8 +351,8 @@ pub fn join(
     };
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
     Ok(match reading {
-        Some(reading) => reading.apply(&joined),
-        None => joined,
+        Some(reading) => (reading.apply(&joined), Some(reading.answers.len())),
+        None => (joined, None),
     })
 }
 
@@ -508,9 +518,13 @@ impl Retriever for BundleRetriever {
             order: self.order.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
-        let mut ranking = join(self.runtime.base(), checked(query)?, &borrowed, joining)?;
+        let base = self.runtime.base();
+        let (mut ranking, read) = join_to_end(base, checked(query)?, &borrowed, joining)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
-        let end = self.cutoff.as_ref().and_then(|cutoff| cutoff.end(&ranking));
+        let end = self.cutoff.as_ref().and_then(|cutoff| match read {
+            Some(rank) => cutoff.surest_at(rank),
+            None => cutoff.end(&ranking),
+        });
         ranking.truncate(k);
         Ok(Answer { ranking, end })
     }

@@ -434,6 +434,9 @@ fn the_other_films_of_a_director_stand_before_all_else() {
     let told = world.run(query).done();
     let read = "plain question: film -directed_by-> person <-directed_by- film";
     assert!(told.contains(read), "{told}");
+    let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
+    let told = world.run(query).json_lines().pop().unwrap();
+    assert_eq!(told["cutoff"], right.len(), "{told}");
 }
 
 #[test]
