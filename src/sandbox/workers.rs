@@ -80,8 +80,10 @@ pub enum JobLost {
 /// Where a job is.
 const WORKING: u8 = 0;
 const ENDED: u8 = 1;
-/// Nobody waits for it any more.
+/// Nobody waits for it any more, and its worker was replaced.
 const GIVEN_UP: u8 = 2;
+/// Nobody waits for it any more, as no worker was left to take it.
+const UNTAKEN: u8 = 3;
 
 /// What a caller sees of its job.
 #[derive(Default)]
@@ -96,6 +98,10 @@ impl Watched {
     fn set(&self, state: u8) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(WORKING, state, order, order).is_ok()
+    }
+
+    fn is(&self, state: u8) -> bool {
+        self.state.load(Ordering::SeqCst) == state
     }
 }
 
@@ -241,11 +247,17 @@ impl Workers {
         self.enqueue(Box::new(move || {
             let timer = Timer::start(deadline).with_grace(GRACE).with_waiting(waiting);
             let _ = of_job.timer.set(timer);
+            if of_job.is(UNTAKEN) {
+                return After::Next;
+            }
             let done = catch_unwind(AssertUnwindSafe(job));
             if of_job.set(ENDED) {
                 if let Ok(done) = done {
                     let _ = answer.send(done);
                 }
+                return After::Next;
+            }
+            if of_job.is(UNTAKEN) {
                 return After::Next;
             }
             shared.stuck.fetch_sub(1, Ordering::SeqCst);
@@ -267,7 +279,7 @@ impl Workers {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let Some(timer) = watched.timer.get() else {
-                if self.shared.able.load(Ordering::SeqCst) == 0 {
+                if self.shared.able.load(Ordering::SeqCst) == 0 && watched.set(UNTAKEN) {
                     return Err(JobLost::NoWorker);
                 }
                 continue;
@@ -281,17 +293,17 @@ impl Workers {
         }
     }
 
-    /// Puts another worker in the place of one that does not end, unless too many are stuck.
+    /// Puts another worker in the place of one that does not end, unless too many are stuck. The
+    /// other one begins first, so that nobody sees a pool without workers meanwhile.
     fn replace_one(&self) {
-        self.shared.able.fetch_sub(1, Ordering::SeqCst);
-        if self.shared.stuck.fetch_add(1, Ordering::SeqCst) >= MAX_STUCK {
-            return;
-        }
         // Where the system refuses a thread, the pool is smaller by one.
-        if let Ok(worker) = Worker::start(&self.shared) {
+        if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
+            && let Ok(worker) = Worker::start(&self.shared)
+        {
             let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             threads.push(worker);
         }
+        self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Hands over a job; waits while the queue is full, unless no worker is left to take one. A job
