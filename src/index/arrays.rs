@@ -92,12 +92,15 @@ impl Arrays {
                 TensorView::new(dtype, shape, bytes).map(|view| (name, view))
             })
             .collect();
-        // A file that the crate itself makes is private; one that is there keeps its mode.
-        File::create(path).map_err(|error| IndexError::io(path, error))?;
+        // A file that the crate itself makes is private; it gets the mode of any other new one.
+        let mode = File::create(path).and_then(|file| file.metadata()).map(|new| new.permissions());
+        let mode = mode.map_err(|error| IndexError::io(path, error))?;
         views
             .and_then(|views| safetensors::serialize_to_file(views, None, path))
             .map_err(|error| IndexError::io(path, io::Error::other(error)))?;
-        File::open(path).and_then(|file| file.sync_all()).map_err(|e| IndexError::io(path, e))
+        File::open(path)
+            .and_then(|file| file.set_permissions(mode).and_then(|()| file.sync_all()))
+            .map_err(|error| IndexError::io(path, error))
     }
 
     /// [`Arrays::write`] with a checksum (BLAKE3) of all arrays, for [`Arrays::verify`].

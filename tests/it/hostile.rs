@@ -1,8 +1,10 @@
 //! Hostile programs: each in a process of its own, watched from outside, and those that end soon in
 //! this process as well, which must answer afterwards as before.
 //!
-//! `AGENT_HOSTILE_STRICT=1` asks for ends within 250 ms of the deadline, which only an idle machine
-//! can keep; `AGENT_HOSTILE=NAME` runs those whose file has this name in it.
+//! A deadline is processor time, which is what is compared; wall time is, where programs get little of
+//! a processor, a multiple of it. `AGENT_HOSTILE_STRICT=1` asks for ends within 250 ms of the deadline
+//! by the wall, which only an idle machine can keep; `AGENT_HOSTILE=NAME` runs those whose file has
+//! this name in it.
 
 use std::{
     fs,
@@ -16,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{program::Program, sandbox::Limits, tools::EXAMPLE_QUERY};
+use agent::{clock::WALL_PER_WORK, program::Program, sandbox::Limits, tools::EXAMPLE_QUERY};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -175,6 +177,8 @@ struct Seen {
     stdout: String,
     stderr: String,
     took: Duration,
+    /// Processor time it took in all; zero where the system does not say.
+    computed: Duration,
     /// The most memory it had at any moment, bytes; zero where the system does not say.
     peak: u64,
 }
@@ -203,6 +207,16 @@ fn peak_of(child: &Child) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
+/// Processor time of a process so far, all its threads together; nothing once it has ended.
+fn computed_by(child: &Child) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    // Behind the name, which may hold anything: the state is the first field, and the 12th and 13th
+    // are hundredths of a second in the program and in the system.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
+}
+
 /// Runs a program in a process and looks at its memory a thousand times a second.
 fn seen(world: &World, file: &str, engine: &str) -> Seen {
     let (out, err) = (world.path(&format!("{file}.out")), world.path(&format!("{file}.err")));
@@ -211,9 +225,10 @@ fn seen(world: &World, file: &str, engine: &str) -> Seen {
     command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&err).unwrap());
     let began = Instant::now();
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    let mut peak = 0;
+    let (mut peak, mut computed) = (0, Duration::ZERO);
     let status = loop {
         peak = peak.max(peak_of(&child).unwrap_or(0));
+        computed = computed.max(computed_by(&child).unwrap_or_default());
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
@@ -221,14 +236,13 @@ fn seen(world: &World, file: &str, engine: &str) -> Seen {
     };
     let took = began.elapsed();
     let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-    Seen { status: status.code(), stdout: read(&out), stderr: read(&err), took, peak }
+    Seen { status: status.code(), stdout: read(&out), stderr: read(&err), took, computed, peak }
 }
 
 /// What is wrong with an end, and the end in words.
 fn judge(seen: &Seen, expected: &[String], base: &Seen, is_module: bool) -> (Vec<String>, String) {
     let limits = Limits::default();
     let strict = std::env::var_os("AGENT_HOSTILE_STRICT").is_some();
-    let late = if strict { LATE_STRICT } else { LATE };
     let mut wrong = Vec::new();
     let (said, kind) = (seen.said(), seen.kind());
     if !Hostile::may_end(expected, &kind) {
@@ -241,12 +255,16 @@ fn judge(seen: &Seen, expected: &[String], base: &Seen, is_module: bool) -> (Vec
         wrong.push(format!("told {:?}", seen.stderr));
     }
     let ms = said["usage"]["ms"].as_f64().unwrap_or(0.0);
-    let call = limits.deadline + late;
     // Modules are compiled before the clock starts, within a deadline of its own.
     let compiling = if is_module { limits.compile_deadline } else { Duration::ZERO };
-    let whole = base.took + PATIENCE + late + compiling;
+    let (late, wall) = if strict { (LATE_STRICT, 1) } else { (LATE, WALL_PER_WORK) };
+    let call = limits.deadline * wall + late;
+    let whole = base.took * wall + PATIENCE * wall + late + compiling;
     if ms > call.as_secs_f64() * 1e3 || seen.took > whole {
         wrong.push(format!("took {:?}, {ms:.0} ms of it the call", seen.took));
+    }
+    if seen.computed > base.computed + PATIENCE + late + compiling {
+        wrong.push(format!("took {:?} of the processor", seen.computed));
     }
     let budget = limits.memory_bytes;
     if seen.peak > base.peak + budget + OVER {
