@@ -55,8 +55,9 @@ pub fn is_named(name: &str) -> bool {
 /// is none.
 pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, SystemError> {
     let runtime = opener.runtime(Origin::Bundle(&bundle.digest))?;
-    let mut routed = BundleRetriever::new(runtime, bundle)
-        .map_err(|source| SystemError::Failed { what: "the bundle".to_owned(), source })?;
+    let mut routed = BundleRetriever::new(runtime, bundle).map_err(|source| {
+        SystemError::Failed { what: "the bundle".to_owned(), source: Box::new(source) }
+    })?;
     if opener.effort >= Effort::Reads {
         routed = routed.routed_by(opener.model("--effort 1")?);
     }

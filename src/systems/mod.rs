@@ -292,7 +292,7 @@ pub enum SystemError {
         /// The bundle, or the program's file.
         what: String,
         /// What is wrong with the program.
-        source: Failure,
+        source: Box<Failure>,
     },
     /// What it needs of the index cannot be used.
     #[error(transparent)]

@@ -26,8 +26,10 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     let file = file_of(arguments);
     let program = read(file)?;
     let runtime = opener.runtime(Origin::Elsewhere)?;
-    let opened = ProgramRetriever::new(runtime, &program, ParamValues::new())
-        .map_err(|source| SystemError::Failed { what: file.display().to_string(), source })?;
+    let opened =
+        ProgramRetriever::new(runtime, &program, ParamValues::new()).map_err(|source| {
+            SystemError::Failed { what: file.display().to_string(), source: Box::new(source) }
+        })?;
     Ok(Box::new(opened))
 }
 
