@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Client, redirect::Policy};
+use reqwest::{Client, ClientBuilder, redirect::Policy};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::Semaphore,
@@ -96,6 +96,13 @@ impl Default for Limits {
             tokens_per_minute: None,
         }
     }
+}
+
+/// A client of HTTP whose TLS is computed by `ring`.
+pub(crate) fn client_builder() -> ClientBuilder {
+    // Another part of the process may have chosen before; then its choice holds.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
 }
 
 /// Why a service gave no reply.
@@ -221,7 +228,7 @@ impl Service {
         let (base, host) = account.address()?;
         let headers = account.header_map()?;
         let setup = |error: &dyn std::fmt::Display| RemoteError::Setup(error.to_string());
-        let client = Client::builder()
+        let client = client_builder()
             .connect_timeout(limits.connect)
             .pool_idle_timeout(IDLE_CONNECTION)
             .redirect(Policy::none());

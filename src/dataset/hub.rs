@@ -201,7 +201,7 @@ impl Hub {
             message: "HF_TOKEN has characters that no token has".to_owned(),
         })?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
-        let client = Client::builder()
+        let client = crate::remote::client_builder()
             .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)

@@ -91,14 +91,21 @@ fn pipes_and_devices_are_not_read() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test limits the process it is about")]
 fn refused_threads_are_told() {
-    use std::os::unix::{fs::MetadataExt, process::CommandExt};
+    use std::os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    };
 
-    let world = World::new();
+    // A directory that everybody may enter: the one that the binary was built in may be private.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = dir.path().join("agent");
+    std::fs::copy(env!("CARGO_BIN_EXE_agent"), &agent).unwrap();
     let mut command = std::process::Command::new("bash");
     let list = "ulimit -u 1; exec \"$0\" data list --home /nowhere";
-    command.args(["-c", list, env!("CARGO_BIN_EXE_agent")]).env_clear().current_dir("/");
+    command.args(["-c", list]).arg(&agent).env_clear().current_dir("/");
     // The limit does not hold for root.
-    if std::fs::metadata(world.path("tiny")).unwrap().uid() == 0 {
+    if std::fs::metadata(&agent).unwrap().uid() == 0 {
         command.uid(65_534).gid(65_534);
     }
     let ran = crate::support::Ran::of(command.output().unwrap());
