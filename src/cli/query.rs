@@ -1,6 +1,12 @@
 //! `agent query`: answers a question with a frozen bundle.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::anyhow;
 
 use serde::Serialize;
 
@@ -8,7 +14,7 @@ use crate::{
     bundle::{Bundle, BundleError, router::SURE_LINK},
     cli::{
         Context, Exit, dataset,
-        failure::Result,
+        failure::{CommandError, Explain, Result},
         hits::{self, Hit, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table},
@@ -34,15 +40,15 @@ const COMPUTES: &str = "rank";
 /// hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE")]
-    bundle: PathBuf,
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(long, value_name = "BUNDLE")]
+    bundle: Option<PathBuf>,
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N")]
-    dataset: String,
-    /// What to look for
-    #[arg(value_name = "TEXT")]
-    text: String,
+    dataset: Option<String>,
+    /// What to look for; without --bundle, the bundle comes first
+    #[arg(value_name = "[BUNDLE] TEXT", required = true)]
+    words: Vec<String>,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
@@ -66,6 +72,25 @@ pub(super) struct Args {
     effort: Effort,
     #[command(flatten)]
     llm: LlmArgs,
+}
+
+impl Args {
+    /// The bundle and the question, as `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a question
+    /// without quotes are joined.
+    fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
+        let (bundle, words) = match (&self.bundle, self.words.split_first()) {
+            (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
+            (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
+            (None, _) => {
+                return Err(CommandError::usage(anyhow!("a bundle or a question is missing")))
+                    .hint("write `agent query latest \"a question\"`");
+            }
+        };
+        if words.len() > 1 {
+            ctx.printer.notice("joined the words; a question in quotes is one whatever is in it");
+        }
+        Ok((bundle, words.join(" ")))
+    }
 }
 
 /// The answer as JSON.
@@ -130,9 +155,10 @@ impl Stages {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut stages = Stages::begin();
-    let text = checked(&args.text)?;
-    let bundle = read_bundle(&args.bundle)?;
-    let dataset = dataset::find(&args.dataset, ctx)?;
+    let (file, text) = args.asked(ctx)?;
+    let text = checked(&text)?;
+    let bundle = read_bundle(file, ctx)?;
+    let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
@@ -177,7 +203,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         stages.note("route_ms");
         ctx.printer.json(&Printed {
             query: text,
-            bundle: args.bundle.display().to_string(),
+            bundle: file.display().to_string(),
             recognised,
             route,
             hits: &hits,

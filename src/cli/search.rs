@@ -6,6 +6,7 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
+        named,
         systems::{Means, SandboxArgs, open_system},
     },
     retrieve::checked,
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&args.system, &base, &means)?;
+    let system = open_system(&named::system(&args.system, ctx)?, &base, &means)?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {
