@@ -151,7 +151,13 @@ struct GlobalArgs {
     ///
     /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
     /// the user's state and cache directories; AGENT_STATE names a directory for both.
-    #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true, help_heading = "Options of every command")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "AGENT_HOME",
+        global = true,
+        help_heading = "Options of every command"
+    )]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it is there]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]

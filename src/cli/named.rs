@@ -107,7 +107,7 @@ fn find(given: &Path, file: &str, ctx: &Context) -> Result<PathBuf> {
     let name = match (parts.next(), parts.next()) {
         (Some(Component::Normal(name)), None) => name.to_string_lossy(),
         // A path is looked for where it leads, and nowhere else.
-        _ => return Err(anyhow!("there is no file or directory {}", given.display()).into()),
+        _ => return Err(anyhow!("{} holds no run: it is not there", given.display()).into()),
     };
     let named = |dir: &&PathBuf| dir.file_name().is_some_and(|file| file == &*name);
     if let Some(dir) = dirs.iter().find(named) {

@@ -83,7 +83,7 @@ impl Args {
             (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
             (None, _) => {
                 return Err(CommandError::usage(anyhow!("a bundle or a question is missing")))
-                    .hint("write `agent query latest \"a question\"`");
+                    .hint("write `agent query latest \"a question\"`, or see --help");
             }
         };
         if words.len() > 1 {

@@ -30,7 +30,9 @@ fn runs_and_bundles_are_known_by_name_and_the_latest_by_that_word() {
     world.run(["program", "list", "--run", "latest"]).done();
     let by_name = ["eval", "--dataset", "shop", "--split", "val", "--system", "bundle:latest"];
     world.run(by_name).done();
-    world.run(["query", "shop-0002", "a bottle"]).fails(1, &["shop-0002", "did you mean shop-0001"]);
+    world
+        .run(["query", "shop-0002", "a bottle"])
+        .fails(1, &["shop-0002", "did you mean shop-0001"]);
     world.run(["query", "latest"]).fails(2, &["agent query latest"]);
 
     world.run(["run", "remove", "latest"]).done();
