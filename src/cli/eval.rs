@@ -164,7 +164,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let means =
         Means { effort: args.effort, queries: asked, ..Means::new(llm.as_ref(), places, ctx) };
-    let open = |name: &String| open_system(&named::system(name, ctx)?, &base, &means);
+    let open = |name: &String| open_system(&named::system(name, &ctx.home)?, &base, &means);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);

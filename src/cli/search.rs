@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&named::system(&args.system, ctx)?, &base, &means)?;
+    let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &means)?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {
