@@ -168,6 +168,13 @@ impl AnswerValue {
     }
 }
 
+impl Default for AnswerValue {
+    /// No nodes.
+    fn default() -> Self {
+        Self::nodes(Vec::new())
+    }
+}
+
 impl From<Cell> for AnswerValue {
     fn from(value: Cell) -> Self {
         Self::Single(Single { value, unit: None })

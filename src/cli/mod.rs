@@ -51,6 +51,7 @@ mod systems;
 mod test_split;
 mod vectors;
 mod verify;
+mod why;
 
 use std::{
     panic,
