@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
     kb::{Direction, NodeId, RelationId, Scores},
+    retrieve::Feature,
     words::{is_question_word, name_words},
 };
 
@@ -73,31 +74,19 @@ pub struct Evidence {
     pub rows: Vec<[f32; EVIDENCE.len()]>,
 }
 
-/// What one kind of evidence does for a node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reason {
-    /// One of [`EVIDENCE`].
-    pub name: &'static str,
-    /// What the evidence is on this node.
-    pub value: f32,
-    /// Its weight times what it exceeds the mean of all nodes put forward by: by as much it raises
-    /// the logarithm of the node's score over theirs.
-    pub gain: f32,
-}
-
 impl Order {
     /// What moves a node up or down against the other nodes put forward, largest first, ties in the
     /// order of [`EVIDENCE`]; empty for a node without evidence.
-    pub fn reasons(&self, evidence: &Evidence, node: NodeId) -> Vec<Reason> {
+    pub fn reasons(&self, evidence: &Evidence, node: NodeId) -> Vec<Feature> {
         let row = evidence.nodes.binary_search(&node).ok().and_then(|at| evidence.rows.get(at));
         let Some(row) = row else { return Vec::new() };
         let n = evidence.rows.len() as f32;
         let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
             let all = evidence.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
             let weight = self.weights.get(name).copied().unwrap_or(0.0);
-            Reason { name, value, gain: weight * (value - all / n) }
+            Feature { name: name.to_owned(), value, weight, gain: weight * (value - all / n) }
         };
-        let mut reasons: Vec<Reason> = EVIDENCE.iter().zip(row).enumerate().map(reason).collect();
+        let mut reasons: Vec<Feature> = EVIDENCE.iter().zip(row).enumerate().map(reason).collect();
         reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
         reasons
     }

@@ -37,7 +37,7 @@ use crate::{
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Detail, Ranking, Retriever},
     systems::{self, bundle},
 };
 
@@ -289,9 +289,9 @@ fn measured_as(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.answer(&query.text, how.depth);
+        let answer = system.answer(&query.text, how.depth, Detail::default());
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (Answer { ranking, end }, failure) = match answer {
+        let (answer, failure) = match answer {
             Ok(answer) => (answer, None),
             // It was ended, and says nothing of the system.
             Err(_) if ctx.stop.load(Ordering::Relaxed) => {
@@ -302,10 +302,11 @@ fn measured_as(
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.answer(&query.text, how.depth).unwrap_or_default();
-                (baseline, Some(error.to_string()))
+                let baseline = stand_in.retrieve(&query.text, how.depth).unwrap_or_default();
+                (Answer::of(baseline), Some(error.to_string()))
             }
         };
+        let (end, ranking) = (answer.end, answer.into_ranking());
         let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
         let ranking = if how.keep { ranking } else { Ranking::new() };
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);

@@ -56,6 +56,7 @@ mod systems;
 mod test_split;
 mod vectors;
 mod verify;
+mod why;
 
 use std::{
     panic,

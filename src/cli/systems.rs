@@ -11,6 +11,7 @@ use std::{
 use clap::{ValueEnum, builder::PossibleValue};
 
 pub(super) use self::list::{Args, run};
+pub(super) use crate::infer::STAND_IN;
 pub(super) use crate::systems::{
     bundle::{Effort, OpenedBundle},
     program::read as read_program,
@@ -20,14 +21,11 @@ use crate::{
     cli::{Context, failure::Result, llm::Opened, named, printer::Printer},
     index::IndexedBase,
     infer::Runtime,
-    retrieve::{Retriever, System},
+    retrieve::Retriever,
     sandbox::{Origin, Place, SandboxOptions, Trust},
     systems::{self, Opener, SystemError},
     tools::Assistant,
 };
-
-/// The system whose ranking stands in for one that failed.
-pub(super) const STAND_IN: System = System::Hybrid;
 
 /// Where programs in Rhai run, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
