@@ -18,14 +18,15 @@
 //! | program | Rhai source with `params()` and `retrieve(query, candidates, params)` |
 //! | category | queries that one program answers |
 //! | bundle | frozen programs, one per category, with a router and all fingerprints |
-//! | actor | proposes programs; the tuner moves their numbers; the router picks a category |
+//! | actor | proposes programs; the tuner moves their parameters; the router picks a category |
 //!
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `files words clock gpu remote prompts` · `kb embed llm answer` · `dataset index` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer explain` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
+pub mod answer;
 pub mod bundle;
 pub mod cli;
 pub mod clock;

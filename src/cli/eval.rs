@@ -30,14 +30,14 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         named,
-        systems::{Effort, Means, STAND_IN, SandboxArgs, open_system},
+        systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Detail, Ranking, Retriever},
     systems::{self, bundle},
 };
 
@@ -162,9 +162,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let means =
-        Means { effort: args.effort, queries: asked, ..Means::new(llm.as_ref(), places, ctx) };
-    let open = |name: &String| open_system(&named::system(name, &ctx.home)?, &base, &means);
+    let resources = Resources {
+        effort: args.effort,
+        queries: asked,
+        ..Resources::new(llm.as_ref(), places, ctx)
+    };
+    let open = |name: &String| open_system(&named::system(name, &ctx.home)?, &base, &resources);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
@@ -172,7 +175,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent = || means.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let spent =
+            || resources.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
         let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);
@@ -289,9 +293,9 @@ fn measured_as(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.answer(&query.text, how.depth);
+        let answer = system.answer(&query.text, how.depth, Detail::default());
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (Answer { ranking, end }, failure) = match answer {
+        let (answer, failure) = match answer {
             Ok(answer) => (answer, None),
             // It was ended, and says nothing of the system.
             Err(_) if ctx.stop.load(Ordering::Relaxed) => {
@@ -302,10 +306,11 @@ fn measured_as(
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.answer(&query.text, how.depth).unwrap_or_default();
-                (baseline, Some(error.to_string()))
+                let baseline = stand_in.retrieve(&query.text, how.depth).unwrap_or_default();
+                (Answer::of(baseline), Some(error.to_string()))
             }
         };
+        let (end, ranking) = (answer.end, answer.into_ranking());
         let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
         let ranking = if how.keep { ranking } else { Ranking::new() };
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);

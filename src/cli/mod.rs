@@ -58,6 +58,7 @@ mod systems;
 mod test_split;
 mod vectors;
 mod verify;
+mod why;
 
 use std::{
     panic,
@@ -337,7 +338,10 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
         let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
         let private = Private::of_user();
-        dispatch(cli.command, &Context { home, private, config, printer, stop, farewell, ends_itself })
+        dispatch(
+            cli.command,
+            &Context { home, private, config, printer, stop, farewell, ends_itself },
+        )
     });
     match outcome {
         Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,

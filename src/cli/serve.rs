@@ -1,6 +1,10 @@
 //! `agent serve`: answers over HTTP until it is told to end.
 
-use std::{net::SocketAddr, path::Path, sync::{Arc, atomic::Ordering}};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use anyhow::anyhow;
 
@@ -59,11 +63,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     // What is under way is finished, however long that takes within the server's own bound.
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let printer = ctx.printer.clone();
-    let started = move |address: SocketAddr| printer.notice(&format!("listening on http://{address}"));
+    let started =
+        move |address: SocketAddr| printer.notice(&format!("listening on http://{address}"));
     let stop = ctx.stop.clone();
     match serve::run(options, started, move || stop.load(Ordering::Relaxed)) {
-        Err(error @ ServeError::Open(_)) => Err(error)
-            .hint("make a key with `agent key add NAME`, or listen on 127.0.0.1"),
+        Err(error @ ServeError::Open(_)) => {
+            Err(error).hint("make a key with `agent key add NAME`, or listen on 127.0.0.1")
+        }
         Err(error @ ServeError::Listen { .. }) => {
             Err(error).hint("choose another port with --listen; port 0 takes a free one")
         }

@@ -207,7 +207,10 @@ mod tests {
         assert!(!text.contains(&read) && !text.contains(&read[6..]));
         let mut again = Keys::read(&path).unwrap();
         assert_eq!(again, keys);
-        assert_eq!((again.scope(&read), again.scope(&admin)), (Some(Scope::Read), Some(Scope::Admin)));
+        assert_eq!(
+            (again.scope(&read), again.scope(&admin)),
+            (Some(Scope::Read), Some(Scope::Admin))
+        );
         assert_eq!(again.scope("agent-0"), None);
         again.remove("me").unwrap();
         assert_eq!(again.scope(&admin), None);

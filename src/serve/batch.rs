@@ -59,7 +59,10 @@ async fn one(server: &Server, line: &[u8]) -> Result<serde_json::Value, ApiError
     let mut tries = 0;
     loop {
         let asked: QueryRequest = serde_json::from_slice(line).map_err(|error| {
-            ApiError::bad(error.to_string(), "send a JSON object as /openapi.json describes a query")
+            ApiError::bad(
+                error.to_string(),
+                "send a JSON object as /openapi.json describes a query",
+            )
         })?;
         match answered(server, asked).await {
             Err(error) if error.is_busy() && tries < TRIES => {
@@ -87,7 +90,8 @@ fn lines<E: std::fmt::Display>(
                 return Some((Ok(rest), (body, behind, false)));
             }
             if rest.len() > MAX_LINE {
-                let error = ApiError::bad("a line is too long", format!("send at most {MAX_LINE} bytes"));
+                let error =
+                    ApiError::bad("a line is too long", format!("send at most {MAX_LINE} bytes"));
                 return Some((Err(error), (body, Vec::new(), true)));
             }
             match body.next().await {
@@ -115,7 +119,8 @@ mod tests {
         let parts = ["{\"a\"", ":1}\n\n{\"b\":2}\r", "\n{\"c\"", ":3}"];
         let body = stream::iter(parts.map(|part| Ok::<_, String>(Bytes::from(part))));
         let found: Vec<_> = lines(Box::pin(body)).map(|line| line.unwrap()).collect().await;
-        let found: Vec<_> = found.iter().map(|line| String::from_utf8_lossy(line).trim().to_owned()).collect();
+        let found: Vec<_> =
+            found.iter().map(|line| String::from_utf8_lossy(line).trim().to_owned()).collect();
         assert_eq!(found, ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]);
 
         let long = vec![b'x'; MAX_LINE + 1];

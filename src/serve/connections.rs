@@ -4,11 +4,7 @@
 //! The accept loop is our own because `axum::serve` sets no timer, so that whoever sends half a
 //! header would keep a connection for ever.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -32,13 +28,17 @@ const DRAIN_TIME: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `ending` says so, then finishes what is under way, at most [`DRAIN_TIME`].
-pub(super) async fn serve(listener: TcpListener, router: Router, mut ending: watch::Receiver<bool>) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = ending.wait_for(|ends| *ends) => break,
+            () = over(&mut ending) => break,
         };
         match accepted {
             Ok((stream, from)) => {
@@ -59,6 +59,12 @@ pub(super) async fn serve(listener: TcpListener, router: Router, mut ending: wat
     let _ = timeout(DRAIN_TIME, places.acquire_many(MAX_CONNECTIONS)).await;
 }
 
+/// Waits until the server ends.
+async fn over(ending: &mut watch::Receiver<bool>) {
+    // An error says that the sender is gone, which ends the server as well.
+    let _ = ending.wait_for(|ends| *ends).await;
+}
+
 /// Answers the requests of one connection; when the server ends, the one under way is the last.
 async fn answer(
     stream: TcpStream,
@@ -75,7 +81,7 @@ async fn answer(
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        _ = ending.wait_for(|ends| *ends) => {
+        () = over(&mut ending) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

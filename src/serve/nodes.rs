@@ -1,10 +1,15 @@
 //! Requests about nodes: what one is, and who its neighbours are. Must not know questions.
 
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
 use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Query, State, rejection::{PathRejection, QueryRejection}},
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -181,7 +186,9 @@ pub(super) async fn neighbors(
         None => None,
         Some("out") => Some(Direction::Out),
         Some("in") => Some(Direction::In),
-        Some(other) => return Err(ApiError::bad(format!("direction is {other:?}"), "give out or in")),
+        Some(other) => {
+            return Err(ApiError::bad(format!("direction is {other:?}"), "give out or in"));
+        }
     };
     let (cursor, mut before, mut found) = (which.cursor.unwrap_or(0), 0, Vec::new());
     for (relation, direction) in stretches(kb, relation, direction) {

@@ -255,7 +255,9 @@ mod tests {
         let done = Arc::new(AtomicBool::new(false));
         let first = {
             let (queue, done) = (queue.clone(), done.clone());
-            tokio::spawn(async move { queue.run(soon(), move || done.store(true, Ordering::SeqCst)).await })
+            tokio::spawn(async move {
+                queue.run(soon(), move || done.store(true, Ordering::SeqCst)).await
+            })
         };
         while queue.waiting() == 0 {
             tokio::task::yield_now().await;

@@ -9,7 +9,9 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, FromRequest, MatchedPath, Request, State, rejection::JsonRejection},
+    extract::{
+        DefaultBodyLimit, FromRequest, MatchedPath, Request, State, rejection::JsonRejection,
+    },
     http::{StatusCode, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
@@ -43,10 +45,24 @@ const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// What the server can be asked, in the form of OpenAPI 3.1.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "agent", description = "Answers questions over knowledge bases with frozen bundles."),
+    info(
+        title = "agent",
+        description = "Answers questions over knowledge bases with frozen bundles."
+    ),
     paths(
-        query, search, batch::batch, nodes::node, nodes::neighbors, bases, bundles, activate,
-        vector_store_search, live, ready, metrics, openapi,
+        query,
+        search,
+        batch::batch,
+        nodes::node,
+        nodes::neighbors,
+        bases,
+        bundles,
+        activate,
+        vector_store_search,
+        live,
+        ready,
+        metrics,
+        openapi,
     ),
     components(schemas(ErrorBody))
 )]
@@ -65,7 +81,9 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/v1/vector_stores/{base}/search", post(vector_store_search))
         .layer(DefaultBodyLimit::max(MAX_BODY));
     let asked = limited
-        .merge(Router::new().route("/v1/batch", post(batch::batch)).layer(DefaultBodyLimit::disable()))
+        .merge(
+            Router::new().route("/v1/batch", post(batch::batch)).layer(DefaultBodyLimit::disable()),
+        )
         .layer(from_fn_with_state(server.clone(), allowed));
     let open = Router::new()
         .route("/health/live", get(live))
@@ -170,7 +188,10 @@ impl Server {
             (None, [only]) => Ok(only),
             (None, _) => Err(ApiError::bad("which base?", format!("give base: {}", names()))),
             (Some(name), bases) => bases.iter().find(|base| base.name == name).ok_or_else(|| {
-                ApiError::not_found(format!("no base {name:?} is served"), format!("give {}", names()))
+                ApiError::not_found(
+                    format!("no base {name:?} is served"),
+                    format!("give {}", names()),
+                )
             }),
         }
     }
@@ -232,7 +253,7 @@ pub(super) async fn answered(
     let work = move || {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
         let detail = Told { explained, paths: true };
-        let answer = infer::answer(&base, &active.opened.answers, &asked.query, k, detail)?;
+        let answer = infer::answer(&base, active.opened.answers.as_ref(), &asked.query, k, detail)?;
         let record = AnswerRecord::new(&base.kb, &answer);
         let reply = Reply { query: &asked.query, base: &name, bundle: &active.about.id, record };
         Ok(serde_json::to_value(reply))
@@ -457,7 +478,8 @@ async fn vector_store_search(
     };
     let k = asked.max_num_results.unwrap_or(10);
     if !(1..=MAX_STORE_RESULTS).contains(&k) || !(1..=MAX_STORE_QUERIES).contains(&queries.len()) {
-        let remedy = format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
+        let remedy =
+            format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
         return Err(ApiError::bad("too many questions or results, or none", remedy));
     }
     let active = served.active().ok_or_else(|| {
@@ -468,12 +490,13 @@ async fn vector_store_search(
         let (base, active) = (served.base.clone(), active.clone());
         let work = move || {
             let detail = Told::default();
-            let answer = infer::answer(&base, &active.opened.answers, &query, k, detail)?;
+            let answer = infer::answer(&base, active.opened.answers.as_ref(), &query, k, detail)?;
             let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
                 file_id: node.to_string(),
                 filename: base.kb.name(node).to_owned(),
                 score,
-                attributes: [("type", base.kb.type_name(base.kb.node_type(node)).to_owned())].into(),
+                attributes: [("type", base.kb.type_name(base.kb.node_type(node)).to_owned())]
+                    .into(),
                 content: vec![StoreText { kind: "text", text: base.kb.text(node).to_owned() }],
             });
             Ok(results.collect::<Vec<_>>())
