@@ -316,6 +316,6 @@ fn the_effect_of_each_number_is_told() {
     assert_eq!(still.done(), "");
     world
         .run(sensitivity.into_iter().chain(["--number", "z"]))
-        .fails(1, &["no number \"z\"", "k, w"]);
+        .fails(1, &["no parameter \"z\"", "k, w"]);
     world.run(sensitivity.into_iter().chain(["--values", "99"])).fails(2, &["--values"]);
 }
