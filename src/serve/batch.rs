@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 
 use crate::serve::{
     Server,
-    reply::{ApiError, ErrorBody, QueryRequest},
+    reply::{ApiError, Common, QueryRequest},
     routes::answered,
 };
 
@@ -31,8 +31,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
 /// error; the others go on. Answers come while lines are sent.
 #[utoipa::path(post, path = "/v1/batch", request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "A line for each question", body = String, content_type = "application/x-ndjson"),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    Common,
 ))]
 pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl IntoResponse {
     let answers = lines(body.into_data_stream()).map(move |line| {

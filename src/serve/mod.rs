@@ -6,7 +6,7 @@
 //! | `queue` | when is a request answered, and when is it refused |
 //! | `access` | may this client ask that, and was it this server it meant |
 //! | `connections` | how are connections accepted, bounded and finished |
-//! | `routes`, `nodes`, `batch` | which request is answered by what |
+//! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
 //! | `reply` | what do requests and replies look like |
 //! | `metrics` | what is counted |
 //!
@@ -24,6 +24,7 @@ mod nodes;
 mod queue;
 mod reply;
 mod routes;
+mod stores;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

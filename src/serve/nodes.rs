@@ -19,7 +19,7 @@ use crate::{
     serve::{
         Server,
         engine::Served,
-        reply::{ApiError, ErrorBody},
+        reply::{ApiError, Common, OfPath},
     },
 };
 
@@ -125,10 +125,7 @@ fn bad_query(error: QueryRejection) -> ApiError {
 /// One node: type, name, document, fields, and how many neighbours it has.
 #[utoipa::path(get, path = "/v1/nodes/{id}", params(("id" = u32, Path, description = "Id of the node"), OfBase), responses(
     (status = 200, description = "The node", body = Node),
-    (status = 400, description = "The request is wrong", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
-    (status = 404, description = "No such base or node", body = ErrorBody),
+    Common, OfPath,
 ))]
 pub(super) async fn node(
     State(server): State<Arc<Server>>,
@@ -159,10 +156,7 @@ pub(super) async fn node(
 /// The neighbours of a node, part by part.
 #[utoipa::path(get, path = "/v1/nodes/{id}/neighbors", params(("id" = u32, Path, description = "Id of the node"), Which), responses(
     (status = 200, description = "A part of the neighbours", body = Neighbors),
-    (status = 400, description = "The request is wrong", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
-    (status = 404, description = "No such base or node", body = ErrorBody),
+    Common, OfPath,
 ))]
 pub(super) async fn neighbors(
     State(server): State<Arc<Server>>,

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 use crate::{kb::Kb, kb::NodeId, serve::queue::Refused};
 
@@ -137,6 +137,66 @@ struct ErrorText {
     message: String,
     /// What to do about it.
     remedy: String,
+}
+
+/// What every request but those about health may come to.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "described, never made")]
+pub(super) enum Common {
+    /// A key is needed.
+    #[response(status = 401)]
+    NoKey(ErrorBody),
+    /// The key does not allow this, or another server was meant.
+    #[response(status = 403)]
+    NotAllowed(ErrorBody),
+}
+
+/// What a request that names something may come to.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "described, never made")]
+pub(super) enum OfPath {
+    /// The request is wrong.
+    #[response(status = 400)]
+    Bad(ErrorBody),
+    /// There is no such base, bundle or node.
+    #[response(status = 404)]
+    NotFound(ErrorBody),
+}
+
+/// What a request with a body may come to.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "described, never made")]
+pub(super) enum OfBody {
+    /// The request is wrong.
+    #[response(status = 400)]
+    Bad(ErrorBody),
+    /// There is no such base, bundle or node.
+    #[response(status = 404)]
+    NotFound(ErrorBody),
+    /// The body is too large.
+    #[response(status = 413)]
+    TooLarge(ErrorBody),
+    /// The body is not said to be JSON.
+    #[response(status = 415)]
+    NoJson(ErrorBody),
+    /// The JSON is of another form.
+    #[response(status = 422)]
+    OtherJson(ErrorBody),
+    /// The server failed.
+    #[response(status = 500)]
+    Failed(ErrorBody),
+}
+
+/// What a request that needs work may come to.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "described, never made")]
+pub(super) enum OfWork {
+    /// More is asked than can be answered in time; Retry-After says when to ask again.
+    #[response(status = 429)]
+    Busy(ErrorBody),
+    /// Not ready in time, or the server is ending.
+    #[response(status = 503)]
+    Late(ErrorBody),
 }
 
 impl ApiError {

@@ -29,7 +29,11 @@ use crate::{
         batch,
         engine::{AboutBase, AboutBundle, Served, offered},
         nodes,
-        reply::{ApiError, Detail, ErrorBody, Hit, QueryRequest, SearchReply, SearchRequest},
+        reply::{
+            ApiError, Common, Detail, ErrorBody, Hit, OfBody, OfWork, QueryRequest, SearchReply,
+            SearchRequest,
+        },
+        stores,
     },
     systems::SystemError,
 };
@@ -58,7 +62,7 @@ const LONGEST_TIME: Duration = Duration::from_secs(60);
         bases,
         bundles,
         activate,
-        vector_store_search,
+        stores::vector_store_search,
         live,
         ready,
         metrics,
@@ -78,7 +82,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/v1/base", get(bases))
         .route("/v1/bundles", get(bundles))
         .route("/v1/bundles/active", put(activate))
-        .route("/v1/vector_stores/{base}/search", post(vector_store_search))
+        .route("/v1/vector_stores/{base}/search", post(stores::vector_store_search))
         .layer(DefaultBodyLimit::max(MAX_BODY));
     let asked = limited
         .merge(
@@ -281,16 +285,7 @@ struct Reply<'a> {
 /// and the bundle's id.
 #[utoipa::path(post, path = "/v1/query", request_body = QueryRequest, responses(
     (status = 200, description = "The answer", body = serde_json::Value),
-    (status = 400, description = "The request is wrong", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
-    (status = 404, description = "No such base, or no bundle", body = ErrorBody),
-    (status = 413, description = "The body is too large", body = ErrorBody),
-    (status = 415, description = "The body is not said to be JSON", body = ErrorBody),
-    (status = 422, description = "The JSON is another one", body = ErrorBody),
-    (status = 429, description = "Too much is asked", body = ErrorBody),
-    (status = 500, description = "The server failed", body = ErrorBody),
-    (status = 503, description = "Not in time, or ending", body = ErrorBody),
+    Common, OfBody, OfWork,
 ))]
 async fn query(
     State(server): State<Arc<Server>>,
@@ -302,16 +297,7 @@ async fn query(
 /// Rank the nodes of a base with a system that needs neither a file nor a model.
 #[utoipa::path(post, path = "/v1/search", request_body = SearchRequest, responses(
     (status = 200, description = "The ranking", body = SearchReply),
-    (status = 400, description = "The request is wrong", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
-    (status = 404, description = "No such base", body = ErrorBody),
-    (status = 413, description = "The body is too large", body = ErrorBody),
-    (status = 415, description = "The body is not said to be JSON", body = ErrorBody),
-    (status = 422, description = "The JSON is another one", body = ErrorBody),
-    (status = 429, description = "Too much is asked", body = ErrorBody),
-    (status = 500, description = "The server failed", body = ErrorBody),
-    (status = 503, description = "Not in time, or ending", body = ErrorBody),
+    Common, OfBody, OfWork,
 ))]
 async fn search(
     State(server): State<Arc<Server>>,
@@ -334,8 +320,7 @@ async fn search(
 /// The bases that are served.
 #[utoipa::path(get, path = "/v1/base", responses(
     (status = 200, description = "All bases", body = Vec<AboutBase>),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    Common,
 ))]
 async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
     Json(server.bases.iter().map(Served::about).collect())
@@ -344,8 +329,7 @@ async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
 /// The bundles that answer.
 #[utoipa::path(get, path = "/v1/bundles", responses(
     (status = 200, description = "The active bundle of each base that has one", body = Vec<AboutBundle>),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    Common,
 ))]
 async fn bundles(State(server): State<Arc<Server>>) -> Json<Vec<AboutBundle>> {
     let active = server.bases.iter().filter_map(Served::active);
@@ -367,14 +351,7 @@ struct Activate {
 /// before.
 #[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
     (status = 200, description = "It answers now", body = AboutBundle),
-    (status = 400, description = "It cannot answer; the one before does", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "The key is not one of admin", body = ErrorBody),
-    (status = 404, description = "No such base, or no such bundle", body = ErrorBody),
-    (status = 413, description = "The body is too large", body = ErrorBody),
-    (status = 415, description = "The body is not said to be JSON", body = ErrorBody),
-    (status = 422, description = "The JSON is another one", body = ErrorBody),
-    (status = 500, description = "The server failed", body = ErrorBody),
+    Common, OfBody,
 ))]
 async fn activate(
     State(server): State<Arc<Server>>,
@@ -397,115 +374,6 @@ async fn activate(
         ApiError::new(status, "internal", "the bundle could not be opened", "please report it")
     };
     Ok(Json(done.map_err(failed)??))
-}
-
-/// A search in the form of OpenAI's vector stores.
-#[derive(Debug, Deserialize, ToSchema)]
-struct StoreSearch {
-    /// The question, or several: each is answered, and the results follow one another.
-    query: StoreQuery,
-    /// Most results, 1 to 50.
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 50, default = 10)]
-    max_num_results: Option<usize>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-enum StoreQuery {
-    One(String),
-    Many(Vec<String>),
-}
-
-/// The results, in the form of OpenAI's vector stores.
-#[derive(Debug, Serialize, ToSchema)]
-struct StorePage {
-    object: &'static str,
-    search_query: Vec<String>,
-    data: Vec<StoreResult>,
-    has_more: bool,
-    next_page: Option<String>,
-}
-
-/// A node as a file of a vector store.
-#[derive(Debug, Serialize, ToSchema)]
-struct StoreResult {
-    file_id: String,
-    filename: String,
-    score: f32,
-    attributes: std::collections::BTreeMap<&'static str, String>,
-    content: Vec<StoreText>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct StoreText {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: String,
-}
-
-/// Questions of one request of a vector store.
-const MAX_STORE_QUERIES: usize = 10;
-/// Results of one such request.
-const MAX_STORE_RESULTS: usize = 50;
-
-/// Answer with the active bundle, in the form of OpenAI's vector store search.
-///
-/// A node is a file: `file_id` is its id, `filename` its name, `content` its document.
-#[utoipa::path(post, path = "/v1/vector_stores/{base}/search", params(("base" = String, Path, description = "Name of the base")),
-    request_body = StoreSearch, responses(
-    (status = 200, description = "The results", body = StorePage),
-    (status = 400, description = "The request is wrong", body = ErrorBody),
-    (status = 401, description = "A key is needed", body = ErrorBody),
-    (status = 403, description = "Not for this server", body = ErrorBody),
-    (status = 404, description = "No such base, or no bundle", body = ErrorBody),
-    (status = 413, description = "The body is too large", body = ErrorBody),
-    (status = 415, description = "The body is not said to be JSON", body = ErrorBody),
-    (status = 422, description = "The JSON is another one", body = ErrorBody),
-    (status = 429, description = "Too much is asked", body = ErrorBody),
-    (status = 500, description = "The server failed", body = ErrorBody),
-    (status = 503, description = "Not in time, or ending", body = ErrorBody),
-))]
-async fn vector_store_search(
-    State(server): State<Arc<Server>>,
-    axum::extract::Path(name): axum::extract::Path<String>,
-    Body(asked): Body<StoreSearch>,
-) -> Result<Json<StorePage>, ApiError> {
-    let served = server.base(Some(&name))?;
-    let queries = match asked.query {
-        StoreQuery::One(query) => vec![query],
-        StoreQuery::Many(queries) => queries,
-    };
-    let k = asked.max_num_results.unwrap_or(10);
-    if !(1..=MAX_STORE_RESULTS).contains(&k) || !(1..=MAX_STORE_QUERIES).contains(&queries.len()) {
-        let remedy =
-            format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
-        return Err(ApiError::bad("too many questions or results, or none", remedy));
-    }
-    let active = served.active().ok_or_else(|| {
-        ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
-    })?;
-    let mut data = Vec::new();
-    for query in queries.clone() {
-        let (base, active) = (served.base.clone(), active.clone());
-        let work = move || {
-            let detail = Told::default();
-            let answer = infer::answer(&base, active.opened.answers.as_ref(), &query, k, detail)?;
-            let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
-                file_id: node.to_string(),
-                filename: base.kb.name(node).to_owned(),
-                score,
-                attributes: [("type", base.kb.type_name(base.kb.node_type(node)).to_owned())]
-                    .into(),
-                content: vec![StoreText { kind: "text", text: base.kb.text(node).to_owned() }],
-            });
-            Ok(results.collect::<Vec<_>>())
-        };
-        let answered = server.queue.run(deadline(None)?, work).await?;
-        data.extend(answered.map_err(|error: RetrieveError| error)?);
-    }
-    let object = "vector_store.search_results.page";
-    Ok(Json(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))
 }
 
 /// Whether the process lives.
