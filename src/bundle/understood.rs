@@ -23,7 +23,7 @@ const MAX_TOLD: usize = 5;
 /// those that it surely means, strongest first, ties by id.
 pub fn understand(base: &IndexedBase, query: &str) -> Understood {
     let names = Question::new(base, query).names;
-    let linked = base.names.link(&base.kb, query, &[], 1);
+    let linked = base.entities.link(&base.kb, query, &[], 1);
     let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_TOLD));
     let mut entities: Vec<LinkedEntity> = Vec::new();
     for &node in spelled {
@@ -33,8 +33,8 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
     }
     // An entity that is spelled out explains its words: what else they may name was not meant.
     let exact: Vec<NodeId> = entities.iter().map(|one| one.node).collect();
-    let rest = base.names.without_names(query, &exact);
-    let sure = base.names.link(&base.kb, &rest, &[], 1);
+    let rest = base.entities.without_names(query, &exact);
+    let sure = base.entities.link(&base.kb, &rest, &[], 1);
     let sure = sure.ranking().into_iter().take_while(|pair| pair.1 >= SURE_LINK);
     entities.extend(sure.take(MAX_TOLD).map(|(node, strength)| LinkedEntity {
         node,
@@ -42,7 +42,7 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
         strength,
     }));
     let all: Vec<NodeId> = entities.iter().map(|one| one.node).collect();
-    let rest = base.names.without_names(query, &all);
+    let rest = base.entities.without_names(query, &all);
     let schema = Schema::new(base);
     let (mut words, mut others): (Vec<SchemaWord>, Vec<String>) = Default::default();
     let mut seen = BTreeSet::new();

@@ -34,7 +34,7 @@ use crate::{
         dataset::{self, Dataset},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Effort, Means, STAND_IN, SandboxArgs, open_system},
+        systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -168,13 +168,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let means = means(args, llm.as_ref(), asked, ctx);
-    let systems = open_all(args, &base, &means)?;
+    let systems = open_all(args, &base, &resources)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent = || means.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let spent =
+            || resources.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
         let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);
@@ -222,9 +223,9 @@ fn means(
     llm: Option<&llm::Opened>,
     queries: Arc<[(i64, String)]>,
     ctx: &Context,
-) -> Means {
+) -> Resources {
     let places = args.sandbox.places(ctx);
-    Means { effort: args.effort, queries, ..Means::new(llm, places, ctx) }
+    Resources { effort: args.effort, queries, ..Resources::new(llm, places, ctx) }
 }
 
 /// All systems with their names. They are opened before one is run, so that a wrong name costs
@@ -232,9 +233,9 @@ fn means(
 fn open_all<'a>(
     args: &'a Args,
     base: &Arc<IndexedBase>,
-    means: &Means,
+    resources: &Resources,
 ) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
-    let open = |name: &'a String| Ok((name.as_str(), open_system(name, base, means)?));
+    let open = |name: &'a String| Ok((name.as_str(), open_system(name, base, resources)?));
     args.systems.iter().map(open).collect()
 }
 
@@ -250,7 +251,7 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let means = means(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(args, &base, &means)?, &queries, ctx)
+    values::run(args, &open_all(args, &base, &resources)?, &queries, ctx)
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.

@@ -12,7 +12,7 @@ use crate::{
         hits::{self, Ending, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table, wrapped},
-        systems::{Effort, Means, SandboxArgs, open_bundle, read_bundle},
+        systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::{self, AnswerRecord, WayRecord},
@@ -91,8 +91,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
-    let opened = open_bundle(&bundle, &base, &means)?;
+    let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
+    let opened = open_bundle(&bundle, &base, &resources)?;
     let open_ms = began.elapsed().as_secs_f64() * 1e3;
     let explained = if args.explain { MAX_EXPLAINED } else { 0 };
     let detail = Detail { explained, paths: true };

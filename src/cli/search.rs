@@ -6,7 +6,7 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
-        systems::{Means, SandboxArgs, open_system},
+        systems::{Resources, SandboxArgs, open_system},
     },
     infer,
     retrieve::{Detail, checked},
@@ -48,8 +48,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&args.system, &base, &means)?;
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let system = open_system(&args.system, &base, &resources)?;
     let k = args.k as usize;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;

@@ -47,8 +47,8 @@ use crate::{
     bundle::{
         Bundle, Fusion,
         cutoff::Cutoff,
-        order::{Evidence, Order, evidence},
         reading::{Phrasings, Reading, read},
+        reranker::{NodeFeatures, Reranker, node_features},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -163,7 +163,7 @@ impl Runtime {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
-    /// The numbers a program declares, by name.
+    /// The parameters a program declares, by name.
     ///
     /// # Errors
     /// What `params()` fails with.
@@ -237,7 +237,7 @@ pub struct ProgramRetriever {
 }
 
 impl ProgramRetriever {
-    /// The program with its declared numbers, but for those given.
+    /// The program with its declared parameters, but for those given.
     ///
     /// # Errors
     /// When it does not compile.
@@ -341,13 +341,13 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
 pub struct Joining<'a> {
     /// How many categories answer, and how their scores are joined.
     pub fusion: Fusion,
-    /// The order of the evidence, where the fusion asks for it.
-    pub order: Option<&'a Order>,
+    /// The learned re-ranker, where the fusion asks for it.
+    pub reranker: Option<&'a Reranker>,
     /// How plain questions are worded; without it none is read.
     pub phrasings: Option<&'a Phrasings>,
 }
 
-/// Rankings of several categories as one answer: fused, put in the order of the evidence where the
+/// Rankings of several categories as one answer: fused, ordered by the learned re-ranker where the
 /// bundle has one, and the answers of a plain question before all others.
 ///
 /// # Errors
@@ -365,7 +365,7 @@ pub fn join(
 struct Joined {
     ranking: Ranking,
     /// What the order looks at, if there is one.
-    evidence: Option<Evidence>,
+    features: Option<NodeFeatures>,
     /// How a plain question was read.
     reading: Option<Reading>,
 }
@@ -378,10 +378,10 @@ fn joined(
     joining: Joining<'_>,
 ) -> Result<Joined, RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
-    let order = joining.order.filter(|_| joining.fusion.ordered);
-    let evidence = order.map(|_| evidence(base, query, rankings)).transpose()?;
-    let ordered = match order.zip(evidence.as_ref()) {
-        Some((order, evidence)) => order.apply(evidence, &fused),
+    let order = joining.reranker.filter(|_| joining.fusion.ordered);
+    let features = order.map(|_| node_features(base, query, rankings)).transpose()?;
+    let ordered = match order.zip(features.as_ref()) {
+        Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
@@ -389,11 +389,11 @@ fn joined(
         Some(reading) => reading.apply(&ordered),
         None => ordered,
     };
-    Ok(Joined { ranking, evidence, reading })
+    Ok(Joined { ranking, features, reading })
 }
 
 /// One category, ready to run.
-struct Member {
+struct CategoryProgram {
     name: String,
     /// The beginning of its program's id.
     program: String,
@@ -404,7 +404,7 @@ struct Member {
 
 /// What one category came to.
 struct Run<'a> {
-    member: &'a Member,
+    category_program: &'a CategoryProgram,
     probability: f32,
     ranking: Ranking,
     /// None unless they were asked for.
@@ -415,10 +415,10 @@ struct Run<'a> {
 pub struct BundleRetriever {
     runtime: Arc<Runtime>,
     name: String,
-    members: Vec<Member>,
+    category_programs: Vec<CategoryProgram>,
     router: Router,
     fusion: Fusion,
-    order: Option<Order>,
+    reranker: Option<Reranker>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
     /// Who routes instead of the bundle's router.
@@ -431,12 +431,12 @@ impl BundleRetriever {
     /// # Errors
     /// When one of its programs does not compile.
     pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
-        let members: Result<Vec<Member>, Failure> = bundle
+        let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
             .iter()
             .map(|category| {
                 let compiled = runtime.compile(&category.program)?;
-                Ok(Member {
+                Ok(CategoryProgram {
                     name: category.name.clone(),
                     program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
@@ -447,10 +447,20 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
+        let (reranker, cutoff) = (bundle.reranker.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
-        let (members, assistant) = (members?, None);
-        Ok(Self { runtime, name, members, router, fusion, order, phrasings, cutoff, assistant })
+        let (category_programs, assistant) = (category_programs?, None);
+        Ok(Self {
+            runtime,
+            name,
+            category_programs,
+            router,
+            fusion,
+            reranker,
+            phrasings,
+            cutoff,
+            assistant,
+        })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -486,14 +496,14 @@ impl BundleRetriever {
         query: &str,
     ) -> Result<Option<(usize, f32)>, RetrieveError> {
         let categories: Vec<serde_json::Value> = self
-            .members
+            .category_programs
             .iter()
             .enumerate()
-            .map(|(at, member)| {
+            .map(|(at, category_program)| {
                 json!({
                     "n": at + 1,
-                    "name": member.name,
-                    "description": member.description,
+                    "name": category_program.name,
+                    "description": category_program.description,
                     "queries": [],
                 })
             })
@@ -510,21 +520,23 @@ impl BundleRetriever {
         let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
         // A model that does not say how sure it is says nothing for its choice.
         let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
-        let known = number.filter(|n| (1..=self.members.len()).contains(n));
+        let known = number.filter(|n| (1..=self.category_programs.len()).contains(n));
         Ok(known.map(|n| (n - 1, sure)))
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
     fn rank(
         &self,
-        member: &Member,
+        category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<Ranking, RetrieveError> {
         self.runtime
-            .run(&member.compiled, &member.params, query, trace)?
+            .run(&category_program.compiled, &category_program.params, query, trace)?
             .map(|outcome| outcome.ranking)
-            .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))
+            .map_err(|failure| {
+                RetrieveError::Program(format!("{}: {failure}", category_program.name))
+            })
     }
 }
 
@@ -532,21 +544,21 @@ impl BundleRetriever {
     /// Runs the program of every category that answers a query, each once.
     fn runs(&self, query: &str, detail: Detail) -> Result<Vec<Run<'_>>, RetrieveError> {
         let run = |(category, probability): (usize, f32)| {
-            let member = &self.members[category];
+            let category_program = &self.category_programs[category];
             let trace = (detail.explained > 0).then(Trace::default);
-            let ranking = self.rank(member, query, trace.as_ref())?;
+            let ranking = self.rank(category_program, query, trace.as_ref())?;
             let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-            Ok(Run { member, probability, ranking, calls })
+            Ok(Run { category_program, probability, ranking, calls })
         };
         self.route(query)?.into_iter().map(run).collect()
     }
 
     fn way(&self, run: &Run<'_>) -> Way {
         Way {
-            category: run.member.name.clone(),
+            category: run.category_program.name.clone(),
             probability: run.probability,
-            program: run.member.program.clone(),
-            description: run.member.description.clone(),
+            program: run.category_program.program.clone(),
+            description: run.category_program.description.clone(),
         }
     }
 
@@ -562,15 +574,16 @@ impl BundleRetriever {
         let categories = runs.iter().map(|run| {
             let found = place("category", &run.ranking, node);
             let probability = Explanation::new("probability", run.probability);
-            Explanation::new("category", run.member.name.as_str())
+            Explanation::new("category", run.category_program.name.as_str())
                 .with([probability])
                 .with(found.children)
         });
         let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
         let explanation = place_of(&self.name, at, score).with(categories).with(reading);
-        let calls = runs.iter().flat_map(|run| calls_on(kb, &run.member.name, &run.calls, node));
-        let features = self.order.as_ref().zip(joined.evidence.as_ref());
-        let features = features.map(|(order, evidence)| order.reasons(evidence, node));
+        let calls =
+            runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
+        let features = self.order.as_ref().zip(joined.features.as_ref());
+        let features = features.map(|(order, features)| order.reasons(features, node));
         Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
     }
 }
@@ -587,7 +600,7 @@ impl Retriever for BundleRetriever {
             runs.iter().map(|run| (run.probability, &run.ranking)).collect();
         let joining = Joining {
             fusion: self.fusion,
-            order: self.order.as_ref(),
+            reranker: self.reranker.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
         let mut joined = joined(self.runtime.base(), query, &rankings, joining)?;
@@ -612,6 +625,6 @@ impl Retriever for BundleRetriever {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         let route = self.route(query)?;
-        Ok(route.first().map(|&(category, _)| self.members[category].name.clone()))
+        Ok(route.first().map(|&(category, _)| self.category_programs[category].name.clone()))
     }
 }

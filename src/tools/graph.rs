@@ -1,4 +1,4 @@
-//! Tools over typed relations: sets of nodes, hops, walks.
+//! Tools over typed relations: sets of nodes, hops, metapaths.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 
 /// What steps cost.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
-/// Steps of one walk or path.
+/// Steps of one metapath or path.
 const MAX_STEPS: usize = 6;
 /// Nodes to which paths are looked for in one call.
 const MAX_ENDS: usize = 100;
@@ -36,7 +36,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Directed),
+        flow: NodeFlow::Metapath(Steps::Directed),
         cost: FOLLOWED,
         doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
               node reached from several nodes gets the sum of their scores, with \"max\" the \
@@ -55,7 +55,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Path),
+        flow: NodeFlow::Metapath(Steps::Path),
         cost: FOLLOWED,
         doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
               \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
@@ -69,7 +69,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Either),
+        flow: NodeFlow::Metapath(Steps::Either),
         cost: "1 per edge followed; 1 per node started from and relation of the base",
         doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
               scores it is reached from, plain nodes count 1 each.",
@@ -91,7 +91,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         doc: "How the nodes of b are linked to those of a: for each of b that at most max_hops edges \
               (1 to 6) lead to, followed in any direction, one shortest path from any of a, as a list \
               of maps in the order of b: `nodes`, its node ids from a to b, and `steps`, its edges as \
-              \"relation:out\" or \"relation:in\", as walk takes them. Ties: at each step from the end \
+              \"relation:out\" or \"relation:in\", as metapath takes them. Ties: at each step from the end \
               the node with the smallest id, then an edge as stored, then the first relation. At most \
               100 nodes in b; at most 1,000,000 edges are looked at, and what lies further has no path.",
         example: r#"paths(link(query, "brand"), nodes([0, 1]), 2)"#,
@@ -283,7 +283,7 @@ fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let steps = args.texts(1)?;
     if steps.len() > MAX_STEPS {
-        return Err(ToolError::BadArgs(format!("a walk has at most {MAX_STEPS} steps")));
+        return Err(ToolError::BadArgs(format!("a metapath has at most {MAX_STEPS} steps")));
     }
     let limit = args.count(2)?;
     let mut reached = start(ctx.base, args)?;
@@ -377,7 +377,7 @@ mod tests {
     };
 
     #[test]
-    fn paths_say_how_nodes_are_linked_and_walk_takes_their_steps() {
+    fn paths_say_how_nodes_are_linked_and_metapath_takes_their_steps() {
         let base = crate::tools::testing::example_base();
         let tool = |name| registry().iter().position(|spec| spec.name == name).unwrap();
         let set = |nodes: Vec<NodeId>| Value::nodes(NodeSet::new(nodes));
@@ -398,9 +398,9 @@ mod tests {
             let Some(Value::Int(end)) = nodes.last() else { panic!("{nodes:?}") };
             let end = NodeId::try_from(*end).unwrap();
             if !steps.is_empty() {
-                let walk = vec![set(vec![brand]), path["steps"].clone()];
-                let Value::Scores(walked) = session.call(tool("walk"), walk).unwrap() else {
-                    panic!("a walk gives scores")
+                let metapath = vec![set(vec![brand]), path["steps"].clone()];
+                let Value::Scores(walked) = session.call(tool("walk"), metapath).unwrap() else {
+                    panic!("a metapath gives scores")
                 };
                 assert!(walked.get(end).is_some(), "{path:?}");
             }
