@@ -34,6 +34,7 @@ use crate::{
         dataset::{self, Dataset},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
+        named,
         systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
@@ -167,8 +168,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let means = means(args, llm.as_ref(), asked, ctx);
-    let systems = open_all(args, &base, &resources)?;
+    let resources = resources(args, llm.as_ref(), asked, ctx);
+    let systems = open_all(args, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
@@ -218,7 +219,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// What the systems are opened with.
-fn means(
+fn resources(
     args: &Args,
     llm: Option<&llm::Opened>,
     queries: Arc<[(i64, String)]>,
@@ -234,8 +235,12 @@ fn open_all<'a>(
     args: &'a Args,
     base: &Arc<IndexedBase>,
     resources: &Resources,
+    ctx: &Context,
 ) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
-    let open = |name: &'a String| Ok((name.as_str(), open_system(name, base, resources)?));
+    let open = |name: &'a String| {
+        let found = named::system(name, ctx)?;
+        Ok((name.as_str(), open_system(&found, base, resources)?))
+    };
     args.systems.iter().map(open).collect()
 }
 
@@ -250,8 +255,8 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let means = means(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(args, &base, &resources)?, &queries, ctx)
+    let resources = resources(args, llm.as_ref(), asked, ctx);
+    values::run(args, &open_all(args, &base, &resources, ctx)?, &queries, ctx)
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.

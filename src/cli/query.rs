@@ -1,6 +1,11 @@
 //! `agent query`: answers a question with a frozen bundle.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::anyhow;
 
 use serde::Serialize;
 
@@ -8,7 +13,7 @@ use crate::{
     bundle::{Bundle, BundleError},
     cli::{
         Context, Exit, dataset,
-        failure::Result,
+        failure::{CommandError, Explain, Result},
         hits::{self, Ending, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table, wrapped},
@@ -33,19 +38,19 @@ const LABEL: usize = 12;
 ///
 /// Prints the nodes, best first, each with the way that leads to it from what the question names, or
 /// the words that found it; behind which rank the answers likely end, what follows being the next
-/// best nodes; and what of the question was understood. When a program of the bundle fails, the ranking of the
-/// hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// best nodes; and what of the question was understood. When a program of the bundle fails, the
+/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE")]
-    bundle: PathBuf,
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(long, value_name = "BUNDLE")]
+    bundle: Option<PathBuf>,
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N")]
-    dataset: String,
-    /// What to look for
-    #[arg(value_name = "TEXT")]
-    text: String,
+    dataset: Option<String>,
+    /// What to look for; without --bundle, the bundle comes first
+    #[arg(value_name = "[BUNDLE] TEXT", required = true)]
+    words: Vec<String>,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
@@ -72,6 +77,25 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+impl Args {
+    /// The bundle and the question, as `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a question
+    /// without quotes are joined.
+    fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
+        let (bundle, words) = match (&self.bundle, self.words.split_first()) {
+            (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
+            (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
+            (None, _) => {
+                return Err(CommandError::usage(anyhow!("a bundle or a question is missing")))
+                    .hint("write `agent query latest \"a question\"`, or see --help");
+            }
+        };
+        if words.len() > 1 {
+            ctx.printer.notice("joined the words; a question in quotes is one whatever is in it");
+        }
+        Ok((bundle, words.join(" ")))
+    }
+}
+
 /// The answer as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
@@ -84,9 +108,10 @@ struct Printed<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
-    let text = checked(&args.text)?;
-    let bundle = read_bundle(&args.bundle)?;
-    let dataset = dataset::find(&args.dataset, ctx)?;
+    let (file, text) = args.asked(ctx)?;
+    let text = checked(&text)?;
+    let bundle = read_bundle(file, ctx)?;
+    let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
@@ -102,7 +127,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     warn(&answer, ctx);
     let record = AnswerRecord::new(&base.kb, &answer);
     if args.json {
-        let bundle = args.bundle.display().to_string();
+        let bundle = file.display().to_string();
         ctx.printer.json(&Printed { query: text, bundle, answer: record })?;
     } else if args.explain && !record.hits.is_empty() {
         print_route(&record, ctx)?;
