@@ -333,8 +333,11 @@ mod tests {
         let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
         let reranker = Reranker { weights };
         let reasons = reranker.reasons(&features, 9);
-        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (FEATURES[0], 0.0, -1.5));
-        assert_eq!((reasons[1].name, reasons[1].value), ("length", 2.0));
+        assert_eq!(
+            (&*reasons[0].name, reasons[0].value, reasons[0].gain),
+            (FEATURES[0], 0.0, -1.5)
+        );
+        assert_eq!((&*reasons[1].name, reasons[1].value), ("length", 2.0));
         assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
         assert!(reranker.reasons(&features, 5).is_empty(), "nothing is known of node 5");
     }

@@ -10,6 +10,7 @@
 )]
 
 mod actor;
+mod answers;
 mod bench;
 mod bounds;
 mod bundles;
