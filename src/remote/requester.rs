@@ -85,7 +85,7 @@ impl Requester {
         };
         loop {
             self.pass_circuit_breaker(arrival, &mut course).await?;
-            self.keep_pace(weight, &course).await?;
+            self.keep_rate(weight, &course).await?;
             course.attempts += 1;
             match self.traced_attempt(&url, body, &course).await {
                 Ok(reply) => {
@@ -133,7 +133,7 @@ impl Requester {
     }
 
     /// Waits until the limits of a minute let the next attempt begin.
-    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
+    async fn keep_rate(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
         match self.rate_limiter.turn(Instant::now(), weight, course.deadline) {
             Ok(begin) => {
                 sleep_until(begin).await;
