@@ -638,7 +638,7 @@ fn watched(
                 printer.notice(&first_better(&better));
             }
         }
-        Event::Tested(proof) => printer.notice(&tested(proof)),
+        Event::SequentialTest(proof) => printer.notice(&tested(proof)),
     };
     let base = base.clone();
     optimize::run(

@@ -207,7 +207,7 @@ impl Run<'_> {
                 .collect();
             gains.extend(more);
         }
-        (self.watch)(Event::Tested(&proof));
+        (self.watch)(Event::SequentialTest(&proof));
         Ok(Some(Challenge { category_programs, proof, gains }))
     }
 

@@ -281,7 +281,7 @@ pub enum Event<'a> {
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
     /// All changes together were tested on validation.
-    Tested(&'a Proof),
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
