@@ -572,7 +572,7 @@ impl BundleRetriever {
         let explanation = place_of(&self.name, at, score).with(categories).with(reading);
         let calls =
             runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
-        let features = self.order.as_ref().zip(joined.features.as_ref());
+        let features = self.reranker.as_ref().zip(joined.features.as_ref());
         let features = features.map(|(order, features)| order.reasons(features, node));
         Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
     }
