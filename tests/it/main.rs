@@ -47,3 +47,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;
