@@ -27,10 +27,10 @@ const MAX_DETAIL: usize = 300;
 
 /// Check that a bundle is whole and does what it says
 ///
-/// Checks format and digest, that all programs compile, call functions that exist and have numbers
-/// within their bounds; and on its dataset that the base is the same and that the validation
-/// queries give exactly the scores that the bundle states. Exits with 1 if something does not
-/// hold.
+/// Checks format and digest, that all programs compile, call functions that exist and have
+/// parameters within their bounds; and on its dataset that the base is the same and that the
+/// validation queries give exactly the scores that the bundle states. Exits with 1 if something
+/// does not hold.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)

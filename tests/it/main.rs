@@ -48,3 +48,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;

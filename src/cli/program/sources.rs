@@ -70,7 +70,7 @@ pub(in crate::cli) struct Entry {
     pub(in crate::cli) program: Program,
     /// The category it answers; empty when it says none.
     pub(in crate::cli) category: String,
-    /// Numbers that differ from the declared ones.
+    /// Parameters that differ from the declared ones.
     pub(in crate::cli) params: ParamValues,
     /// Who proposed it.
     pub(in crate::cli) proposed_by: String,
