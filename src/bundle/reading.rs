@@ -641,7 +641,8 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let (metapaths, named, answers, ways) = Default::default();
+            let (metapaths, answers, ways) = Default::default();
+            let named = named.clone();
             (guess.log, Reading { metapaths, named, answers, ways })
         });
         reading.ways.push(way.collect());
