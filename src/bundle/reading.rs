@@ -98,7 +98,7 @@ pub struct Metapath {
 
 impl Metapath {
     /// Its steps with the types that they lead to.
-    fn metapath(&self) -> Vec<MetapathStep> {
+    fn typed_steps(&self) -> Vec<MetapathStep> {
         let ends = self.middle.into_iter().chain([self.target]);
         let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
         self.steps.iter().zip(ends).map(step).collect()
@@ -677,7 +677,7 @@ impl Reading {
         let mut paths = vec![Vec::new(); nodes.len()];
         for way in &self.ways {
             let along = |(names, metapath): &(Vec<NodeId>, Metapath)| {
-                paths_along(kb, names, nodes, &metapath.metapath(), MAX_EDGES)
+                paths_along(kb, names, nodes, &metapath.typed_steps(), MAX_EDGES)
             };
             let by_name: Vec<Vec<Option<Path>>> = way.iter().map(along).collect();
             for (at, (own, node)) in paths.iter_mut().zip(nodes).enumerate() {
