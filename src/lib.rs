@@ -23,9 +23,10 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
-//! `eval bundle infer explain` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! `files words clock gpu remote prompts` · `kb embed llm table` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `eval bundle infer explain ask` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
+pub mod ask;
 pub mod bundle;
 pub mod cli;
 pub mod clock;
@@ -46,6 +47,7 @@ pub mod remote;
 pub mod retrieve;
 pub mod sandbox;
 pub mod systems;
+pub mod table;
 pub mod tools;
 pub mod words;
 

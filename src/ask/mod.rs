@@ -1,0 +1,1 @@
+//! Answers questions over many nodes with tables.
