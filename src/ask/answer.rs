@@ -81,7 +81,13 @@ pub fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
     }
-    let places = if number.abs() >= 100.0 { 2 } else if number.abs() >= 1e-3 { 4 } else { 8 };
+    let places = if number.abs() >= 100.0 {
+        2
+    } else if number.abs() >= 1e-3 {
+        4
+    } else {
+        8
+    };
     let text = format!("{number:.places$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -132,7 +132,8 @@ impl KindModel {
 
 /// The words of a question and its pairs of neighbouring words.
 fn features(question: &str) -> Vec<String> {
-    let number = |word: String| if word.bytes().any(|b| b.is_ascii_digit()) { "0".to_owned() } else { word };
+    let number =
+        |word: String| if word.bytes().any(|b| b.is_ascii_digit()) { "0".to_owned() } else { word };
     let words: Vec<String> =
         name_words(question).take(MAX_WORDS).map(|(_, word)| number(word.into_owned())).collect();
     let pairs = words.windows(2).map(|pair| pair.join(" "));

@@ -109,7 +109,11 @@ pub struct Mentions {
 pub struct Values(OnceLock<HashMap<String, Vec<(Vec<String>, FieldValue)>>>);
 
 impl Values {
-    fn get(&self, base: &IndexedBase, schema: &Schema) -> &HashMap<String, Vec<(Vec<String>, FieldValue)>> {
+    fn get(
+        &self,
+        base: &IndexedBase,
+        schema: &Schema,
+    ) -> &HashMap<String, Vec<(Vec<String>, FieldValue)>> {
         self.0.get_or_init(|| {
             let mut values: HashMap<String, Vec<(Vec<String>, FieldValue)>> = HashMap::new();
             for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
@@ -216,8 +220,8 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     }
     let mut end = 0;
     for (at, c) in rest.char_indices() {
-        let continues = c.is_ascii_digit()
-            || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next());
+        let continues =
+            c.is_ascii_digit() || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next());
         if !continues {
             break;
         }
@@ -265,7 +269,7 @@ impl Reader<'_> {
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
-        for name in self.base.names.spelled(self.text) {
+        for name in self.base.entities.spelled(self.text) {
             let (Some(first), Some(last)) =
                 (words.get(name.words.start), words.get(name.words.end.saturating_sub(1)))
             else {
@@ -353,7 +357,9 @@ impl Reader<'_> {
             let mark = |(at, c)| QUOTES.iter().find(|(open, _)| *open == c).map(|pair| (at, *pair));
             let Some((at, (open, close))) = text.char_indices().find_map(mark) else { break };
             let begin = rest + at + open.len_utf8();
-            let Some(length) = self.text.get(begin..).and_then(|text| text.find(close)) else { break };
+            let Some(length) = self.text.get(begin..).and_then(|text| text.find(close)) else {
+                break;
+            };
             let tokens = self.between(begin, begin + length);
             if !tokens.is_empty() {
                 found.push(tokens);

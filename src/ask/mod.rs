@@ -8,11 +8,11 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use agent::{ask::Asker, dataset::Home, index::IndexedBase};
+//! use agent::{ask::Requester, dataset::Home, index::IndexedBase};
 //!
 //! let shop = Home::new("home").get("shop")?;
 //! let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
-//! let answered = Asker::new(base).ask("How many products are there?")?;
+//! let answered = Requester::new(base).ask("How many products are there?")?;
 //! println!("{}", answered.told);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -91,14 +91,14 @@ pub enum AskError {
 }
 
 /// Answers questions over one base.
-pub struct Asker {
+pub struct Requester {
     base: Arc<IndexedBase>,
     schema: Schema,
     values: Values,
     kinds: KindModel,
 }
 
-impl Asker {
+impl Requester {
     /// Answers by rules, without a model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
         let schema = Schema::new(&base);

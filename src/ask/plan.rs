@@ -2,7 +2,10 @@
 //! columns, what is computed. Must not know: words of questions, SQL.
 
 use crate::{
-    ask::{kind::Kind, lexicon::{Bound, Function}},
+    ask::{
+        kind::Kind,
+        lexicon::{Bound, Function},
+    },
     kb::{NodeId, TypeId},
     table::{ColumnSpec, Step},
 };
@@ -77,9 +80,9 @@ impl Test {
     /// Place of the column that it looks at.
     pub fn column(&self) -> Option<usize> {
         match self {
-            Self::Number { column, .. } | Self::Value { column, .. } | Self::Linked { column, .. } => {
-                Some(*column)
-            }
+            Self::Number { column, .. }
+            | Self::Value { column, .. }
+            | Self::Linked { column, .. } => Some(*column),
             Self::Is(_) => None,
         }
     }
@@ -92,19 +95,24 @@ impl Operation {
             Measure::Rows => None,
             Measure::Of(_, column) => Some(*column),
         };
-        let of_subjects =
-            |subjects: &[Subject]| subjects.iter().filter_map(|subject| subject.test.column()).collect();
+        let of_subjects = |subjects: &[Subject]| {
+            subjects.iter().filter_map(|subject| subject.test.column()).collect()
+        };
         match self {
             Self::Number(measure) => of(measure).into_iter().collect(),
             Self::Share => Vec::new(),
-            Self::Groups { group, measure, .. } => of(measure).into_iter().chain([*group]).collect(),
+            Self::Groups { group, measure, .. } => {
+                of(measure).into_iter().chain([*group]).collect()
+            }
             Self::First { column, .. } | Self::Normal(column) => vec![*column],
             Self::Compare { subjects, measure, .. } => {
                 let mut columns: Vec<usize> = of_subjects(subjects);
                 columns.extend(of(measure));
                 columns
             }
-            Self::Correlate(one, other, _) | Self::Spread(one, other) | Self::Relate(one, other) => {
+            Self::Correlate(one, other, _)
+            | Self::Spread(one, other)
+            | Self::Relate(one, other) => {
                 vec![*one, *other]
             }
             Self::SpreadAmong { measure, group, subjects } => {

@@ -141,8 +141,17 @@ fn asks_for_many(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(cue) => !matches!(
             cue,
-            Cue::Filler | Cue::Which | Cue::Versus | Cue::Bound(..) | Cue::Only | Cue::Raise | Cue::Lower
-                | Cue::Each | Cue::Differ | Cue::Suppose | Cue::LeaveOut
+            Cue::Filler
+                | Cue::Which
+                | Cue::Versus
+                | Cue::Bound(..)
+                | Cue::Only
+                | Cue::Raise
+                | Cue::Lower
+                | Cue::Each
+                | Cue::Differ
+                | Cue::Suppose
+                | Cue::LeaveOut
         ),
         _ => false,
     })
@@ -161,8 +170,15 @@ fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
         let change = |one: &Mention| {
             matches!(
                 one.what,
-                What::Cue(Cue::LeaveOut | Cue::Raise | Cue::Lower | Cue::Times(_) | Cue::Only | Cue::More(_)
-                    | Cue::Comparative(..))
+                What::Cue(
+                    Cue::LeaveOut
+                        | Cue::Raise
+                        | Cue::Lower
+                        | Cue::Times(_)
+                        | Cue::Only
+                        | Cue::More(_)
+                        | Cue::Comparative(..)
+                )
             )
         };
         all.get(begin..=at).is_some_and(|own| own.iter().any(change))
@@ -250,7 +266,8 @@ impl Reading<'_> {
                 };
                 // What is counted or asked for is not bound to the name behind it.
                 let asked = place.checked_sub(1).and_then(|before| self.cue(before));
-                let counts = matches!(asked, Some(Cue::HowMany | Cue::NumberOf | Cue::Which | Cue::Each));
+                let counts =
+                    matches!(asked, Some(Cue::HowMany | Cue::NumberOf | Cue::Which | Cue::Each));
                 if binds && !counts && !bound.contains_key(&place) {
                     bound.insert(place, at);
                     break;
@@ -266,7 +283,10 @@ impl Reading<'_> {
         for at in 0..self.mentions.all.len() {
             let counts = match self.what(at) {
                 Some(What::Cue(cue)) => {
-                    matches!(cue, Cue::NumberOf | Cue::Most | Cue::Fewest | Cue::More(_) | Cue::HowMany)
+                    matches!(
+                        cue,
+                        Cue::NumberOf | Cue::Most | Cue::Fewest | Cue::More(_) | Cue::HowMany
+                    )
                 }
                 Some(What::Number(..)) => true,
                 _ => false,
@@ -304,7 +324,10 @@ impl Reading<'_> {
             let next = self.beside(at, 1);
             let next_cue = next.and_then(|next| self.cue(next));
             // `top 5`, `the 5 cheapest`
-            let first = matches!(next_cue, Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest));
+            let first = matches!(
+                next_cue,
+                Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+            );
             if cue == Some(Cue::Top) || first {
                 self.top = Some(number.max(1.0) as usize);
                 at += 1;
@@ -347,18 +370,25 @@ impl Reading<'_> {
                 to = Some(*other);
                 end = second;
             } else if next_cue == Some(Cue::Versus)
-                && let Some(Cue::More(high)) = next.and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at))
+                && let Some(Cue::More(high)) =
+                    next.and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at))
             {
                 bound = Some(if high { Bound::AtLeast } else { Bound::AtMost });
                 end = next.map_or(at, |next| next + 1);
             }
             let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
-            let behind = self.beside(end, 1).filter(|place| self.is_value(*place) && to.is_none() || self.counted.contains_key(place));
-            let ahead = (0..at).rev().find(|place| self.is_value(*place) && self.changed.get(*place) == Some(&changed));
+            let behind = self.beside(end, 1).filter(|place| {
+                self.is_value(*place) && to.is_none() || self.counted.contains_key(place)
+            });
+            let ahead = (0..at)
+                .rev()
+                .find(|place| self.is_value(*place) && self.changed.get(*place) == Some(&changed));
             let is_time = |place: usize| self.is_time(place);
             let what = match (implied, behind, ahead) {
                 (Some(implied), _, _) => Some(implied),
-                (_, Some(place), _) if !(by_time && is_year(number) && !is_time(place)) => Some(Bounded::Mention(place)),
+                (_, Some(place), _) if !(by_time && is_year(number) && !is_time(place)) => {
+                    Some(Bounded::Mention(place))
+                }
                 (_, _, Some(place)) if !(by_time && is_year(number)) || is_time(place) => {
                     Some(Bounded::Mention(place))
                 }
@@ -401,8 +431,11 @@ impl Reading<'_> {
         let changes = |cue: Option<Cue>| {
             matches!(cue, Some(Cue::Raise | Cue::Lower | Cue::More(_) | Cue::Comparative(..)))
         };
-        let behind = self.beside(at, 1).and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at));
-        changes(near(-1)) || changes(near(1)) || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))
+        let behind =
+            self.beside(at, 1).and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at));
+        changes(near(-1))
+            || changes(near(1))
+            || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))
     }
 
     /// The type that the rows are of.
@@ -431,14 +464,18 @@ impl Reading<'_> {
         for (at, mention) in self.mentions.all.iter().enumerate() {
             match &mention.what {
                 What::Field(fields) => {
-                    let own = |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
-                    let share = fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
+                    let own =
+                        |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
+                    let share =
+                        fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
                     // Which of several types has a field is told by how many of its nodes do.
                     let filled = fields.iter().filter_map(|(field, _)| {
                         let sample = self.schema.sample(self.base, kind, *field)?;
                         Some(sample.filled as f32 / sample.seen.max(1) as f32)
                     });
-                    points += HAS_FIELD * share.fold(0.0, f32::max) * (0.9 + 0.1 * filled.fold(0.0, f32::max));
+                    points += HAS_FIELD
+                        * share.fold(0.0, f32::max)
+                        * (0.9 + 0.1 * filled.fold(0.0, f32::max));
                 }
                 What::Type(own) if self.counted.contains_key(&at) => {
                     let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
@@ -458,7 +495,11 @@ impl Reading<'_> {
                 }
                 What::Thing(thing) => {
                     let of_rows = thing.values.iter().any(|value| value.kind == kind);
-                    points += if of_rows || self.has_node_of(thing, kind) { HAS_VALUE * 0.5 } else { 0.0 };
+                    points += if of_rows || self.has_node_of(thing, kind) {
+                        HAS_VALUE * 0.5
+                    } else {
+                        0.0
+                    };
                 }
                 _ => {}
             }
@@ -497,13 +538,18 @@ impl Reading<'_> {
         let samples = self.schema.samples(self.base, kind);
         let fits = |field: FieldId, name: &&str| {
             let stem = self.base.stems.stem(name);
-            self.schema.fields.get(field.0 as usize).is_some_and(|own| own.stems.contains(&stem.into_owned()))
+            self.schema
+                .fields
+                .get(field.0 as usize)
+                .is_some_and(|own| own.stems.contains(&stem.into_owned()))
         };
         let fitting = samples
             .iter()
             .filter(|sample| sample.kind.is_number() || sample.kind == ColumnKind::Date)
             .filter(|sample| names.iter().any(|name| fits(sample.field, name)));
-        fitting.max_by_key(|sample| (self.is_exact(sample.field, names), sample.filled)).map(|sample| sample.field)
+        fitting
+            .max_by_key(|sample| (self.is_exact(sample.field, names), sample.filled))
+            .map(|sample| sample.field)
     }
 
     fn is_exact(&self, field: FieldId, names: &[&str]) -> bool {
@@ -593,7 +639,13 @@ impl Reading<'_> {
         };
         let mut linked: Vec<(Vec<Step>, TypeId)> = Vec::new();
         for kind in types.iter().copied().filter(|kind| *kind != self.rows) {
-            linked.extend(self.schema.paths(self.rows, kind, &self.said).into_iter().next().map(|steps| (steps, kind)));
+            linked.extend(
+                self.schema
+                    .paths(self.rows, kind, &self.said)
+                    .into_iter()
+                    .next()
+                    .map(|steps| (steps, kind)),
+            );
         }
         linked.sort_by_key(|(steps, _)| steps.len());
         let value = thing.values.iter().find(|value| value.kind == self.rows);
@@ -658,7 +710,9 @@ impl Reading<'_> {
                 Some(column) => column,
                 None => {
                     let said = self.said_at(at);
-                    return Err(AskError::Missing(format!("no number called {said:?} is known of {rows}")));
+                    return Err(AskError::Missing(format!(
+                        "no number called {said:?} is known of {rows}"
+                    )));
                 }
             },
             Bounded::Year => {
@@ -666,7 +720,8 @@ impl Reading<'_> {
                 self.column(spec)
             }
             Bounded::Implied(names) => {
-                let spec = field(self.implied(self.rows, names), names.first().unwrap_or(&"value"))?;
+                let spec =
+                    field(self.implied(self.rows, names), names.first().unwrap_or(&"value"))?;
                 self.column(spec)
             }
         };
@@ -716,17 +771,22 @@ impl Reading<'_> {
         }
         let nothing = || AskError::Missing("it does not say what is supposed".to_owned());
         if cues.contains(&Cue::LeaveOut) {
-            return if tests.is_empty() { Err(nothing()) } else { Ok(Some(Change::LeaveOut(tests))) };
+            return if tests.is_empty() {
+                Err(nothing())
+            } else {
+                Ok(Some(Change::LeaveOut(tests)))
+            };
         }
         if cues.contains(&Cue::Only) {
             return if tests.is_empty() { Err(nothing()) } else { Ok(Some(Change::Only(tests))) };
         }
-        let number = self.mentions.all.iter().enumerate().find_map(|(at, mention)| match &mention.what {
-            What::Number(number, unit) if self.changed.get(at) == Some(&true) => {
-                Some((*number, unit.as_deref() == Some("%")))
-            }
-            _ => None,
-        });
+        let number =
+            self.mentions.all.iter().enumerate().find_map(|(at, mention)| match &mention.what {
+                What::Number(number, unit) if self.changed.get(at) == Some(&true) => {
+                    Some((*number, unit.as_deref() == Some("%")))
+                }
+                _ => None,
+            });
         let up = cues.iter().find_map(|cue| match cue {
             Cue::Raise | Cue::More(true) => Some(true),
             Cue::Lower | Cue::More(false) => Some(false),
@@ -759,7 +819,9 @@ impl Reading<'_> {
         });
         let column = match implied {
             Some(field) => Some(self.column(ColumnSpec::Field(field))),
-            None => self.first_number(true)?.map_or_else(|| self.first_number(false), |at| Ok(Some(at)))?,
+            None => self
+                .first_number(true)?
+                .map_or_else(|| self.first_number(false), |at| Ok(Some(at)))?,
         };
         let column = column.ok_or_else(nothing)?;
         Ok(Some(Change::Scale { column, times, plus }))

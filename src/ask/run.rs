@@ -13,8 +13,8 @@ use crate::{
     index::IndexedBase,
     kb::{Kb, NodeId, TypeId},
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_ROWS, Rows, SqlValue, Table, path_in_words,
-        read, reached,
+        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_ROWS, Rows, SqlValue, Table,
+        path_in_words, reached, read,
         statistics::{self, Tested},
     },
 };
@@ -122,7 +122,10 @@ fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
             nodes.len()
         )));
     }
-    let counts = matches!(plan.operation, Operation::Number(Measure::Rows) | Operation::Compare { measure: Measure::Rows, .. });
+    let counts = matches!(
+        plan.operation,
+        Operation::Number(Measure::Rows) | Operation::Compare { measure: Measure::Rows, .. }
+    );
     if nodes.is_empty() && !counts {
         let kind = kb.type_name(plan.rows);
         let names: Vec<&str> = plan.conditions.iter().map(|one| one.name.as_str()).collect();
@@ -227,15 +230,19 @@ impl Run<'_> {
         self.left_out.clear();
         match change {
             Change::LeaveOut(tests) => {
-                let written: Vec<String> = tests.iter().map(|test| self.writer.test(test)).collect();
+                let written: Vec<String> =
+                    tests.iter().map(|test| self.writer.test(test)).collect();
                 // What is not known of a row does not leave it out.
                 self.writer.extra.push(format!("NOT coalesce(({}), 0)", written.join(" AND ")));
             }
             Change::Only(tests) => {
-                let written: Vec<String> = tests.iter().map(|test| self.writer.test(test)).collect();
+                let written: Vec<String> =
+                    tests.iter().map(|test| self.writer.test(test)).collect();
                 self.writer.extra.extend(written);
             }
-            Change::Scale { column, times, plus } => self.writer.scale = Some((*column, *times, *plus)),
+            Change::Scale { column, times, plus } => {
+                self.writer.scale = Some((*column, *times, *plus))
+            }
         }
         let (after, told_after) = self.of_operation()?;
         let told = format!("{told_after}; as it is: {told_before}");
@@ -282,7 +289,12 @@ impl Run<'_> {
         for &column in columns {
             let missing = self.writer.missing(&self.plan.filters, column);
             let rows = self.database.query(&missing, &ROWS)?;
-            let n = rows.rows.first().and_then(|row| row.first()).and_then(SqlValue::number).unwrap_or(0.0);
+            let n = rows
+                .rows
+                .first()
+                .and_then(|row| row.first())
+                .and_then(SqlValue::number)
+                .unwrap_or(0.0);
             let why = format!("no {}", self.name(column));
             if n > 0.0 && !self.left_out.iter().any(|known| known.why == why) {
                 self.left_out.push(LeftOut { rows: n as usize, why });
@@ -298,7 +310,9 @@ impl Run<'_> {
     fn number(&mut self, measure: Measure) -> Result<(Outcome, String), AskError> {
         let sql = self.writer.number(&self.plan.filters, measure);
         self.result = self.ask(sql, &ROWS)?;
-        let at = |place: usize| self.result.rows.first().and_then(|row| row.get(place)).and_then(SqlValue::number);
+        let at = |place: usize| {
+            self.result.rows.first().and_then(|row| row.get(place)).and_then(SqlValue::number)
+        };
         let (value, n) = (at(0), at(1));
         let unit = self.measure_unit(measure);
         let (value, told) = match measure {
@@ -333,7 +347,14 @@ impl Run<'_> {
         let (Some(value), Some(n), Some(all)) = (at(0), at(1), at(2)) else {
             return Err(AskError::NoRows { kind: self.rows_name().to_owned(), of: String::new() });
         };
-        let told = format!("{} % ({} of {} {} {})", shown(value), shown(n), shown(all), self.rows_name(), plural(all));
+        let told = format!(
+            "{} % ({} of {} {} {})",
+            shown(value),
+            shown(n),
+            shown(all),
+            self.rows_name(),
+            plural(all)
+        );
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
     }
 
@@ -351,7 +372,8 @@ impl Run<'_> {
         if let Measure::Of(_, column) = measure {
             self.note_left_out(&[column])?;
         }
-        let text = |row: &[SqlValue]| row.first().map(crate::ask::answer::shown_value).unwrap_or_default();
+        let text =
+            |row: &[SqlValue]| row.first().map(crate::ask::answer::shown_value).unwrap_or_default();
         let number = |row: &[SqlValue], at: usize| row.get(at).and_then(SqlValue::number);
         let ranked: Vec<(String, f64, f64)> = rows
             .rows
@@ -369,7 +391,8 @@ impl Run<'_> {
         let what = self.measure_name(measure);
         let rows_name = self.rows_name().to_owned();
         let Some((_, top)) = first else {
-            let told = format!("{} {} of {} {rows_name} groups", ranked.len(), what, self.name(group));
+            let told =
+                format!("{} {} of {} {rows_name} groups", ranked.len(), what, self.name(group));
             return Ok((Outcome::Table, told));
         };
         let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
@@ -393,7 +416,12 @@ impl Run<'_> {
         Ok((Outcome::Names { names, value, unit }, told))
     }
 
-    fn first(&mut self, column: usize, high: bool, top: usize) -> Result<(Outcome, String), AskError> {
+    fn first(
+        &mut self,
+        column: usize,
+        high: bool,
+        top: usize,
+    ) -> Result<(Outcome, String), AskError> {
         let sql = self.writer.first(&self.plan.filters, column, high, top + MAX_FIRST);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[column])?;
@@ -412,7 +440,11 @@ impl Run<'_> {
         for (node, _) in ranked.iter().filter(|(_, number)| in_first(*number)) {
             names.push(self.kb.name(*node).to_owned());
         }
-        let columns = vec!["id".to_owned(), "name".to_owned(), rows.columns.get(1).cloned().unwrap_or_default()];
+        let columns = vec![
+            "id".to_owned(),
+            "name".to_owned(),
+            rows.columns.get(1).cloned().unwrap_or_default(),
+        ];
         let named = ranked.iter().map(|(node, number)| {
             let name = SqlValue::Text(self.kb.name(*node).to_owned());
             vec![SqlValue::Int(i64::from(*node)), name, SqlValue::Real(*number)]
@@ -421,7 +453,8 @@ impl Run<'_> {
         let unit = self.unit(column);
         let way = if high { "highest" } else { "lowest" };
         let next = ranked.iter().find(|(_, number)| !in_first(*number));
-        let next = next.map(|(node, number)| format!("; next: {} {}", self.kb.name(*node), shown(*number)));
+        let next = next
+            .map(|(node, number)| format!("; next: {} {}", self.kb.name(*node), shown(*number)));
         let told = format!(
             "{}: {}{} ({way} {}{})",
             names.join(", "),
@@ -457,18 +490,28 @@ impl Run<'_> {
         self.result = rows;
         let better = |one: f64, other: f64| if high { one > other } else { one < other };
         let Some((first, rest)) = values.split_first() else { return Err(AskError::NoTable) };
-        let best = rest.iter().fold(first.1, |best, (_, value)| if better(*value, best) { *value } else { best });
+        let best = rest
+            .iter()
+            .fold(first.1, |best, (_, value)| if better(*value, best) { *value } else { best });
         let unit = self.measure_unit(measure);
-        let of: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
-        let what = format!("{}{}", self.measure_name(measure), unit.as_deref().map_or(String::new(), |unit| format!(" in {unit}")));
+        let of: Vec<String> =
+            values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
+        let what = format!(
+            "{}{}",
+            self.measure_name(measure),
+            unit.as_deref().map_or(String::new(), |unit| format!(" in {unit}"))
+        );
         let listed = of.join(", ");
         if yes_no {
             let yes = rest.iter().all(|(_, value)| better(first.1, *value));
             let told = format!("{} ({what}: {listed})", if yes { "yes" } else { "no" });
             return Ok((Outcome::Truth(yes), told));
         }
-        let names: Vec<String> =
-            values.iter().filter(|(_, value)| *value == best).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = values
+            .iter()
+            .filter(|(_, value)| *value == best)
+            .map(|(name, _)| name.clone())
+            .collect();
         let told = format!("{} ({what}: {listed})", names.join(", "));
         Ok((Outcome::Names { names, value: best, unit }, told))
     }
@@ -522,17 +565,29 @@ impl Run<'_> {
         Ok((Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes))))
     }
 
-    fn correlate(&mut self, one: usize, other: usize, ranks: bool) -> Result<(Outcome, String), AskError> {
+    fn correlate(
+        &mut self,
+        one: usize,
+        other: usize,
+        ranks: bool,
+    ) -> Result<(Outcome, String), AskError> {
         let numbers = self.numbers(&[one, other])?;
         let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
-        let tested =
-            if ranks { statistics::spearman(ones, others)? } else { statistics::pearson(ones, others)? };
+        let tested = if ranks {
+            statistics::spearman(ones, others)?
+        } else {
+            statistics::pearson(ones, others)?
+        };
         let yes = tested.p < LEVEL;
         let way = if tested.statistic > 0.0 { "positively" } else { "negatively" };
-        let finding = if yes { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
+        let finding =
+            if yes { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
         let (one, other) = (self.name(one), self.name(other));
         let told = self.tested(tested);
-        Ok((Outcome::Truth(yes), format!("{}: {one} and {other}, {finding} ({told})", yes_or_no(yes))))
+        Ok((
+            Outcome::Truth(yes),
+            format!("{}: {one} and {other}, {finding} ({told})", yes_or_no(yes)),
+        ))
     }
 
     fn spread(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
@@ -549,7 +604,8 @@ impl Run<'_> {
     fn spreads(&mut self, tested: Tested, what: &str) -> (Outcome, String) {
         let differ = tested.p < LEVEL;
         let yes = differ != self.plan.asks_same;
-        let finding = if differ { "the variances differ" } else { "no difference of variances is shown" };
+        let finding =
+            if differ { "the variances differ" } else { "no difference of variances is shown" };
         let told = self.tested(tested);
         (Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes)))
     }
@@ -566,7 +622,8 @@ impl Run<'_> {
                 let all = samples.len();
                 samples.retain(|(_, sample)| sample.len() >= MIN_OF_GROUP);
                 if samples.len() < all {
-                    let why = format!("fewer than {MIN_OF_GROUP} numbers in their {}", self.name(group));
+                    let why =
+                        format!("fewer than {MIN_OF_GROUP} numbers in their {}", self.name(group));
                     self.left_out.push(LeftOut { rows: all - samples.len(), why });
                 }
                 let samples = samples.into_iter().map(|(_, sample)| sample).collect();
@@ -581,7 +638,8 @@ impl Run<'_> {
                     self.writer.extra.pop();
                     samples.extend(own?);
                 }
-                let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+                let names: Vec<&str> =
+                    subjects.iter().map(|subject| subject.name.as_str()).collect();
                 (samples, format!("{} of {}", self.name(measure), names.join(" and ")))
             }
         };
@@ -590,13 +648,20 @@ impl Run<'_> {
     }
 
     /// The numbers of a column by the values of another, ascending by value.
-    fn samples(&mut self, measure: usize, group: usize) -> Result<Vec<(String, Vec<f64>)>, AskError> {
+    fn samples(
+        &mut self,
+        measure: usize,
+        group: usize,
+    ) -> Result<Vec<(String, Vec<f64>)>, AskError> {
         let sql = self.writer.grouped_values(&self.plan.filters, measure, group);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[measure, group])?;
         let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
         for row in &rows.rows {
-            let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number)) else { continue };
+            let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number))
+            else {
+                continue;
+            };
             let key = crate::ask::answer::shown_value(key);
             match samples.last_mut() {
                 Some((last, sample)) if *last == key => sample.push(number),
@@ -607,7 +672,8 @@ impl Run<'_> {
     }
 
     fn relate(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
-        let is_number = |at: usize| self.writer.column(at).is_some_and(|column| column.kind.is_number());
+        let is_number =
+            |at: usize| self.writer.column(at).is_some_and(|column| column.kind.is_number());
         let names = (self.name(one), self.name(other));
         let tested = match (is_number(one), is_number(other)) {
             (true, true) => {
@@ -623,11 +689,15 @@ impl Run<'_> {
         let yes = related != self.plan.asks_same;
         let finding = if related { "they are related" } else { "no relation is shown" };
         let told = self.tested(tested);
-        Ok((Outcome::Truth(yes), format!("{}: {} and {}, {finding} ({told})", yes_or_no(yes), names.0, names.1)))
+        Ok((
+            Outcome::Truth(yes),
+            format!("{}: {} and {}, {finding} ({told})", yes_or_no(yes), names.0, names.1),
+        ))
     }
 
     fn by_group(&mut self, measure: usize, group: usize) -> Result<Tested, AskError> {
-        let samples: Vec<Vec<f64>> = self.samples(measure, group)?.into_iter().map(|(_, own)| own).collect();
+        let samples: Vec<Vec<f64>> =
+            self.samples(measure, group)?.into_iter().map(|(_, own)| own).collect();
         Ok(statistics::kruskal_wallis(&samples)?)
     }
 
@@ -635,7 +705,9 @@ impl Run<'_> {
         let sql = self.writer.pairs(&self.plan.filters, one, other);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[one, other])?;
-        let text = |value: Option<&SqlValue>| value.map(crate::ask::answer::shown_value).unwrap_or_default();
+        let text = |value: Option<&SqlValue>| {
+            value.map(crate::ask::answer::shown_value).unwrap_or_default()
+        };
         let keys = |at: usize| {
             let mut keys: Vec<String> = rows.rows.iter().map(|row| text(row.get(at))).collect();
             keys.sort_unstable();
@@ -645,8 +717,11 @@ impl Run<'_> {
         let (ones, others) = (keys(0), keys(1));
         let mut counts = vec![vec![0; others.len()]; ones.len()];
         for row in &rows.rows {
-            let places = (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
-            if let ((Ok(line), Ok(place)), Some(n)) = (places, row.get(2).and_then(SqlValue::number)) {
+            let places =
+                (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
+            if let ((Ok(line), Ok(place)), Some(n)) =
+                (places, row.get(2).and_then(SqlValue::number))
+            {
                 counts[line][place] = n as u64;
             }
         }

@@ -73,7 +73,8 @@ impl Schema {
         for tuple in kb.tuples() {
             let ends = (nodes.get(tuple.source.0 as usize), nodes.get(tuple.target.0 as usize));
             let (Some(&source), Some(&target)) = ends else { continue };
-            let step = |direction, to| (Step { relation: tuple.relation, direction, to }, tuple.edges);
+            let step =
+                |direction, to| (Step { relation: tuple.relation, direction, to }, tuple.edges);
             graph.add_edge(source, target, step(Direction::Out, tuple.target));
             graph.add_edge(target, source, step(Direction::In, tuple.source));
         }
@@ -134,7 +135,10 @@ impl Schema {
             steps.iter().map(own).sum::<usize>()
         };
         found.sort_by(|one, other| {
-            n_said(&other.0).cmp(&n_said(&one.0)).then(other.1.cmp(&one.1)).then(one.0.cmp(&other.0))
+            n_said(&other.0)
+                .cmp(&n_said(&one.0))
+                .then(other.1.cmp(&one.1))
+                .then(one.0.cmp(&other.0))
         });
         found.into_iter().map(|(steps, _)| steps).collect()
     }
@@ -157,7 +161,8 @@ impl Schema {
 
     /// Whether a stem is a form of a word of any name of the schema.
     pub fn says(&self, stem: &str) -> bool {
-        let of = |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
+        let of =
+            |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
         of(&self.types) || of(&self.fields) || of(&self.relations)
     }
 

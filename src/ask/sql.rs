@@ -16,10 +16,46 @@ use crate::{
 
 /// Names of columns that SQL reads otherwise.
 const KEYWORDS: [&str; 40] = [
-    "add", "all", "and", "as", "between", "by", "case", "check", "collate", "column", "cross", "default",
-    "desc", "distinct", "each", "else", "end", "exists", "filter", "from", "group", "having", "in", "index", "is",
-    "join", "key", "limit", "natural", "not", "null", "on", "or", "order", "references", "select", "set", "table",
-    "to", "where",
+    "add",
+    "all",
+    "and",
+    "as",
+    "between",
+    "by",
+    "case",
+    "check",
+    "collate",
+    "column",
+    "cross",
+    "default",
+    "desc",
+    "distinct",
+    "each",
+    "else",
+    "end",
+    "exists",
+    "filter",
+    "from",
+    "group",
+    "having",
+    "in",
+    "index",
+    "is",
+    "join",
+    "key",
+    "limit",
+    "natural",
+    "not",
+    "null",
+    "on",
+    "or",
+    "order",
+    "references",
+    "select",
+    "set",
+    "table",
+    "to",
+    "where",
 ];
 
 /// Writes statements over one table.
@@ -46,7 +82,11 @@ fn literal(text: &str) -> String {
 
 /// A number as SQL reads it.
 fn number(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { format!("{number:?}") }
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:?}")
+    }
 }
 
 impl Writer<'_> {
@@ -64,8 +104,13 @@ impl Writer<'_> {
         let written = self.written(at);
         match self.scale {
             Some((scaled, times, plus)) if scaled == at => {
-                let times = if times == 1.0 { written } else { format!("{written} * {}", number(times)) };
-                if plus == 0.0 { format!("({times})") } else { format!("({times} + {})", number(plus)) }
+                let times =
+                    if times == 1.0 { written } else { format!("{written} * {}", number(times)) };
+                if plus == 0.0 {
+                    format!("({times})")
+                } else {
+                    format!("({times} + {})", number(plus))
+                }
             }
             _ => written,
         }
@@ -91,10 +136,14 @@ impl Writer<'_> {
             }
             Test::Value { column, key } => match self.long(*column) {
                 Some(long) => format!("id IN (SELECT id FROM {long} WHERE key = {})", literal(key)),
-                None => format!("{} = {}", self.written(*column), literal(&self.spelling(*column, key))),
+                None => {
+                    format!("{} = {}", self.written(*column), literal(&self.spelling(*column, key)))
+                }
             },
             Test::Linked { column, nodes } => match self.long(*column) {
-                Some(long) => format!("id IN (SELECT id FROM {long} WHERE key IN ({}))", ids(nodes)),
+                Some(long) => {
+                    format!("id IN (SELECT id FROM {long} WHERE key IN ({}))", ids(nodes))
+                }
                 // No row is linked to anything.
                 None => "0".to_owned(),
             },
@@ -139,7 +188,8 @@ impl Writer<'_> {
                     Function::Deviation => "deviation",
                     other => other.sql(),
                 };
-                let of = format!("{}({value}) AS {label}_{plain}, count({value}) AS n", function.sql());
+                let of =
+                    format!("{}({value}) AS {label}_{plain}, count({value}) AS n", function.sql());
                 (of, Some(format!("{value} IS NOT NULL")))
             }
         }
@@ -156,7 +206,9 @@ impl Writer<'_> {
         let tests: Vec<String> = filters.iter().map(|test| self.test(test)).collect();
         let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", tests.join(" AND "));
         let all = self.where_all(&[], &[]);
-        format!("SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}")
+        format!(
+            "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"
+        )
     }
 
     /// A number for each value of a column, the greatest or least first, ties by value.
@@ -176,7 +228,9 @@ impl Writer<'_> {
         let Some(long) = self.long(group) else {
             others.push(format!("{written} IS NOT NULL"));
             let all = self.where_all(filters, &others);
-            return format!("SELECT {written}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}");
+            return format!(
+                "SELECT {written}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}"
+            );
         };
         let all = self.where_all(filters, &others);
         format!(
@@ -208,7 +262,8 @@ impl Writer<'_> {
     /// The numbers of columns in rows that have all of them.
     pub fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
-        let known: Vec<String> = values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
+        let known: Vec<String> =
+            values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
         format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
     }
 

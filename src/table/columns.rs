@@ -69,7 +69,8 @@ pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
         let filled = texts.iter().filter(|text| !text.is_empty()).count();
         let counted = counted(kind, &texts);
         let (distinct, groups) = (counted.len(), kind.groups());
-        let values = if groups { counted.into_iter().map(|(text, _)| text).collect() } else { vec![] };
+        let values =
+            if groups { counted.into_iter().map(|(text, _)| text).collect() } else { vec![] };
         Sample { field, kind, unit, seen: looked.len(), filled, distinct, values }
     };
     texts.into_iter().map(of).collect()

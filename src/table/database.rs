@@ -49,9 +49,42 @@ const MAX_RESULT: usize = 16 << 20;
 const MAX_PAGES: u32 = 262_144;
 /// Functions that statements may call beside those of `functions`.
 const FUNCTIONS: [&str; 36] = [
-    "abs", "avg", "ceil", "ceiling", "coalesce", "count", "date", "floor", "format", "group_concat", "ifnull",
-    "iif", "instr", "length", "like", "ln", "log", "lower", "ltrim", "max", "min", "mod", "nullif", "pow", "power",
-    "replace", "round", "rtrim", "sign", "sqrt", "strftime", "substr", "substring", "sum", "total", "trim",
+    "abs",
+    "avg",
+    "ceil",
+    "ceiling",
+    "coalesce",
+    "count",
+    "date",
+    "floor",
+    "format",
+    "group_concat",
+    "ifnull",
+    "iif",
+    "instr",
+    "length",
+    "like",
+    "ln",
+    "log",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "mod",
+    "nullif",
+    "pow",
+    "power",
+    "replace",
+    "round",
+    "rtrim",
+    "sign",
+    "sqrt",
+    "strftime",
+    "substr",
+    "substring",
+    "sum",
+    "total",
+    "trim",
 ];
 /// Further ones, with which windows and text are written.
 const MORE_FUNCTIONS: [&str; 8] =
@@ -202,7 +235,8 @@ impl Database {
         while let Some(row) = rows.next()? {
             let values = (0..found.columns.len()).map(|at| Ok(value(row.get_ref(at)?)));
             let values: Vec<SqlValue> = values.collect::<rusqlite::Result<_>>()?;
-            let text = |value: &SqlValue| if let SqlValue::Text(text) = value { text.len() } else { 8 };
+            let text =
+                |value: &SqlValue| if let SqlValue::Text(text) = value { text.len() } else { 8 };
             bytes += values.iter().map(text).sum::<usize>();
             found.rows.push(values);
             if found.rows.len() > limits.rows || bytes > MAX_RESULT {

@@ -16,8 +16,18 @@ use crate::table::{
 
 /// Names of the functions, for prompts and messages.
 pub(super) const NAMES: [&str; 12] = [
-    "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop", "std", "corr", "median", "quantile",
-    "percentile", "year",
+    "variance",
+    "var_samp",
+    "var_pop",
+    "stddev",
+    "stddev_samp",
+    "stddev_pop",
+    "std",
+    "corr",
+    "median",
+    "quantile",
+    "percentile",
+    "year",
 ];
 
 /// Makes the functions known to a connection.
@@ -111,7 +121,11 @@ struct Quantile {
 
 impl Aggregate<(Vec<f64>, f64), Option<f64>> for Quantile {
     fn init(&self, context: &mut Context<'_>) -> Result<(Vec<f64>, f64)> {
-        let share = if context.len() > 1 { number(context, 1).unwrap_or(f64::NAN) } else { 0.5 * self.scale };
+        let share = if context.len() > 1 {
+            number(context, 1).unwrap_or(f64::NAN)
+        } else {
+            0.5 * self.scale
+        };
         Ok((Vec::new(), share / self.scale))
     }
 

@@ -338,8 +338,7 @@ pub fn f_test(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
     at_least(test, 2, ones.len().min(others.len()))?;
     let variance = |numbers| Moments::of(numbers).variance().filter(|variance| *variance > 0.0);
     let constant = || StatisticsError::Constant(test.name());
-    let statistic =
-        variance(ones).ok_or_else(constant)? / variance(others).ok_or_else(constant)?;
+    let statistic = variance(ones).ok_or_else(constant)? / variance(others).ok_or_else(constant)?;
     let (a, b) = ((ones.len() - 1) as f64, (others.len() - 1) as f64);
     let above = f_above(statistic, a, b);
     let below = regularised_beta(a / 2.0, b / 2.0, a * statistic / (a * statistic + b));

@@ -74,7 +74,16 @@ fn numbers_have_units_and_separators() {
     assert_eq!(of("1.44 ounces"), unit(1.44, "ounces"));
     assert_eq!(of("12 %"), unit(12.0, "%"));
     assert_eq!(of("3 million"), Some((3e6, None)));
-    for no in ["", "10 - 20", "3.4 x 2.1 inches", "19q13.4", "2020-03-01", "1.2.3", "ten", "2 in Gift Cards ("] {
+    for no in [
+        "",
+        "10 - 20",
+        "3.4 x 2.1 inches",
+        "19q13.4",
+        "2020-03-01",
+        "1.2.3",
+        "ten",
+        "2 in Gift Cards (",
+    ] {
         assert_eq!(of(no), None, "{no:?}");
     }
 }

@@ -15,7 +15,8 @@ use crate::{
 
 /// Words that a question begins with which is answered by yes or no.
 const YES_NO: [&str; 14] = [
-    "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would", "could",
+    "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
+    "could",
 ];
 
 /// What is left of a question for its operation.
@@ -56,7 +57,12 @@ impl Reading<'_> {
         Err(first.unwrap_or(AskError::NoTable))
     }
 
-    fn whole(&mut self, kind: Kind, inner: Kind, supposed: Option<Change>) -> Result<Plan, AskError> {
+    fn whole(
+        &mut self,
+        kind: Kind,
+        inner: Kind,
+        supposed: Option<Change>,
+    ) -> Result<Plan, AskError> {
         let mut parts = self.parts(inner)?;
         let operation = match inner {
             Kind::Aggregation | Kind::Hypothetical => self.aggregation(&mut parts),
@@ -130,7 +136,9 @@ impl Reading<'_> {
         };
         let is_subject: Vec<bool> = roles
             .iter()
-            .map(|(_, role)| compares && roles.iter().filter(|(_, other)| alike(role, other)).count() > 1)
+            .map(|(_, role)| {
+                compares && roles.iter().filter(|(_, other)| alike(role, other)).count() > 1
+            })
             .collect();
         for ((name, role), is_subject) in roles.into_iter().zip(is_subject) {
             match role {
@@ -156,7 +164,8 @@ impl Reading<'_> {
 
     /// Numbers are filters, or two that are compared.
     fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
-        let numbers: Vec<_> = self.numbers.iter().filter(|number| !number.changed).cloned().collect();
+        let numbers: Vec<_> =
+            self.numbers.iter().filter(|number| !number.changed).cloned().collect();
         let equal = numbers.iter().filter(|number| number.bound == Bound::Equal).count();
         let compares = kind == Kind::Intercomparison && parts.subjects.is_empty() && equal == 2;
         for number in &numbers {
@@ -191,7 +200,10 @@ impl Reading<'_> {
     fn is_parting(&self, at: usize) -> bool {
         let before = self.beside(at, -1).and_then(|before| self.cue(before));
         let by = self.mentions.all.get(at).and_then(|mention| {
-            self.mentions.tokens.get(mention.at.start.checked_sub(1)?).map(|token| token.word == "by")
+            self.mentions
+                .tokens
+                .get(mention.at.start.checked_sub(1)?)
+                .map(|token| token.word == "by")
         });
         matches!(before, Some(Cue::Which | Cue::Each)) || by == Some(true)
     }
@@ -235,7 +247,9 @@ impl Reading<'_> {
 
     /// Whether anything is said that asks for more than a number.
     fn asks_for_test(&self) -> bool {
-        [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate].into_iter().any(|cue| self.has(cue))
+        [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
+            .into_iter()
+            .any(|cue| self.has(cue))
     }
 
     /// Whether it is asked if things are the same, and not if they differ.
@@ -243,7 +257,8 @@ impl Reading<'_> {
         self.cues(false).any(|(at, cue)| {
             let said = self.said_at(at);
             let same = ["equal", "same", "similar", "homogen", "independent"];
-            matches!(cue, Cue::Differ | Cue::Spread | Cue::Relate) && same.iter().any(|word| said.contains(word))
+            matches!(cue, Cue::Differ | Cue::Spread | Cue::Relate)
+                && same.iter().any(|word| said.contains(word))
         })
     }
 
@@ -320,7 +335,8 @@ impl Reading<'_> {
                     Test::Is(condition.nodes)
                 } else {
                     let end = condition.steps.first().map_or(TypeId::NONE, |step| step.to);
-                    let from = condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
+                    let from =
+                        condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
                     let column = self.column(ColumnSpec::Names(reversed(from, &condition.steps)));
                     Test::Linked { column, nodes: condition.nodes }
                 };
@@ -378,10 +394,11 @@ impl Reading<'_> {
     /// Of what the greatest or least is asked for.
     fn asked(&self, parts: &Parts) -> Asked {
         let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
-        let group_of = |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
+        let group_of =
+            |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
         let mut next = which.and_then(|at| self.beside(at, 1));
         while let Some(at) = next
-            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top) )
+            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top))
         {
             next = self.beside(at, 1);
         }
@@ -399,16 +416,19 @@ impl Reading<'_> {
             .cues(false)
             .find(|(_, cue)| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest))
             .map_or(usize::MAX, |(at, _)| at);
-        let said_first = self
-            .mentions
-            .all
-            .iter()
-            .take(extreme)
-            .enumerate()
-            .any(|(at, one)| one.what == What::Type(self.rows) && !self.bound.contains_key(&at));
+        let said_first =
+            self.mentions.all.iter().take(extreme).enumerate().any(|(at, one)| {
+                one.what == What::Type(self.rows) && !self.bound.contains_key(&at)
+            });
         match parts.groups.first() {
-            _ if begins_with_rows || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) => Asked::Rows,
-            Some(&(at, group)) if self.function().is_some() || parts.counts_rows || at < extreme => {
+            _ if begins_with_rows
+                || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) =>
+            {
+                Asked::Rows
+            }
+            Some(&(at, group))
+                if self.function().is_some() || parts.counts_rows || at < extreme =>
+            {
                 Asked::Group(group)
             }
             _ if said_first || self.top.is_some() => Asked::Rows,
@@ -440,7 +460,8 @@ impl Reading<'_> {
                     (None, None) => return Err(self.no_number()),
                 };
                 // `more citations` of groups are more in all.
-                let more = self.beside(place, -1) == Some(at) && matches!(self.cue(at), Some(Cue::More(_)));
+                let more = self.beside(place, -1) == Some(at)
+                    && matches!(self.cue(at), Some(Cue::More(_)));
                 let number = ["more", "fewer", "less"].contains(&self.said_at(at).as_str());
                 let function = match self.function() {
                     Some(function) => function,
@@ -456,9 +477,14 @@ impl Reading<'_> {
         };
         let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
         let main = self.cues(false).next().map_or(0, |(at, _)| at);
-        let begins = self.mentions.all.get(main).and_then(|mention| self.mentions.tokens.get(mention.at.start));
+        let begins = self
+            .mentions
+            .all
+            .get(main)
+            .and_then(|mention| self.mentions.tokens.get(mention.at.start));
         let yes_no = YES_NO.contains(&first)
-            || self.changed.first() == Some(&true) && begins.is_some_and(|token| YES_NO.contains(&token.word.as_str()));
+            || self.changed.first() == Some(&true)
+                && begins.is_some_and(|token| YES_NO.contains(&token.word.as_str()));
         let subjects = std::mem::take(&mut parts.subjects);
         // `Is it higher for A or for B` asks which.
         let or = self.cues(false).any(|(at, cue)| cue == Cue::Versus && self.said_at(at) == "or");
@@ -467,7 +493,9 @@ impl Reading<'_> {
 
     fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {
         if !self.has(Cue::Normal) {
-            return Err(AskError::Missing("it names no distribution that is tested here".to_owned()));
+            return Err(AskError::Missing(
+                "it names no distribution that is tested here".to_owned(),
+            ));
         }
         match parts.measures.first() {
             Some(&(_, column)) => Ok(Operation::Normal(column)),
@@ -480,14 +508,17 @@ impl Reading<'_> {
             return Err(AskError::NoTable);
         }
         match parts.measures.as_slice() {
-            &[(_, one), (_, other), ..] => Ok(Operation::Correlate(one, other, self.has(Cue::Ranks))),
+            &[(_, one), (_, other), ..] => {
+                Ok(Operation::Correlate(one, other, self.has(Cue::Ranks)))
+            }
             _ => Err(self.no_number()),
         }
     }
 
     fn spread(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let varies = matches!(self.function(), Some(Function::Variance | Function::Deviation));
-        let differs = self.has(Cue::Differ) || self.comparative().is_some() || self.has(Cue::Versus);
+        let differs =
+            self.has(Cue::Differ) || self.comparative().is_some() || self.has(Cue::Versus);
         if !(self.has(Cue::Spread) || varies && differs) {
             return Err(AskError::NoTable);
         }
