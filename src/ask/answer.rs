@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use crate::{
+    answer::{self, AnswerValue, Cell, Single},
     ask::kind::Kind,
-    kb::NodeId,
     table::{Rows, SqlValue, Table, statistics::Tested},
 };
 
@@ -76,6 +76,43 @@ pub struct Answered {
     pub notes: Vec<String>,
 }
 
+impl Answered {
+    /// The answer as a value: a number with its unit, a truth value, names as one text or a table.
+    pub fn value(&self) -> AnswerValue {
+        match &self.outcome {
+            Outcome::Number { value, unit } => {
+                AnswerValue::Single(Single { value: Cell::from(*value), unit: unit.clone() })
+            }
+            Outcome::Truth(truth) => AnswerValue::from(Cell::from(*truth)),
+            Outcome::Names { names, .. } if names.len() == 1 => {
+                AnswerValue::from(Cell::from(names.concat()))
+            }
+            Outcome::Names { names, .. } => {
+                let rows = names.iter().map(|name| vec![Cell::from(name.as_str())]).collect();
+                table(vec!["name".to_owned()], rows)
+            }
+            Outcome::Table => {
+                let row = |row: &Vec<SqlValue>| row.iter().map(cell).collect();
+                table(self.result.columns.clone(), self.result.rows.iter().map(row).collect())
+            }
+        }
+    }
+}
+
+/// A table as a value; nothing for one that is too large.
+fn table(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
+    answer::Table::new(columns, rows).map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
+}
+
+fn cell(value: &SqlValue) -> Cell {
+    match value {
+        SqlValue::Null => Cell::Empty,
+        SqlValue::Int(number) => Cell::from(*number as f64),
+        SqlValue::Real(number) => Cell::from(*number),
+        SqlValue::Text(text) => Cell::from(text.as_str()),
+    }
+}
+
 /// A number for people: at most four significant places behind the point.
 pub fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
@@ -100,15 +137,4 @@ pub fn shown_value(value: &SqlValue) -> String {
         SqlValue::Real(number) => shown(*number),
         SqlValue::Text(text) => text.clone(),
     }
-}
-
-/// A row of the table as JSON.
-#[derive(Serialize)]
-pub struct JsonRow<'a> {
-    /// The node.
-    pub id: NodeId,
-    /// Its name.
-    pub name: &'a str,
-    /// Its cells, in the order of the columns.
-    pub cells: Vec<serde_json::Value>,
 }

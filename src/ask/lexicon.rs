@@ -25,7 +25,7 @@ pub enum Function {
 
 impl Function {
     /// All of them.
-    pub const ALL: [Function; 7] = [
+    pub(crate) const ALL: [Function; 7] = [
         Self::Mean,
         Self::Sum,
         Self::Median,
@@ -36,7 +36,7 @@ impl Function {
     ];
 
     /// In SQL.
-    pub fn sql(self) -> &'static str {
+    pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Mean => "avg",
             Self::Sum => "sum",
@@ -49,7 +49,7 @@ impl Function {
     }
 
     /// For people.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
             Self::Sum => "total",
@@ -64,7 +64,7 @@ impl Function {
 
 /// How a number bounds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// `>`
     Above,
     /// `>=`
@@ -83,7 +83,7 @@ pub enum Bound {
 
 impl Bound {
     /// In SQL; `BETWEEN` takes two numbers.
-    pub fn sql(self) -> &'static str {
+    pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Above => ">",
             Self::AtLeast => ">=",
@@ -98,7 +98,7 @@ impl Bound {
 
 /// What a phrase says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cue {
+pub(crate) enum Cue {
     /// A function of many numbers.
     Of(Function),
     /// `how many`.
@@ -166,7 +166,7 @@ const CITED: &[&str] = &["citations", "citation"];
 
 /// Phrases and what they say. Of several that begin at a word, the longest counts; of equals, the
 /// first.
-pub const PHRASES: &[(&str, Cue)] = &[
+pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("on average", Cue::Of(Function::Mean)),
     ("average", Cue::Of(Function::Mean)),
     ("averages", Cue::Of(Function::Mean)),
@@ -695,17 +695,17 @@ const FILLERS: &[&str] = &[
 ];
 
 /// Whether a folded word says nothing of what is asked for.
-pub fn is_filler(word: &str) -> bool {
+pub(crate) fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word) || crate::words::is_question_word(word)
 }
 
 /// Whether a folded word is part of a phrase that has a meaning.
-pub fn is_cue(word: &str) -> bool {
+pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }
 
 /// Small numbers in words.
-pub fn number_word(word: &str) -> Option<f64> {
+pub(crate) fn number_word(word: &str) -> Option<f64> {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
         "eleven", "twelve",

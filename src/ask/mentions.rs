@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Words of a question that are read; a longer one is refused.
-pub const MAX_WORDS: usize = 120;
+pub(crate) const MAX_WORDS: usize = 120;
 /// Values of one field that questions are searched for.
 const MAX_VALUES: usize = 500;
 /// Words of a phrase at most.
@@ -29,7 +29,7 @@ const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab
 
 /// A word or number of a question.
 #[derive(Clone, Debug)]
-pub struct Token {
+pub(crate) struct Token {
     /// Where it stands, bytes.
     pub range: Range<usize>,
     /// Folded.
@@ -44,7 +44,7 @@ pub struct Token {
 
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldValue {
+pub(crate) struct FieldValue {
     /// The type whose nodes have it.
     pub kind: TypeId,
     /// The field.
@@ -55,7 +55,7 @@ pub struct FieldValue {
 
 /// What a question names: nodes, values of fields, or both of the same words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thing {
+pub(crate) struct Thing {
     /// As it is written.
     pub text: String,
     /// The nodes of that name, ascending.
@@ -66,7 +66,7 @@ pub struct Thing {
 
 /// What some words of a question are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub(crate) enum What {
     /// A named thing.
     Thing(Thing),
     /// Words in quotation marks that nothing is called by.
@@ -89,7 +89,7 @@ pub enum What {
 
 /// Words of a question and what they are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mention {
+pub(crate) struct Mention {
     /// Positions among the tokens.
     pub at: Range<usize>,
     /// What they are.
@@ -97,7 +97,7 @@ pub struct Mention {
 }
 
 /// A question taken apart: every word is in one mention, in order.
-pub struct Mentions {
+pub(crate) struct Mentions {
     /// The words and numbers.
     pub tokens: Vec<Token>,
     /// What they are.
@@ -106,7 +106,7 @@ pub struct Mentions {
 
 /// The values of fields that questions may name, by their first word.
 #[derive(Default)]
-pub struct Values(OnceLock<HashMap<String, Vec<(Vec<String>, FieldValue)>>>);
+pub(crate) struct Values(OnceLock<HashMap<String, Vec<(Vec<String>, FieldValue)>>>);
 
 impl Values {
     fn get(
@@ -136,7 +136,7 @@ impl Values {
 }
 
 /// Takes a question apart.
-pub fn mentions(base: &IndexedBase, schema: &Schema, values: &Values, text: &str) -> Mentions {
+pub(crate) fn mentions(base: &IndexedBase, schema: &Schema, values: &Values, text: &str) -> Mentions {
     let tokens = tokens(base, text);
     let mut taken: Vec<Option<What>> = vec![None; tokens.len()];
     let mut ends: Vec<usize> = (1..=tokens.len()).collect();

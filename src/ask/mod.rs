@@ -8,11 +8,11 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use agent::{ask::Requester, dataset::Home, index::IndexedBase};
+//! use agent::{ask::Analyst, dataset::Home, index::IndexedBase};
 //!
 //! let shop = Home::new("home").get("shop")?;
 //! let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
-//! let answered = Requester::new(base).ask("How many products are there?")?;
+//! let answered = Analyst::new(base).ask("How many products are there?")?;
 //! println!("{}", answered.told);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -27,7 +27,9 @@ mod plan;
 mod reading;
 mod run;
 mod schema;
+pub mod score;
 mod sql;
+pub mod synthesize;
 
 use std::sync::Arc;
 
@@ -90,15 +92,15 @@ pub enum AskError {
     Sql(#[from] SqlError),
 }
 
-/// Answers questions over one base.
-pub struct Requester {
+/// Answers questions over one base. Shared freely between threads.
+pub struct Analyst {
     base: Arc<IndexedBase>,
     schema: Schema,
     values: Values,
     kinds: KindModel,
 }
 
-impl Requester {
+impl Analyst {
     /// Answers by rules, without a model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
         let schema = Schema::new(&base);

@@ -12,7 +12,7 @@ use crate::{
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The kind of the question.
     pub kind: Kind,
     /// The type of which each node may be a row.
@@ -35,7 +35,7 @@ pub struct Plan {
 
 /// Rows that named nodes lead to, or that are named themselves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// The nodes of the name; any of them will do.
     pub nodes: Vec<NodeId>,
     /// From them to the rows; empty where they are rows.
@@ -46,7 +46,7 @@ pub struct Condition {
 
 /// Something that is so of a row or not.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Test {
+pub(crate) enum Test {
     /// A number within bounds.
     Number {
         /// Place of the column.
@@ -78,7 +78,7 @@ pub enum Test {
 
 impl Test {
     /// Place of the column that it looks at.
-    pub fn column(&self) -> Option<usize> {
+    pub(crate) fn column(&self) -> Option<usize> {
         match self {
             Self::Number { column, .. }
             | Self::Value { column, .. }
@@ -90,7 +90,7 @@ impl Test {
 
 impl Operation {
     /// Places of the columns that it looks at.
-    pub fn columns(&self) -> Vec<usize> {
+    pub(crate) fn columns(&self) -> Vec<usize> {
         let of = |measure: &Measure| match measure {
             Measure::Rows => None,
             Measure::Of(_, column) => Some(*column),
@@ -127,7 +127,7 @@ impl Operation {
 
 /// What is computed of several rows: a function of a column, or how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Measure {
+pub(crate) enum Measure {
     /// Rows.
     Rows,
     /// A function of the numbers in a column.
@@ -136,7 +136,7 @@ pub enum Measure {
 
 /// One of those that are compared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// Its name.
     pub name: String,
     /// Which rows are its own.
@@ -145,7 +145,7 @@ pub struct Subject {
 
 /// What is computed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// One number of all rows.
     Number(Measure),
     /// The share of the rows that satisfy the filters, in percent.
@@ -201,7 +201,7 @@ pub enum Operation {
 
 /// What is supposed to be otherwise.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Rows that satisfy any of these are not there.
     LeaveOut(Vec<Test>),
     /// Only rows that satisfy all of these are there.

@@ -93,7 +93,7 @@ struct Reading<'a> {
 ///
 /// # Errors
 /// What is missing.
-pub fn read(
+pub(crate) fn read(
     base: &IndexedBase,
     schema: &Schema,
     mentions: &Mentions,
@@ -849,7 +849,7 @@ impl Reading<'_> {
 }
 
 /// A metapath the other way, from its end to the type where it begins.
-pub fn reversed(from: TypeId, steps: &[Step]) -> Vec<Step> {
+pub(crate) fn reversed(from: TypeId, steps: &[Step]) -> Vec<Step> {
     let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
     let flipped = |direction| match direction {
         Direction::Out => Direction::In,

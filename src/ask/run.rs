@@ -11,7 +11,7 @@ use crate::{
         sql::Writer,
     },
     index::IndexedBase,
-    kb::{Kb, NodeId, TypeId},
+    kb::{Kb, NodeId},
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_ROWS, Rows, SqlValue, Table,
         path_in_words, reached, read,
@@ -31,7 +31,7 @@ const MIN_OF_GROUP: usize = 2;
 ///
 /// # Errors
 /// That there are no rows or no values, or what SQL and statistics fail with.
-pub fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
+pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
     let nodes = rows(&base.kb, plan)?;
     let (table, columns) = load(&base.kb, plan, &nodes);
     let database = Database::load(&[("t", &table)])?;
@@ -754,9 +754,4 @@ pub fn cell_json(cell: &Cell) -> serde_json::Value {
         Cell::Text(text) => serde_json::json!(&**text),
         Cell::Many(named) => named.iter().map(|one| serde_json::json!(&*one.name)).collect(),
     }
-}
-
-/// The type of rows of a plan, for messages.
-pub fn rows_of(kb: &Kb, kind: TypeId) -> &str {
-    kb.type_name(kind)
 }

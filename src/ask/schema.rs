@@ -28,7 +28,7 @@ const MAX_ENDING: usize = 3;
 
 /// A name of the schema in words.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub(crate) struct Words {
     /// Its words, folded, stop words included.
     pub words: Vec<String>,
     /// The stems of those that are no stop words.
@@ -36,7 +36,7 @@ pub struct Words {
 }
 
 /// The schema of one base.
-pub struct Schema {
+pub(crate) struct Schema {
     /// By [`TypeId`].
     pub types: Vec<Words>,
     /// By [`FieldId`].
@@ -49,7 +49,7 @@ pub struct Schema {
 }
 
 /// Whether two stems are forms of one word: equal, or one begins the other.
-pub fn is_form(one: &str, other: &str) -> bool {
+pub(crate) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long
         || short.len() >= MIN_BEGINNING
@@ -59,7 +59,7 @@ pub fn is_form(one: &str, other: &str) -> bool {
 
 impl Schema {
     /// The schema of a base; what fields hold is looked at when it is asked for.
-    pub fn new(base: &IndexedBase) -> Self {
+    pub(crate) fn new(base: &IndexedBase) -> Self {
         let in_words = |name: &String| {
             let words: Vec<String> = name_words(name).map(|(_, word)| word.into_owned()).collect();
             let stems = words.iter().filter(|word| !is_stop_word(word));
@@ -88,20 +88,20 @@ impl Schema {
     }
 
     /// What some nodes of a type say of its fields.
-    pub fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
+    pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
         let at = self.samples.get(kind.0 as usize);
         at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
     }
 
     /// What some nodes of a type say of one field; none if none of them has it.
-    pub fn sample(&self, base: &IndexedBase, kind: TypeId, field: FieldId) -> Option<&Sample> {
+    pub(crate) fn sample(&self, base: &IndexedBase, kind: TypeId, field: FieldId) -> Option<&Sample> {
         self.samples(base, kind).iter().find(|sample| sample.field == field)
     }
 
     /// The metapaths from one type to another, best first: those of fewer steps; then those whose
     /// relations have more of the stems that are said; then those with more edges. None leads
     /// through a type twice, but for a single step within one type.
-    pub fn paths(&self, from: TypeId, to: TypeId, said: &BTreeSet<String>) -> Vec<Vec<Step>> {
+    pub(crate) fn paths(&self, from: TypeId, to: TypeId, said: &BTreeSet<String>) -> Vec<Vec<Step>> {
         let mut found: Vec<(Vec<Step>, u64)> = Vec::new();
         let mut open: Vec<(NodeIndex, Vec<Step>, u64)> =
             vec![(NodeIndex::new(from.0 as usize), Vec::new(), u64::MAX)];
@@ -155,19 +155,19 @@ impl Schema {
     }
 
     /// Whether a stem is a form of a word of a relation's name.
-    pub fn is_of_relation(&self, stem: &str) -> bool {
+    pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
         self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))
     }
 
     /// Whether a stem is a form of a word of any name of the schema.
-    pub fn says(&self, stem: &str) -> bool {
+    pub(crate) fn says(&self, stem: &str) -> bool {
         let of =
             |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
         of(&self.types) || of(&self.fields) || of(&self.relations)
     }
 
     /// The fields of each type in words for people: numbers, and what puts nodes into groups.
-    pub fn known(&self, base: &IndexedBase) -> BTreeMap<String, Vec<String>> {
+    pub(crate) fn known(&self, base: &IndexedBase) -> BTreeMap<String, Vec<String>> {
         let of = |kind: usize| {
             let kind = TypeId(kind as u16);
             let useful = |sample: &&Sample| sample.kind.is_number() || sample.kind.groups();

@@ -11,7 +11,7 @@ use crate::{
         lexicon::{Bound, Function},
         plan::{Measure, Subject, Test},
     },
-    table::{Cell, Column, Key, Table, quoted, value::category},
+    table::{Cell, Column, Table, quoted, value::category},
 };
 
 /// Names of columns that SQL reads otherwise.
@@ -59,7 +59,7 @@ const KEYWORDS: [&str; 40] = [
 ];
 
 /// Writes statements over one table.
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     /// The table.
     pub table: &'a Table,
     /// Where each column of the plan is in it.
@@ -91,7 +91,7 @@ fn number(number: f64) -> String {
 
 impl Writer<'_> {
     /// The column at a place of the plan.
-    pub fn column(&self, at: usize) -> Option<&Column> {
+    pub(crate) fn column(&self, at: usize) -> Option<&Column> {
         self.table.columns.get((*self.columns.get(at)?)?)
     }
 
@@ -124,7 +124,7 @@ impl Writer<'_> {
     }
 
     /// A test as a condition.
-    pub fn test(&self, test: &Test) -> String {
+    pub(crate) fn test(&self, test: &Test) -> String {
         match test {
             Test::Number { column, bound: Bound::Between, number: from, to } => {
                 let (from, to) = (*from, to.unwrap_or(*from));
@@ -196,13 +196,13 @@ impl Writer<'_> {
     }
 
     /// One number.
-    pub fn number(&self, filters: &[Test], measure: Measure) -> String {
+    pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
         let (of, _) = self.measure(measure);
         format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
     }
 
     /// The share of the rows that satisfy the filters.
-    pub fn share(&self, filters: &[Test]) -> String {
+    pub(crate) fn share(&self, filters: &[Test]) -> String {
         let tests: Vec<String> = filters.iter().map(|test| self.test(test)).collect();
         let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", tests.join(" AND "));
         let all = self.where_all(&[], &[]);
@@ -212,7 +212,7 @@ impl Writer<'_> {
     }
 
     /// A number for each value of a column, the greatest or least first, ties by value.
-    pub fn groups(
+    pub(crate) fn groups(
         &self,
         filters: &[Test],
         group: usize,
@@ -240,7 +240,7 @@ impl Writer<'_> {
     }
 
     /// The rows with the greatest or least number first, ties by id.
-    pub fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
+    pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);
         let label = if value == plain { value.clone() } else { format!("{value} AS {plain}") };
@@ -250,7 +250,7 @@ impl Writer<'_> {
     }
 
     /// A number of each subject, in their order.
-    pub fn compare(&self, filters: &[Test], subjects: &[Subject], measure: Measure) -> String {
+    pub(crate) fn compare(&self, filters: &[Test], subjects: &[Subject], measure: Measure) -> String {
         let of = |subject: &Subject| {
             let (of, _) = self.measure(measure);
             let all = self.where_all(filters, &[self.test(&subject.test)]);
@@ -260,7 +260,7 @@ impl Writer<'_> {
     }
 
     /// The numbers of columns in rows that have all of them.
-    pub fn values(&self, filters: &[Test], columns: &[usize]) -> String {
+    pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
         let known: Vec<String> =
             values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
@@ -281,7 +281,7 @@ impl Writer<'_> {
     }
 
     /// The numbers of a column, each with the value of another, ascending by that.
-    pub fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
+    pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
         let known = [format!("{value} IS NOT NULL"), format!("{key} IS NOT NULL")];
@@ -290,7 +290,7 @@ impl Writer<'_> {
     }
 
     /// How often the values of two columns occur together.
-    pub fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
+    pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
         let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
         let all = self.where_all(filters, &known);
@@ -298,7 +298,7 @@ impl Writer<'_> {
     }
 
     /// How many rows that satisfy the filters have no value of a column.
-    pub fn missing(&self, filters: &[Test], at: usize) -> String {
+    pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
         let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
         format!("SELECT count(*) FROM t{all}")
     }
@@ -306,12 +306,4 @@ impl Writer<'_> {
 
 fn ids(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The key of a value as SQL reads it.
-pub fn key_literal(key: &Key) -> String {
-    match key {
-        Key::Node(node) => node.to_string(),
-        Key::Value(value) => literal(value),
-    }
 }

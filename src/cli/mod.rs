@@ -23,6 +23,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod ask;
 mod bench;
 mod cache;
 mod cut;
@@ -201,6 +202,8 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
+    /// Answer a question over many nodes: how many, which most, whether related, what if
+    Ask(ask::Args),
     /// Check that a bundle is whole and does what it says
     Verify(verify::Args),
     /// Show or clear what was paid for and is kept: replies and embeddings
@@ -274,6 +277,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Run(command) => run::run(command, ctx),
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
+        Command::Ask(args) => ask::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
         Command::Completions(args) => manual::completions(&args, ctx),
