@@ -238,7 +238,7 @@ fn open_all<'a>(
     ctx: &Context,
 ) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
     let open = |name: &'a String| {
-        let found = named::system(name, ctx)?;
+        let found = named::system(name, &ctx.home)?;
         Ok((name.as_str(), open_system(&found, base, resources)?))
     };
     args.systems.iter().map(open).collect()
