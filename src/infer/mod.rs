@@ -25,16 +25,21 @@
 //! Must not know: which answers are right, how programs are found.
 
 mod react;
+mod query_reader;
 mod rerank;
+mod shown;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
-use serde_json::json;
 use tracing::trace_span;
 
 use crate::{
@@ -46,24 +51,25 @@ use crate::{
         router::{Router, features},
     },
     index::IndexedBase,
+    infer::query_reader::{Offered, ReadQuery, mixed_in, read_query},
     kb::{Combine, NodeId, Scores},
-    llm::{LlmError, RoleSpec},
+    llm::RoleSpec,
     program::Program,
     retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
     },
-    tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
+    tools::{Assistant, Session, ToolCache, ToolCall, Trace},
 };
 
 pub use react::{REACT_ROLE, React};
 pub use rerank::{RERANK_ROLE, Rerank};
 
-/// Puts a new query into a category.
+/// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     name: "router",
-    summary: "puts a new query into a category",
+    summary: "reads a new query: its category, entities, wanted type, constraints",
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
@@ -324,7 +330,8 @@ pub struct Joining<'a> {
 }
 
 /// Rankings of several categories as one answer: fused, put in the order of the evidence where the
-/// bundle has one, and the answers of a plain question before all others.
+/// bundle has one, behind the first 20 by what any of the rankings holds high, and the answers of a
+/// plain question before all others.
 ///
 /// # Errors
 /// Those of the indexes.
@@ -349,6 +356,7 @@ fn join_to_end(
         Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
         None => fused,
     };
+    let joined = tail::widened(base, query, rankings, joined)?;
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
     Ok(match reading {
         Some(reading) => (reading.apply(&joined), Some(reading.answers.len())),
@@ -391,8 +399,10 @@ pub struct BundleRetriever {
     order: Option<Order>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
-    /// Who routes instead of the bundle's router.
+    /// Who reads the query, beside the bundle's router.
     assistant: Option<Arc<Assistant>>,
+    /// Queries that were to be read and were not.
+    unassisted: AtomicU64,
 }
 
 impl BundleRetriever {
@@ -418,12 +428,24 @@ impl BundleRetriever {
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
         let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
-        let (members, assistant) = (members?, None);
-        Ok(Self { runtime, name, members, router, fusion, order, phrasings, cutoff, assistant })
+        let (members, assistant, unassisted) = (members?, None, AtomicU64::new(0));
+        Ok(Self {
+            runtime,
+            name,
+            members,
+            router,
+            fusion,
+            order,
+            cutoff,
+            phrasings,
+            assistant,
+            unassisted,
+        })
     }
 
-    /// The same, routed by a language model: it is told names and descriptions of the categories.
-    pub fn routed_by(mut self, assistant: Arc<Assistant>) -> Self {
+    /// The same, with a language model that reads the query: it is told names and descriptions of the
+    /// categories and the entities that the query may name.
+    pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
     }
@@ -433,54 +455,30 @@ impl BundleRetriever {
     /// the router and the model hold it for (`mixed`).
     ///
     /// # Errors
-    /// That the query cannot be read, or that the model gave no reply.
+    /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
-        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
-        let routed = chosen_categories(&probabilities, self.fusion);
-        let named = match &self.assistant {
-            Some(assistant) => self.chosen_by(assistant, query)?,
-            None => None,
-        };
-        Ok(match named {
-            Some(named) => mixed(&probabilities, &routed, named),
-            None => routed,
-        })
+        Ok(self.routed(query, self.read(query)?.as_ref()))
     }
 
-    /// The category that a model chooses for a query, and how sure it is of it.
-    fn chosen_by(
-        &self,
-        assistant: &Assistant,
-        query: &str,
-    ) -> Result<Option<(usize, f32)>, RetrieveError> {
-        let categories: Vec<serde_json::Value> = self
-            .members
-            .iter()
-            .enumerate()
-            .map(|(at, member)| {
-                json!({
-                    "n": at + 1,
-                    "name": member.name,
-                    "description": member.description,
-                    "queries": [],
-                })
-            })
+    /// The same with what a model read.
+    fn routed(&self, query: &str, read: Option<&ReadQuery>) -> Vec<(usize, f32)> {
+        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
+        let routed = chosen_categories(&probabilities, self.fusion);
+        match read.and_then(|read| read.category) {
+            Some(named) => mixed(&probabilities, &routed, named),
+            None => routed,
+        }
+    }
+
+    /// How a model reads the query; none without a model, or without a usable reply of it.
+    fn read(&self, query: &str) -> Result<Option<ReadQuery>, RetrieveError> {
+        let Some(assistant) = &self.assistant else { return Ok(None) };
+        let members = self.members.iter();
+        let offered: Vec<Offered<'_>> = members
+            .map(|Member { name, description, .. }| Offered { name, description })
             .collect();
-        let inputs = json!({ "categories": categories, "query": query });
-        let reply = match assistant.json(ROUTER_ROLE.role(), "router/choose", inputs) {
-            Ok(reply) => reply,
-            Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
-            Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
-            Err(AssistantError::Prompt(error)) => {
-                return Err(RetrieveError::Program(error.to_string()));
-            }
-        };
-        let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
-        // A model that does not say how sure it is says nothing for its choice.
-        let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
-        let known = number.filter(|n| (1..=self.members.len()).contains(n));
-        Ok(known.map(|n| (n - 1, sure)))
+        read_query(self.runtime.base(), assistant, query, &offered)
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
@@ -507,9 +505,16 @@ impl Retriever for BundleRetriever {
     }
 
     fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
+        let read = self.read(checked(query)?)?;
+        if self.assistant.is_some() && read.is_none() {
+            self.unassisted.fetch_add(1, Ordering::Relaxed);
+        }
         let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
+        for (category, probability) in self.routed(checked(query)?, read.as_ref()) {
             rankings.push((probability, self.rank(&self.members[category], query, None)?));
+        }
+        if let Some(read) = &read {
+            rankings = mixed_in(rankings, read, self.runtime.base());
         }
         let borrowed: Vec<(f32, &Ranking)> =
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
@@ -557,6 +562,10 @@ impl Retriever for BundleRetriever {
             lines += &format!("{}\n", reading.describe(node));
         }
         Ok(lines)
+    }
+
+    fn unassisted(&self) -> u64 {
+        self.unassisted.load(Ordering::Relaxed)
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

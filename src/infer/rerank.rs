@@ -1,21 +1,29 @@
-//! `rerank`: a language model scores the first candidates of another ranking.
+//! `rerank`, and the judge of `--effort 2`: a language model scores the first candidates of another
+//! ranking.
 //!
-//! Source: the LLM reranker of STaRK (Wu et al. 2024): final score = score of the model in 0..=1
-//! plus 0.1 * (n - i) / n for place i of n, from 0. Mended: several candidates are asked about in
-//! one request, any number in 0..=1 is read, and one unusable reply does not lose the others.
+//! Source: the LLM reranker of STaRK (Wu et al. 2024). Mended: several candidates are asked about in
+//! one request, each with its relations and their directions; every request has what the query names,
+//! with its relations, so that the halves of a shortlist are judged alike; the order is that of the
+//! scores, and the place in the shortlist parts ties only (added to the score, as in the source, it
+//! lets a better placed candidate overtake the best); any number in 0..=1 is read, and one unusable
+//! reply does not lose the others.
 //!
 //! Must not know: programs, which answers are right.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde_json::{Value, json};
 
 use crate::{
     index::IndexedBase,
-    kb::{NodeId, best},
+    infer::shown::Linked,
+    kb::NodeId,
     llm::{LlmError, RoleSpec},
     retrieve::{Ranking, RetrieveError, Retriever, checked},
-    tools::{Assistant, AssistantError, document_about, unit_score},
+    tools::{Assistant, AssistantError, unit_score},
 };
 
 /// Scores candidates of a ranking.
@@ -27,25 +35,41 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
 };
 
 /// Candidates that are scored.
-const SCORED: usize = 20;
+pub const SCORED: usize = 20;
+/// Candidates that are scored where none of the first is scored high.
+pub const SCORED_DEEP: usize = 50;
+/// The score from which a candidate is scored high.
+const HIGH: f32 = 0.8;
 /// Candidates of one request.
-const A_REQUEST: usize = 10;
-/// Weight of the place in the shortlist.
-const PLACE_WEIGHT: f32 = 0.1;
+pub const A_REQUEST: usize = 10;
+/// Requests for one batch of candidates at most: the first, its repair, one more.
+pub const TRIES: usize = 3;
+/// What parts the scores of nodes that the model scores alike.
+const TIE: f32 = 1e-6;
 /// Characters of a candidate's document in a request.
-const DOCUMENT_CHARS: usize = 3_000;
+const DOCUMENT_CHARS: usize = 1_500;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
 /// Rounds in which candidates without a usable score are asked about, with their repairs.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first 20 of another retriever. A candidate that gets no usable score counts as one
-/// that the model scored 0: it keeps its place among those. When no candidate gets one, the ranking
-/// is the shortlist. What follows the first 20 keeps its order behind them, with scores -1, -2, ...
+/// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
+/// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
+/// gets no usable score counts as one that the model scored 0. When no candidate gets one, the
+/// ranking is the shortlist as it is, and [`Retriever::unassisted`] counts the query. What was not
+/// judged keeps its order behind what was, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
+    unassisted: AtomicU64,
+}
+
+/// A shortlist, and the score that the model gives each of its first nodes.
+struct Judged {
+    shortlist: Ranking,
+    /// In the order of the shortlist; none without a usable one.
+    scores: Vec<Option<f32>>,
 }
 
 impl Rerank {
@@ -55,11 +79,17 @@ impl Rerank {
         shortlist: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
     ) -> Self {
-        Self { base, shortlist, assistant }
+        Self { base, shortlist, assistant, unassisted: AtomicU64::new(0) }
     }
 
-    /// The score that the model gives each node, in their order; none without a usable one.
-    fn scores(&self, query: &str, nodes: &[NodeId]) -> Result<Vec<Option<f32>>, RetrieveError> {
+    /// The score that the model gives each node, in their order; none without a usable one. A
+    /// service that gives no reply is not asked again.
+    fn scores(
+        &self,
+        query: &str,
+        linked: &Linked<'_>,
+        nodes: &[NodeId],
+    ) -> Result<Vec<Option<f32>>, RetrieveError> {
         let mut scores = vec![None; nodes.len()];
         for (sample, repairs) in (0..).zip(ROUNDS) {
             let open: Vec<usize> = (0..nodes.len()).filter(|&at| scores[at].is_none()).collect();
@@ -67,56 +97,92 @@ impl Rerank {
             if batches.is_empty() {
                 break;
             }
+            let entities = linked.shown();
             let requests = batches.iter().map(|batch| {
-                let candidates: Vec<Value> = batch
-                    .iter()
-                    .zip(1..)
-                    .map(|(&at, n)| self.candidate(query, nodes[at], n))
+                let candidates: Vec<Value> = (1..)
+                    .zip(*batch)
+                    .map(|(n, &at)| {
+                        let text = linked.candidate(nodes[at], query, DOCUMENT_CHARS);
+                        json!({"n": n, "text": text})
+                    })
                     .collect();
-                let inputs = json!({"query": query, "candidates": candidates});
+                let inputs =
+                    json!({"query": query, "entities": entities, "candidates": candidates});
                 self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
             let replies = self.assistant.json_of(requests.collect(), repairs);
+            let mut silent = false;
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,
                     Err(AssistantError::Llm(LlmError::Reply { .. })) => continue,
+                    Err(AssistantError::Llm(error)) if error.is_outage() => {
+                        silent = true;
+                        continue;
+                    }
                     Err(AssistantError::Llm(error)) => return Err(error.into()),
                     Err(error) => return Err(RetrieveError::Program(format!("rerank: {error}"))),
                 };
-                for entry in reply["scores"].as_array().into_iter().flatten() {
-                    let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
-                    let place = n.and_then(|n| batch.get(n.checked_sub(1)?));
-                    let score = unit_score(&entry["score"]);
-                    if let (Some(&at), Some(score)) = (place, score) {
-                        // Of several scores of one candidate the first counts.
-                        scores[at].get_or_insert(score as f32);
-                    }
-                }
+                read_scores(&reply, batch, &mut scores);
+            }
+            if silent {
+                break;
             }
         }
         Ok(scores)
     }
 
-    fn candidate(&self, query: &str, node: NodeId, n: usize) -> Value {
-        let kind = self.base.kb.type_name(self.base.kb.node_type(node));
-        let text = document_about(&self.base, node, query, DOCUMENT_CHARS);
-        json!({"n": n, "type": kind, "text": text})
-    }
-
-    /// The shortlist, and the score that the model gives each of its first nodes.
-    fn judged(&self, query: &str, k: usize) -> Result<(Ranking, Vec<Option<f32>>), RetrieveError> {
+    fn judged(&self, query: &str, k: usize) -> Result<Judged, RetrieveError> {
         let query = checked(query)?;
-        let shortlist = self.shortlist.retrieve(query, k.max(SCORED))?;
-        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED).map(|pair| pair.0).collect();
-        let scores = self.scores(query, &nodes)?;
-        Ok((shortlist, scores))
+        let shortlist = self.shortlist.retrieve(query, k.max(SCORED_DEEP))?;
+        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
+        let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
+        let linked = Linked::of(&self.base, query);
+        let mut scores = self.scores(query, &linked, first)?;
+        let best = scores.iter().flatten().copied().reduce(f32::max);
+        // A judge that says nothing of the first says no more of the others.
+        if best.is_some_and(|best| best < HIGH) && !more.is_empty() {
+            scores.extend(self.scores(query, &linked, more)?);
+        }
+        Ok(Judged { shortlist, scores })
     }
 }
 
-/// The final score of place `at` of `n`, from 0.
-fn final_score(score: Option<f32>, at: usize, n: usize) -> f32 {
-    score.unwrap_or(0.0) + PLACE_WEIGHT * (n - at) as f32 / n as f32
+/// Takes the scores of a reply to a batch of places.
+fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
+    for entry in reply["scores"].as_array().into_iter().flatten() {
+        let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
+        let place = n.and_then(|n| batch.get(n.checked_sub(1)?));
+        if let (Some(&at), Some(score)) = (place, unit_score(&entry["score"])) {
+            // Of several scores of one candidate the first counts.
+            scores[at].get_or_insert(score as f32);
+        }
+    }
+}
+
+impl Judged {
+    /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
+    /// judged follow. Without any score, the shortlist.
+    fn ranking(self) -> Ranking {
+        let Self { shortlist, scores } = self;
+        if scores.iter().all(Option::is_none) {
+            return shortlist;
+        }
+        let n = scores.len();
+        let mut order: Vec<usize> = (0..n).collect();
+        let score = |at: usize| scores[at].unwrap_or(0.0);
+        // Stable: equal scores keep their places.
+        order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+        let mut last = f32::INFINITY;
+        let mut ranking: Ranking = Vec::with_capacity(shortlist.len());
+        for at in order {
+            last = score(at).min(last - TIE);
+            ranking.push((shortlist[at].0, last));
+        }
+        let rest = shortlist.iter().skip(n).zip(1..);
+        ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
+        ranking
+    }
 }
 
 impl Retriever for Rerank {
@@ -125,13 +191,11 @@ impl Retriever for Rerank {
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let (shortlist, scores) = self.judged(query, k)?;
-        let n = scores.len();
-        let reranked = shortlist.iter().zip(&scores).enumerate();
-        let first = reranked.map(|(at, (pair, score))| (pair.0, final_score(*score, at, n)));
-        let mut ranking = best(first.collect(), n);
-        let rest = shortlist.iter().skip(n).zip(1..);
-        ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
+        let judged = self.judged(query, k)?;
+        if judged.scores.iter().all(Option::is_none) && !judged.shortlist.is_empty() {
+            self.unassisted.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut ranking = judged.ranking();
         ranking.truncate(k);
         Ok(ranking)
     }
@@ -140,18 +204,21 @@ impl Retriever for Rerank {
         self.shortlist.category(query)
     }
 
+    fn unassisted(&self) -> u64 {
+        self.unassisted.load(Ordering::Relaxed).max(self.shortlist.unassisted())
+    }
+
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let (shortlist, scores) = self.judged(query, SCORED)?;
+        let Judged { shortlist, scores } = self.judged(query, SCORED_DEEP)?;
         let n = scores.len();
         let place = shortlist.iter().position(|pair| pair.0 == node);
         Ok(match place.and_then(|at| Some((at, scores.get(at)?))) {
             None => format!("not among the first {n} of {}\n", self.shortlist.name()),
             Some((at, score)) => {
                 let given = score.map_or("no usable score".to_owned(), |s| format!("score {s:.4}"));
-                let adds = PLACE_WEIGHT * (n - at) as f32 / n as f32;
                 let shortlist = self.shortlist.name();
                 let rank = at + 1;
-                format!("the model: {given}\n{shortlist}: rank {rank} of {n}, adds {adds:.4}\n")
+                format!("the model: {given}\n{shortlist}: rank {rank} of {n}, parts ties\n")
             }
         })
     }

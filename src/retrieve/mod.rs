@@ -104,6 +104,12 @@ pub trait Retriever: Send + Sync {
     /// As [`Retriever::retrieve`].
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError>;
 
+    /// Queries so far whose answers a language model was to better and did not, as its replies were
+    /// missing or could not be used: they are answered as without it.
+    fn unassisted(&self) -> u64 {
+        0
+    }
+
     /// The category the query is put in; none for a retriever that answers all queries alike.
     ///
     /// # Errors
@@ -132,6 +138,10 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         (**self).category(query)
+    }
+
+    fn unassisted(&self) -> u64 {
+        (**self).unassisted()
     }
 }
 

@@ -29,9 +29,9 @@ pub enum Effort {
     /// Not at all, but for programs that ask one.
     #[default]
     None,
-    /// It reads the query: it chooses the category.
+    /// It reads the query: category, linked entities, wanted type, constraints.
     Reads,
-    /// It also judges the first twenty answers.
+    /// It also judges the first 20 answers, or the first 50 if none of them is good.
     Judges,
 }
 
@@ -59,7 +59,7 @@ pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, System
         SystemError::Failed { what: "the bundle".to_owned(), source: Box::new(source) }
     })?;
     if opener.effort >= Effort::Reads {
-        routed = routed.routed_by(opener.model("--effort 1")?);
+        routed = routed.read_by(opener.model("--effort 1")?);
     }
     let routed = Arc::new(routed);
     let answers: Box<dyn Retriever> = match opener.effort {
