@@ -68,6 +68,10 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+/// What is told where a model was to help and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
+
 /// The answer as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
@@ -153,6 +157,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Err(error) => return Err(error.into()),
     };
     stages.note("answer_ms");
+    if retriever.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
     let mut hits = hits::hits(&base.kb, &ranking);
     let explain = args.explain && stand_in.is_none();
     if explain {

@@ -59,6 +59,7 @@ fn usual(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f64> {
         Metric::Hit10 => hit(10),
         Metric::Hit20 => hit(20),
         Metric::Hit50 => hit(50),
+        Metric::Hit100 => hit(100),
         Metric::Recall5 => recall(5),
         Metric::Recall10 => recall(10),
         Metric::Recall20 => recall(20),

@@ -24,8 +24,8 @@
 //!
 //! Must not know: which answers are right, how programs are found.
 
-mod react;
 mod query_reader;
+mod react;
 mod rerank;
 mod shown;
 mod tail;
@@ -55,7 +55,7 @@ use crate::{
     kb::{Combine, NodeId, Scores},
     llm::RoleSpec,
     program::Program,
-    retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{Answer, Ranking, RetrieveError, Retriever, Unassisted, checked, shortlist},
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
@@ -63,8 +63,9 @@ use crate::{
     tools::{Assistant, Session, ToolCache, ToolCall, Trace},
 };
 
-pub use react::{REACT_ROLE, React};
-pub use rerank::{RERANK_ROLE, Rerank};
+pub use query_reader::READ_ASKS;
+pub use react::{REACT_ASKS, REACT_ROLE, React};
+pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
 
 /// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
@@ -73,6 +74,53 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
+
+/// Why a language model did not help with a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Miss {
+    /// Its service gave no reply.
+    Outage,
+    /// Its reply could not be used.
+    Unusable,
+}
+
+/// Counts [`Unassisted`] queries, from any thread.
+#[derive(Default)]
+struct Misses {
+    outages: AtomicU64,
+    unusable: AtomicU64,
+}
+
+impl Misses {
+    fn note(&self, miss: Miss) {
+        let count = match miss {
+            Miss::Outage => &self.outages,
+            Miss::Unusable => &self.unusable,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> Unassisted {
+        let [outages, unusable] =
+            [&self.outages, &self.unusable].map(|count| count.load(Ordering::Relaxed));
+        Unassisted { outages, unusable }
+    }
+}
+
+/// What is asked of a language model for one query.
+#[derive(Clone, Debug)]
+pub struct Asks {
+    /// Who asks.
+    pub role: RoleSpec,
+    /// The longest of its prompts.
+    pub prompt: &'static str,
+    /// The prompt of later turns, and how many there are at most.
+    pub later: Option<(&'static str, usize)>,
+    /// Requests at least, where every reply can be used.
+    pub least: usize,
+    /// Requests at most, repairs included.
+    pub most: usize,
+}
 
 /// Candidates a program is given.
 pub const SHORTLIST: usize = 100;
@@ -402,7 +450,7 @@ pub struct BundleRetriever {
     /// Who reads the query, beside the bundle's router.
     assistant: Option<Arc<Assistant>>,
     /// Queries that were to be read and were not.
-    unassisted: AtomicU64,
+    unassisted: Misses,
 }
 
 impl BundleRetriever {
@@ -428,7 +476,7 @@ impl BundleRetriever {
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
         let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
-        let (members, assistant, unassisted) = (members?, None, AtomicU64::new(0));
+        let (members, assistant, unassisted) = (members?, None, Misses::default());
         Ok(Self {
             runtime,
             name,
@@ -458,7 +506,8 @@ impl BundleRetriever {
     /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
-        Ok(self.routed(query, self.read(query)?.as_ref()))
+        let read = self.read(query)?.and_then(Result::ok);
+        Ok(self.routed(query, read.as_ref()))
     }
 
     /// The same with what a model read.
@@ -471,14 +520,13 @@ impl BundleRetriever {
         }
     }
 
-    /// How a model reads the query; none without a model, or without a usable reply of it.
-    fn read(&self, query: &str) -> Result<Option<ReadQuery>, RetrieveError> {
+    /// How a model reads the query, or why it does not; none without a model.
+    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let members = self.members.iter();
-        let offered: Vec<Offered<'_>> = members
-            .map(|Member { name, description, .. }| Offered { name, description })
-            .collect();
-        read_query(self.runtime.base(), assistant, query, &offered)
+        let offered: Vec<Offered<'_>> =
+            members.map(|Member { name, description, .. }| Offered { name, description }).collect();
+        read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
@@ -505,10 +553,13 @@ impl Retriever for BundleRetriever {
     }
 
     fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        let read = self.read(checked(query)?)?;
-        if self.assistant.is_some() && read.is_none() {
-            self.unassisted.fetch_add(1, Ordering::Relaxed);
-        }
+        let read = match self.read(checked(query)?)? {
+            Some(Err(miss)) => {
+                self.unassisted.note(miss);
+                None
+            }
+            read => read.and_then(Result::ok),
+        };
         let mut rankings = Vec::new();
         for (category, probability) in self.routed(checked(query)?, read.as_ref()) {
             rankings.push((probability, self.rank(&self.members[category], query, None)?));
@@ -564,8 +615,8 @@ impl Retriever for BundleRetriever {
         Ok(lines)
     }
 
-    fn unassisted(&self) -> u64 {
-        self.unassisted.load(Ordering::Relaxed)
+    fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted()
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

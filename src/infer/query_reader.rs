@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     index::{IndexedBase, TextPart},
-    infer::{ROUTER_ROLE, shown::Linked},
+    infer::{Asks, Miss, ROUTER_ROLE, shown::Linked},
     kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId},
     llm::LlmError,
     retrieve::{Ranking, RetrieveError},
@@ -17,8 +17,9 @@ use crate::{
 
 /// The prompt.
 const PROMPT: &str = "router/read";
-/// Requests for one query at most: the first and its repair.
-pub const REQUESTS: usize = 2;
+/// A query is read by one request, and its repair.
+pub const READ_ASKS: Asks =
+    Asks { role: ROUTER_ROLE, prompt: PROMPT, later: None, least: 1, most: 2 };
 /// Entities of a reading that count.
 const MAX_ENTITIES: usize = 4;
 /// Constraints of a reading that count, and characters of each.
@@ -56,7 +57,7 @@ pub(super) struct ReadQuery {
     pub(super) constraints: Vec<String>,
 }
 
-/// How a model reads the query; none where its reply is missing or cannot be used.
+/// How a model reads the query, or why it does not: its reply is missing or cannot be used.
 ///
 /// # Errors
 /// [`RetrieveError::Llm`] for ceilings and stops, which no other request would pass either.
@@ -65,11 +66,11 @@ pub(super) fn read_query(
     assistant: &Assistant,
     query: &str,
     categories: &[Offered<'_>],
-) -> Result<Option<ReadQuery>, RetrieveError> {
+) -> Result<Result<ReadQuery, Miss>, RetrieveError> {
     let linked = Linked::of(base, query);
-    let offered = (1..).zip(categories).map(|(n, category)| {
-        json!({"n": n, "name": category.name, "description": category.description})
-    });
+    let offered = (1..).zip(categories).map(
+        |(n, category)| json!({"n": n, "name": category.name, "description": category.description}),
+    );
     let types: Vec<&str> =
         base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind)).collect();
     let inputs = json!({
@@ -80,14 +81,14 @@ pub(super) fn read_query(
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
         Ok(reply) => reply,
-        Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
-        Err(AssistantError::Llm(error)) if error.is_outage() => return Ok(None),
+        Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(Err(Miss::Unusable)),
+        Err(AssistantError::Llm(error)) if error.is_outage() => return Ok(Err(Miss::Outage)),
         Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
         Err(AssistantError::Prompt(error)) => {
             return Err(RetrieveError::Program(error.to_string()));
         }
     };
-    Ok(Some(ReadQuery::of(base, &reply, &linked, categories.len())))
+    Ok(Ok(ReadQuery::of(base, &reply, &linked, categories.len())))
 }
 
 impl ReadQuery {

@@ -16,14 +16,14 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     index::IndexedBase,
-    infer::shown::Linked,
+    infer::{Asks, shown::Linked},
     kb::{Kb, NodeId},
     llm::{LlmError, Message, Request, RoleSpec},
     prompts::PromptError,
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     tools::{
-        Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
-        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
+        Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+        registry, schema_text, source::literal, toolkit_text,
     },
 };
 
@@ -58,6 +58,15 @@ const PROMPT: &str = "react/step";
 const RESULTS_PROMPT: &str = "react/results";
 /// The tools that ask a language model themselves.
 const LLM_GROUP: &str = "llm";
+
+/// What it asks for one query: every turn a request, and its repair.
+pub const REACT_ASKS: Asks = Asks {
+    role: REACT_ROLE,
+    prompt: PROMPT,
+    later: Some((RESULTS_PROMPT, MAX_TURNS - 1)),
+    least: 1,
+    most: 2 * MAX_TURNS,
+};
 
 /// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
 /// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
@@ -334,7 +343,9 @@ fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
 fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
     match number.checked_sub(1).and_then(|at| steps.get(at)) {
         Some(Step { value: Some(value), .. }) => Ok(value.clone()),
-        Some(_) => Err(ToolError::BadArgs(format!("call {number} failed, so there is no ${number}"))),
+        Some(_) => {
+            Err(ToolError::BadArgs(format!("call {number} failed, so there is no ${number}")))
+        }
         None => Err(ToolError::BadArgs(format!("there is no call {number} before this one"))),
     }
 }

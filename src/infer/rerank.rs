@@ -10,19 +10,16 @@
 //!
 //! Must not know: programs, which answers are right.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::{
     index::IndexedBase,
-    infer::shown::Linked,
+    infer::{Asks, Miss, Misses, shown::Linked},
     kb::NodeId,
     llm::{LlmError, RoleSpec},
-    retrieve::{Ranking, RetrieveError, Retriever, checked},
+    retrieve::{Answer, Ranking, RetrieveError, Retriever, Unassisted, checked},
     tools::{Assistant, AssistantError, unit_score},
 };
 
@@ -35,15 +32,23 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
 };
 
 /// Candidates that are scored.
-pub const SCORED: usize = 20;
+const SCORED: usize = 20;
 /// Candidates that are scored where none of the first is scored high.
-pub const SCORED_DEEP: usize = 50;
+const SCORED_DEEP: usize = 50;
 /// The score from which a candidate is scored high.
 const HIGH: f32 = 0.8;
 /// Candidates of one request.
-pub const A_REQUEST: usize = 10;
+const A_REQUEST: usize = 10;
 /// Requests for one batch of candidates at most: the first, its repair, one more.
-pub const TRIES: usize = 3;
+const TRIES: usize = 3;
+/// Requests for one shortlist: the first 20 in halves, at most 50 with all tries.
+pub const RERANK_ASKS: Asks = Asks {
+    role: RERANK_ROLE,
+    prompt: PROMPT,
+    later: None,
+    least: SCORED.div_ceil(A_REQUEST),
+    most: SCORED_DEEP.div_ceil(A_REQUEST) * TRIES,
+};
 /// What parts the scores of nodes that the model scores alike.
 const TIE: f32 = 1e-6;
 /// Characters of a candidate's document in a request.
@@ -62,14 +67,16 @@ pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
-    unassisted: AtomicU64,
+    unassisted: Misses,
 }
 
 /// A shortlist, and the score that the model gives each of its first nodes.
 struct Judged {
-    shortlist: Ranking,
+    shortlist: Answer,
     /// In the order of the shortlist; none without a usable one.
     scores: Vec<Option<f32>>,
+    /// Whether its service gave no reply to a request.
+    outage: bool,
 }
 
 impl Rerank {
@@ -79,18 +86,18 @@ impl Rerank {
         shortlist: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
     ) -> Self {
-        Self { base, shortlist, assistant, unassisted: AtomicU64::new(0) }
+        Self { base, shortlist, assistant, unassisted: Misses::default() }
     }
 
-    /// The score that the model gives each node, in their order; none without a usable one. A
-    /// service that gives no reply is not asked again.
+    /// The score that the model gives each node, in their order, none without a usable one; and
+    /// whether its service gave no reply, after which it is not asked again.
     fn scores(
         &self,
         query: &str,
         linked: &Linked<'_>,
         nodes: &[NodeId],
-    ) -> Result<Vec<Option<f32>>, RetrieveError> {
-        let mut scores = vec![None; nodes.len()];
+    ) -> Result<(Vec<Option<f32>>, bool), RetrieveError> {
+        let (mut scores, mut outage) = (vec![None; nodes.len()], false);
         for (sample, repairs) in (0..).zip(ROUNDS) {
             let open: Vec<usize> = (0..nodes.len()).filter(|&at| scores[at].is_none()).collect();
             let batches: Vec<&[usize]> = open.chunks(A_REQUEST).collect();
@@ -111,13 +118,12 @@ impl Rerank {
                 self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
             let replies = self.assistant.json_of(requests.collect(), repairs);
-            let mut silent = false;
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,
                     Err(AssistantError::Llm(LlmError::Reply { .. })) => continue,
                     Err(AssistantError::Llm(error)) if error.is_outage() => {
-                        silent = true;
+                        outage = true;
                         continue;
                     }
                     Err(AssistantError::Llm(error)) => return Err(error.into()),
@@ -125,26 +131,27 @@ impl Rerank {
                 };
                 read_scores(&reply, batch, &mut scores);
             }
-            if silent {
+            if outage {
                 break;
             }
         }
-        Ok(scores)
+        Ok((scores, outage))
     }
 
     fn judged(&self, query: &str, k: usize) -> Result<Judged, RetrieveError> {
         let query = checked(query)?;
-        let shortlist = self.shortlist.retrieve(query, k.max(SCORED_DEEP))?;
-        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
+        let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP))?;
+        let nodes: Vec<NodeId> =
+            shortlist.ranking.iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
         let linked = Linked::of(&self.base, query);
-        let mut scores = self.scores(query, &linked, first)?;
+        let (mut scores, outage) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
         // A judge that says nothing of the first says no more of the others.
-        if best.is_some_and(|best| best < HIGH) && !more.is_empty() {
-            scores.extend(self.scores(query, &linked, more)?);
+        if best.is_some_and(|best| best < HIGH) && !more.is_empty() && !outage {
+            scores.extend(self.scores(query, &linked, more)?.0);
         }
-        Ok(Judged { shortlist, scores })
+        Ok(Judged { shortlist, scores, outage })
     }
 }
 
@@ -161,13 +168,18 @@ fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
 }
 
 impl Judged {
+    /// Whether the model said nothing of any candidate.
+    fn is_silent(&self) -> bool {
+        self.scores.iter().all(Option::is_none)
+    }
+
     /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
-    /// judged follow. Without any score, the shortlist.
-    fn ranking(self) -> Ranking {
-        let Self { shortlist, scores } = self;
-        if scores.iter().all(Option::is_none) {
-            return shortlist;
+    /// judged follow. Without any score, the shortlist as it is, with its end.
+    fn answer(self) -> Answer {
+        if self.is_silent() {
+            return self.shortlist;
         }
+        let Self { shortlist: Answer { ranking: shortlist, .. }, scores, .. } = self;
         let n = scores.len();
         let mut order: Vec<usize> = (0..n).collect();
         let score = |at: usize| scores[at].unwrap_or(0.0);
@@ -181,7 +193,7 @@ impl Judged {
         }
         let rest = shortlist.iter().skip(n).zip(1..);
         ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
-        ranking
+        Answer { ranking, end: None }
     }
 }
 
@@ -191,27 +203,31 @@ impl Retriever for Rerank {
     }
 
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        Ok(self.answer(query, k)?.ranking)
+    }
+
+    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
         let judged = self.judged(query, k)?;
-        if judged.scores.iter().all(Option::is_none) && !judged.shortlist.is_empty() {
-            self.unassisted.fetch_add(1, Ordering::Relaxed);
+        if judged.is_silent() && !judged.scores.is_empty() {
+            self.unassisted.note(if judged.outage { Miss::Outage } else { Miss::Unusable });
         }
-        let mut ranking = judged.ranking();
-        ranking.truncate(k);
-        Ok(ranking)
+        let mut answer = judged.answer();
+        answer.ranking.truncate(k);
+        Ok(answer)
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.shortlist.category(query)
     }
 
-    fn unassisted(&self) -> u64 {
-        self.unassisted.load(Ordering::Relaxed).max(self.shortlist.unassisted())
+    fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted().or(self.shortlist.unassisted())
     }
 
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let Judged { shortlist, scores } = self.judged(query, SCORED_DEEP)?;
+        let Judged { shortlist, scores, .. } = self.judged(query, SCORED_DEEP)?;
         let n = scores.len();
-        let place = shortlist.iter().position(|pair| pair.0 == node);
+        let place = shortlist.ranking.iter().position(|pair| pair.0 == node);
         Ok(match place.and_then(|at| Some((at, scores.get(at)?))) {
             None => format!("not among the first {n} of {}\n", self.shortlist.name()),
             Some((at, score)) => {

@@ -46,6 +46,30 @@ pub struct End {
     pub recall: f32,
 }
 
+/// Queries that a language model was to help with and did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unassisted {
+    /// As its service gave no reply.
+    pub outages: u64,
+    /// As its replies could not be used.
+    pub unusable: u64,
+}
+
+impl Unassisted {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.outages + self.unusable
+    }
+
+    /// What is known of a query by two that were to help with it: it counts once.
+    pub fn or(self, other: Unassisted) -> Unassisted {
+        Unassisted {
+            outages: self.outages.max(other.outages),
+            unusable: self.unusable.max(other.unusable),
+        }
+    }
+}
+
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
@@ -104,10 +128,10 @@ pub trait Retriever: Send + Sync {
     /// As [`Retriever::retrieve`].
     fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError>;
 
-    /// Queries so far whose answers a language model was to better and did not, as its replies were
-    /// missing or could not be used: they are answered as without it.
-    fn unassisted(&self) -> u64 {
-        0
+    /// Queries so far whose answers a language model was to better and did not: they are answered as
+    /// without it.
+    fn unassisted(&self) -> Unassisted {
+        Unassisted::default()
     }
 
     /// The category the query is put in; none for a retriever that answers all queries alike.
@@ -140,7 +164,7 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
         (**self).category(query)
     }
 
-    fn unassisted(&self) -> u64 {
+    fn unassisted(&self) -> Unassisted {
         (**self).unassisted()
     }
 }

@@ -48,6 +48,12 @@ pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }
 
+/// Whether a name is that of a bundle, or of a system that stands on one, as `rerank:bundle:FILE`.
+pub fn is_within(name: &str) -> bool {
+    let stands_on = |name: &str| name.split_once(':').is_some_and(|(_, inner)| is_within(inner));
+    is_named(name) || stands_on(name)
+}
+
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.
 ///
 /// # Errors

@@ -242,12 +242,7 @@ fn thing(ctx: &mut ToolCtx<'_>, node: NodeId, wanted: &str) -> Result<Json, Tool
 }
 
 /// The document of a node with its relations, cut to what concerns the wanted words.
-fn document_about(
-    base: &IndexedBase,
-    node: NodeId,
-    wanted: &str,
-    max_chars: usize,
-) -> String {
+fn document_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
     let mut text = base.kb.text(node).to_owned();
     text.push_str(&relations_in_words(base, node));
     relevant(base, &text, wanted, max_chars)
