@@ -52,7 +52,7 @@ pub const RERANK_ASKS: Asks = Asks {
 /// What parts the scores of nodes that the model scores alike.
 const TIE: f32 = 1e-6;
 /// Characters of a candidate's document in a request.
-const DOCUMENT_CHARS: usize = 1_500;
+const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
 /// Rounds in which candidates without a usable score are asked about, with their repairs.

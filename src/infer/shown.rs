@@ -15,13 +15,18 @@ use crate::{
 };
 
 /// Linked entities that are shown.
-const MAX_ENTITIES: usize = 8;
+const MAX_ENTITIES: usize = 6;
 /// Entities of each type among which the strongest are taken.
 const OF_A_TYPE: usize = 3;
 /// Strength below which a link says nothing.
 const LEAST_STRENGTH: f32 = 0.2;
 /// Neighbours by one relation and direction that are named.
-const NAMED: usize = 12;
+const NAMED: usize = 8;
+/// Characters of the relations of one node; a first line is shown whatever its length.
+const RELATION_CHARS: usize = 800;
+/// Neighbours by one relation of a node in the middle from which a link of two steps over it says
+/// nothing: everything is joined over a venue or a colour.
+const HUB: usize = 300;
 /// Neighbours by one relation and direction that are looked at.
 const LOOKED_AT: usize = 20_000;
 /// Links between a candidate and the linked entities that are shown.
@@ -80,28 +85,34 @@ fn neighbors(
 }
 
 /// A line for each relation and direction: the neighbours' number, type and names, those first that
-/// are asked for.
+/// are asked for. Lines with such names come first; where all together are too long, the last are
+/// left out, and it is said how many.
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
     first: &[NodeId],
 ) -> String {
-    let mut text = String::new();
-    for (relation, direction, nodes) in lists {
+    let (mut asked_for, mut other): (Vec<_>, Vec<_>) =
+        lists.partition(|(_, _, nodes)| nodes.iter().any(|node| first.contains(node)));
+    asked_for.append(&mut other);
+    let n = asked_for.len();
+    let (mut text, mut length) = (String::new(), 0);
+    for (at, (relation, direction, nodes)) in asked_for.into_iter().enumerate() {
         let asked = nodes.iter().filter(|node| first.contains(node));
         let others = nodes.iter().filter(|node| !first.contains(node));
         let names: Vec<String> =
             asked.chain(others).take(NAMED).map(|&node| name(base, node)).collect();
         let more = if nodes.len() > NAMED { ", ..." } else { "" };
         let kind = nodes.first().map_or("", |&node| base.kb.type_name(base.kb.node_type(node)));
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{} {kind} ({}): {}{more}",
-            arrow(base, relation, direction),
-            nodes.len(),
-            names.join("; ")
-        );
+        let (arrow, names) = (arrow(base, relation, direction), names.join("; "));
+        let line = format!("{arrow} {kind} ({}): {names}{more}\n", nodes.len());
+        length += line.chars().count();
+        if at > 0 && length > RELATION_CHARS {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "and {} further relations", n - at);
+            break;
+        }
+        text += &line;
     }
     text
 }
@@ -123,13 +134,14 @@ impl<'a> Linked<'a> {
         self.entities.iter().map(|entity| entity.node).collect()
     }
 
-    /// The entities for a prompt: number from 1, type, name, strength, relations.
+    /// The entities for a prompt: number from 1, id, type, name, strength, relations.
     pub(super) fn shown(&self) -> Vec<Json> {
         let base = self.base;
         let entity = |(n, entity): (usize, &Entity)| {
             let lists = entity.neighbors.iter().cloned();
             json!({
                 "n": n,
+                "id": entity.node,
                 "type": base.kb.type_name(base.kb.node_type(entity.node)),
                 "name": name(base, entity.node),
                 "strength": format!("{:.2}", entity.strength),
@@ -195,7 +207,10 @@ impl<'a> Linked<'a> {
                     Direction::Any => Direction::Any,
                 };
                 let common = middles.iter().filter(|middle| ends.binary_search(middle).is_ok());
-                for &middle in common.filter(|&&middle| middle != node).take(LINKS_TO_ONE) {
+                let says = |&&middle: &&NodeId| {
+                    middle != node && base.kb.degree(middle, *back, reverse) < HUB
+                };
+                for &middle in common.filter(says).take(LINKS_TO_ONE) {
                     let first = format!("{} {}", arrow(base, *by, *way), name(base, middle));
                     let second = arrow(base, *back, reverse);
                     found.push(format!("{first} {second} {}", name(base, entity.node)));
@@ -234,12 +249,18 @@ mod tests {
     fn links_of_two_steps_are_named_where_there_is_none_of_one() {
         let base = example_base();
         let relation = base.kb.relation_id("has_brand").unwrap();
-        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap());
-        let siblings = brand.iter().map(|&b| base.kb.neighbors(b, relation, Direction::In));
-        let siblings = siblings.into_iter().find(|siblings| siblings.len() > 1).unwrap();
-        let query = format!("like \"{}\"", base.kb.name(siblings[0]));
-        let shown = Linked::of(&base, &query).candidate(siblings[1], &query, 100);
-        let link = format!("<-has_brand- {}", base.kb.name(siblings[0]));
+        let beside = |node, other| neighbors(&base, node).any(|list| list.2.contains(&other));
+        let brands = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap());
+        let products = brands.iter().map(|&b| base.kb.neighbors(b, relation, Direction::In));
+        // Two products of one brand that nothing joins directly.
+        let mut pairs = products.flat_map(|products| {
+            let pairs = products.iter().flat_map(|&a| products.iter().map(move |&b| (a, b)));
+            pairs.collect::<Vec<_>>()
+        });
+        let (named, other) = pairs.find(|&(a, b)| a != b && !beside(a, b)).unwrap();
+        let query = format!("like \"{}\"", base.kb.name(named));
+        let shown = Linked::of(&base, &query).candidate(other, &query, 100);
+        let link = format!("<-has_brand- {}", base.kb.name(named));
         assert!(shown.contains(&link), "{shown}");
     }
 }
