@@ -123,6 +123,12 @@ impl ReadQuery {
         }
     }
 
+    /// The probability of its ranking beside those of the programs: half of what the model holds it
+    /// for.
+    pub(super) fn weight(&self) -> f32 {
+        self.probability / 2.0
+    }
+
     /// The nodes of the wanted type, best first, at most 200: the share of the entities that they
     /// are linked to in one step, or in two for half as much, and how well their documents and the
     /// names of their neighbours fit the constraints. Empty for a reading that says neither.
@@ -174,16 +180,14 @@ fn reached(base: &IndexedBase, from: NodeId) -> Scores {
     scored(first, 1.0).combine(&scored(second, TWO_STEPS), Combine::Max)
 }
 
-/// The rankings that answer, with the one of a reading among them: it gets half of what the model
-/// holds it for, and the others share the rest as before. None of them is left out.
-pub(super) fn mixed_in(
-    rankings: Vec<(f32, Ranking)>,
-    reading: &ReadQuery,
-    base: &IndexedBase,
-) -> Vec<(f32, Ranking)> {
-    let weight = reading.probability / 2.0;
-    let own = if weight > 0.0 { reading.ranking(base) } else { Ranking::new() };
-    if own.is_empty() {
+/// The rankings that answer, with the one of a reading among them: it gets its weight, and the
+/// others share the rest as before. None of them is left out.
+pub(super) fn mixed_in<'a>(
+    rankings: Vec<(f32, &'a Ranking)>,
+    weight: f32,
+    own: &'a Ranking,
+) -> Vec<(f32, &'a Ranking)> {
+    if own.is_empty() || weight <= 0.0 {
         return rankings;
     }
     let others = rankings.into_iter().map(|(p, ranking)| (p * (1.0 - weight), ranking));
@@ -231,12 +235,12 @@ mod tests {
         let relation = base.kb.relation_id("has_brand").unwrap();
         let by_brand = base.kb.neighbors(read.entities[0], relation, Direction::In);
         assert!(by_brand.contains(&ranking[0].0), "{ranking:?}");
-        let others = vec![(0.75, vec![(1, 1.0)]), (0.25, vec![(2, 1.0)])];
-        let mixed = mixed_in(others.clone(), &read, &base);
+        let (first, second) = (vec![(1, 1.0)], vec![(2, 1.0)]);
+        let others = vec![(0.75, &first), (0.25, &second)];
+        let mixed = mixed_in(others.clone(), read.weight(), &ranking);
         let weights: Vec<f32> = mixed.iter().map(|pair| pair.0).collect();
         assert_eq!(weights, [0.375, 0.125, 0.5]);
         assert_eq!(mixed[0].1, others[0].1);
-        let unsure = ReadQuery { probability: 0.0, ..read };
-        assert_eq!(mixed_in(others.clone(), &unsure, &base), others);
+        assert_eq!(mixed_in(others.clone(), 0.0, &ranking), others);
     }
 }

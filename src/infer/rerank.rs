@@ -10,16 +10,19 @@
 //!
 //! Must not know: programs, which answers are right.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
 use crate::{
+    answer::{AnswerValue, Cell, Explanation},
     index::IndexedBase,
     infer::{Asks, Miss, Misses, shown::Linked},
     kb::NodeId,
     llm::{LlmError, RoleSpec},
-    retrieve::{Answer, Ranking, RetrieveError, Retriever, Unassisted, checked},
+    retrieve::{
+        Answer, Detail, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
+    },
     tools::{Assistant, AssistantError, unit_score},
 };
 
@@ -138,11 +141,14 @@ impl Rerank {
         Ok((scores, outage))
     }
 
-    fn judged(&self, query: &str, k: usize) -> Result<Judged, RetrieveError> {
+    fn judged(&self, query: &str, k: usize, detail: Detail) -> Result<Judged, RetrieveError> {
         let query = checked(query)?;
-        let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP))?;
+        // Those that come first here are among so many there.
+        let explained = if detail.explained > 0 { detail.explained.max(SCORED_DEEP) } else { 0 };
+        let detail = Detail { explained, ..detail };
+        let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP), detail)?;
         let nodes: Vec<NodeId> =
-            shortlist.ranking.iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
+            shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
         let linked = Linked::of(&self.base, query);
         let (mut scores, outage) = self.scores(query, &linked, first)?;
@@ -174,15 +180,11 @@ impl Judged {
     }
 
     /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
-    /// judged follow. Without any score, the shortlist as it is, with its end.
-    fn answer(self) -> Answer {
-        if self.is_silent() {
-            return self.shortlist;
-        }
-        let Self { shortlist: Answer { ranking: shortlist, .. }, scores, .. } = self;
-        let n = scores.len();
+    /// judged follow.
+    fn ranking(&self) -> Ranking {
+        let (shortlist, n) = (self.shortlist.ranking(), self.scores.len());
         let mut order: Vec<usize> = (0..n).collect();
-        let score = |at: usize| scores[at].unwrap_or(0.0);
+        let score = |at: usize| self.scores[at].unwrap_or(0.0);
         // Stable: equal scores keep their places.
         order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
         let mut last = f32::INFINITY;
@@ -193,7 +195,7 @@ impl Judged {
         }
         let rest = shortlist.iter().skip(n).zip(1..);
         ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
-        Answer { ranking, end: None }
+        ranking
     }
 }
 
@@ -202,18 +204,18 @@ impl Retriever for Rerank {
         format!("rerank:{}", self.shortlist.name())
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        Ok(self.answer(query, k)?.ranking)
-    }
-
-    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        let judged = self.judged(query, k)?;
-        if judged.is_silent() && !judged.scores.is_empty() {
-            self.unassisted.note(if judged.outage { Miss::Outage } else { Miss::Unusable });
+    /// Without any score, the shortlist's own answer as it is, with its end.
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let judged = self.judged(query, k, detail)?;
+        if judged.is_silent() {
+            if !judged.scores.is_empty() {
+                self.unassisted.note(if judged.outage { Miss::Outage } else { Miss::Unusable });
+            }
+            return Ok(cut(judged.shortlist, k, detail));
         }
-        let mut answer = judged.answer();
-        answer.ranking.truncate(k);
-        Ok(answer)
+        let mut ranking = judged.ranking();
+        ranking.truncate(k);
+        Ok(self.told(ranking, judged, detail))
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
@@ -223,19 +225,51 @@ impl Retriever for Rerank {
     fn unassisted(&self) -> Unassisted {
         self.unassisted.counted().or(self.shortlist.unassisted())
     }
+}
 
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let Judged { shortlist, scores, .. } = self.judged(query, SCORED_DEEP)?;
-        let n = scores.len();
-        let place = shortlist.ranking.iter().position(|pair| pair.0 == node);
-        Ok(match place.and_then(|at| Some((at, scores.get(at)?))) {
-            None => format!("not among the first {n} of {}\n", self.shortlist.name()),
-            Some((at, score)) => {
-                let given = score.map_or("no usable score".to_owned(), |s| format!("score {s:.4}"));
-                let shortlist = self.shortlist.name();
-                let rank = at + 1;
-                format!("the model: {given}\n{shortlist}: rank {rank} of {n}, parts ties\n")
-            }
-        })
+/// An answer with at most `k` nodes, and no more detail than is asked for.
+fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
+    let mut ranking = answer.ranking().to_vec();
+    ranking.truncate(k);
+    let (mut paths, mut words, mut why) =
+        (answer.paths.clone(), answer.words.clone(), answer.why.clone());
+    paths.truncate(k);
+    words.truncate(k);
+    why.truncate(detail.explained.min(k));
+    Answer { value: AnswerValue::nodes(ranking), paths, words, why, ..answer }
+}
+
+impl Rerank {
+    /// The ranking with what the shortlist's own answer says of each node, and what the model does.
+    fn told(&self, ranking: Ranking, judged: Judged, detail: Detail) -> Answer {
+        let Judged { shortlist: given, scores, .. } = judged;
+        let places: HashMap<NodeId, usize> =
+            given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
+        let before = |node: NodeId| places.get(&node).copied();
+        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
+            let of_shortlist = before(node).and_then(|at| given.why.get(at)).cloned();
+            let own = place_of(&self.name(), at, score).with(judgement(before(node), &scores));
+            let of_shortlist = of_shortlist.unwrap_or_default();
+            Why { explanation: own.with([of_shortlist.explanation]), ..of_shortlist }
+        });
+        let why = why.collect();
+        let paths = |&(node, _): &(NodeId, f32)| {
+            before(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
+        };
+        let paths = match detail.paths {
+            true => ranking.iter().map(paths).collect(),
+            false => Vec::new(),
+        };
+        Answer { value: AnswerValue::nodes(ranking), end: None, paths, why, ..given }
     }
+}
+
+/// What the model says of a node at a place of the shortlist, from 0.
+fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
+    let n = scores.len();
+    let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
+        return vec![Explanation::new("the model", format!("asked about the first {n} alone"))];
+    };
+    let given = score.map_or(Cell::from("no usable score"), Cell::from);
+    vec![Explanation::new("the model", given), Explanation::new("its place before", at + 1)]
 }

@@ -120,7 +120,7 @@ fn relation_lines(
 impl<'a> Linked<'a> {
     /// The entities that a query names.
     pub(super) fn of(base: &'a IndexedBase, query: &str) -> Self {
-        let found = base.names.link(&base.kb, query, &[], OF_A_TYPE);
+        let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
         let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
         let strongest = best(sure.as_slice().to_vec(), MAX_ENTITIES);
         let entity = |(node, strength): (NodeId, f32)| {

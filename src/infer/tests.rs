@@ -16,7 +16,9 @@ use crate::{
         sample::{SampleKind, SampleOptions, generate},
     },
     index::{IndexedBase, build},
-    infer::{BundleRetriever, ParamValues, React, Rerank, Runtime},
+    infer::{
+        self, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime,
+    },
     kb::{Kb, NodeId},
     llm::{
         Finish, LlmError, Request, Role,
@@ -25,7 +27,7 @@ use crate::{
     },
     program::Program,
     remote::RemoteError,
-    retrieve::{Baseline, RetrieveError, Retriever, System},
+    retrieve::{Baseline, Detail, RetrieveError, Retriever, System},
     sandbox::{FailureKind, Workers},
     tools::{
         ToolCache, Trace,
@@ -191,7 +193,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
         categories: vec![category("right", types[0]), category("wrong", types[1])],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
         fusion: Fusion { most, normalized: true, ordered: false },
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation {
@@ -257,6 +259,59 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
 }
 
+#[test]
+fn an_answer_with_all_its_reasons_runs_each_program_once() {
+    let query = "a durable steel bottle by Tidewell";
+    let system = routed(2, named(json!(2), 0.5));
+    let detail = Detail { explained: 5, paths: true };
+    let answer = infer::answer(&example_base(), &system, query, 20, detail).unwrap();
+    let kb = &example_base().kb;
+    let record = serde_json::to_value(AnswerRecord::new(kb, &answer)).unwrap();
+    assert_eq!((answer.route.len(), system.runtime.runs()), (2, 2), "{record}");
+    assert_eq!(system.retrieve(query, 20).unwrap(), answer.ranking(), "as without reasons");
+
+    let hits = record["hits"].as_array().unwrap();
+    assert!(hits.len() > 5 && answer.why.len() == 5);
+    for (at, hit) in hits.iter().enumerate() {
+        assert_eq!(
+            (hit.get("explanation").is_some(), hit.get("calls").is_some()),
+            (at < 5, at < 5)
+        );
+        let path = hit["path"].as_array().unwrap();
+        assert!(path.is_empty() || path.last().unwrap()["node"] == hit["id"], "{hit}");
+    }
+    let calls = hits[0]["calls"].as_array().unwrap();
+    let tools: Vec<&Json> = calls.iter().map(|call| &call["tool"]).collect();
+    assert_eq!(tools, ["search", "search"], "one of each category");
+    assert_eq!(calls[0]["arguments"][0], format!("\"{query}\""));
+    let values: Vec<bool> = calls.iter().map(|call| call["value"].is_number()).collect();
+    assert!(values == [true, false] || values == [false, true], "{calls:?}");
+    let entity = &record["understood"]["entities"][0];
+    assert_eq!((&entity["name"], &entity["exact"]), (&json!("Tidewell"), &json!(true)));
+    // What Tidewell makes is one edge away from it.
+    let made = hits.iter().find(|hit| hit["path"].as_array().unwrap().len() == 2).unwrap();
+    assert_eq!(made["path"][0]["name"], "Tidewell");
+    assert_eq!(
+        (&made["path"][1]["relation"], &made["path"][1]["direction"]),
+        (&json!("has_brand"), &json!("in"))
+    );
+}
+
+#[test]
+fn another_system_stands_in_for_a_program_that_fails_and_says_so() {
+    let (runtime, _) = runtime(|_| said("no"));
+    let fails = Program::new("fn retrieve(query, candidates, params) { throw \"no\" }");
+    let system = ProgramRetriever::new(Arc::new(runtime), &fails, ParamValues::new()).unwrap();
+    let detail = Detail { explained: 1, paths: true };
+    let answer = infer::answer(&example_base(), &system, "steel bottle", 5, detail).unwrap();
+    let stand_in = answer.stand_in.as_ref().unwrap();
+    assert_eq!((stand_in.system.as_str(), system.runtime.runs()), ("hybrid", 1));
+    assert!(stand_in.reason.contains("no"), "{stand_in:?}");
+    assert_eq!(answer.ranking(), hybrid().retrieve("steel bottle", 5).unwrap());
+    assert_eq!(answer.why.len(), 1);
+    assert!(answer.words[0].contains(&"steel".to_owned()), "{:?}", answer.words);
+}
+
 fn hybrid() -> Box<dyn Retriever> {
     Box::new(Baseline::new(example_base(), System::Hybrid))
 }
@@ -305,9 +360,14 @@ fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     // One of the first twenty is scored high: the others are not asked about.
     assert_eq!(heard.count(), shortlist.len().min(20).div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
-    let why = reranker.explain(query, 3).unwrap();
-    assert!(why.contains("score 0.9000") && why.contains("hybrid: rank"), "{why}");
-    assert!(reranker.explain(query, 999).unwrap().contains("not among"));
+    let detail = Detail { explained: 1, paths: false };
+    let told = reranker.answer(query, 50, detail).unwrap();
+    assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
+    let why = &told.why[0].explanation;
+    assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
+    let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
+    let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
+    assert_eq!(place.value, (at + 1).into());
 }
 
 #[test]
@@ -416,8 +476,12 @@ fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
     for reply in replies {
         let (without, with, heard) = efforts(reply);
         for query in queries.iter().take(8) {
-            let plain = without.answer(&query.text, 50).unwrap();
-            assert_eq!(with.answer(&query.text, 50).unwrap(), plain, "{}", query.text);
+            let told = |system: &dyn Retriever| {
+                let detail = Detail { explained: 3, paths: true };
+                let answer = system.answer(&query.text, 50, detail).unwrap();
+                (answer.ranking().to_vec(), answer.end, answer.route, answer.why, answer.paths)
+            };
+            assert_eq!(told(&with), told(&*without), "{}", query.text);
         }
         assert_eq!(with.unassisted().total(), 8);
         assert!(heard.count() >= 8, "it was asked");
@@ -525,8 +589,12 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
     }
     let shown = blocks(question(&requests[0]), "node");
     assert!(shown.iter().any(|(_, text)| text.contains("\n-has_brand-> Tidewell")), "{shown:?}");
-    let why = system.explain("socks by Tidewell", 4).unwrap();
-    assert!(why.contains("link(") && why.contains("named as answer 2"), "{why}");
+    let detail = Detail { explained: 2, paths: false };
+    let told = system.answer("socks by Tidewell", 20, detail).unwrap();
+    assert_eq!(told.ranking(), ranking);
+    let why = &told.why[1].explanation;
+    assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
+    assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);
 }
 

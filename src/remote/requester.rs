@@ -19,17 +19,17 @@ use tracing::{Instrument, debug_span, field};
 use crate::remote::{
     Limits, RemoteError, account,
     attempt::Attempt,
-    breaker::{Breaker, Probe},
-    chance,
+    circuit_breaker::{CircuitBreaker, Probe},
     failure::AccountSecrets,
-    pace::Pace,
+    rate_limiter::RateLimiter,
+    retry::{Ended, Retry},
 };
 
 /// How often a request looks whether it is to stop.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Asks one service for all who ask it.
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     pub(super) base: Url,
@@ -39,13 +39,13 @@ pub(super) struct Asker {
     pub(super) limits: Limits,
     /// The only bound on requests under way, whoever sends them.
     pub(super) gate: Semaphore,
-    pub(super) breaker: Breaker,
-    pub(super) pace: Pace,
+    pub(super) circuit_breaker: CircuitBreaker,
+    pub(super) rate_limiter: RateLimiter,
     pub(super) retries: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Asker {
+impl Requester {
     /// The reply to a request, or an error soon after the stop flag is set.
     pub(super) async fn ask(
         &self,
@@ -72,33 +72,33 @@ impl Asker {
         body: &[u8],
         weight: u64,
     ) -> Result<Vec<u8>, RemoteError> {
-        let arrival = self.breaker.arrival();
+        let arrival = self.circuit_breaker.arrival();
         // The gate is never closed.
         let _turn = self.gate.acquire().await;
         let url = account::join(&self.base, path);
+        let Limits { attempts, first_wait, longest_wait, .. } = self.limits;
         let mut course = Course {
             deadline: Instant::now() + self.limits.total,
-            attempts: 0,
-            bound: self.limits.first_wait,
+            retry: Retry::new(attempts, first_wait, longest_wait),
             last: String::new(),
             probe: None,
         };
         loop {
-            self.pass_breaker(arrival, &mut course).await?;
-            self.keep_pace(weight, &course).await?;
-            course.attempts += 1;
+            self.pass_circuit_breaker(arrival, &mut course).await?;
+            self.keep_rate(weight, &course).await?;
+            course.retry.begin();
             match self.traced_attempt(&url, body, &course).await {
                 Ok(reply) => {
-                    self.breaker.succeeded();
+                    self.circuit_breaker.succeeded();
                     return Ok(reply);
                 }
                 Err(Attempt::Final(error)) => {
                     // The service answers, and says what is wrong.
-                    self.breaker.succeeded();
+                    self.circuit_breaker.succeeded();
                     return Err(error);
                 }
                 Err(Attempt::Again { message, told }) => {
-                    self.breaker.failed(&message);
+                    self.circuit_breaker.failed(&message);
                     course.last = message;
                     sleep(self.wait(&mut course, told)?).await;
                     if Instant::now() >= course.deadline {
@@ -111,7 +111,7 @@ impl Asker {
     }
 
     /// Waits while others failed too often and one of them tries.
-    async fn pass_breaker<'a>(
+    async fn pass_circuit_breaker<'a>(
         &'a self,
         arrival: u64,
         course: &mut Course<'a>,
@@ -122,19 +122,19 @@ impl Asker {
         let outage = |(failures, message)| {
             Err(RemoteError::Outage { host: self.host.clone(), failures, message })
         };
-        match timeout_at(course.deadline, self.breaker.enter(arrival)).await {
+        match timeout_at(course.deadline, self.circuit_breaker.enter(arrival)).await {
             Ok(Ok(probe)) => {
                 course.probe = probe;
                 Ok(())
             }
             Ok(Err(state)) => outage(state),
-            Err(_) => outage(self.breaker.state()),
+            Err(_) => outage(self.circuit_breaker.state()),
         }
     }
 
     /// Waits until the limits of a minute let the next attempt begin.
-    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
-        match self.pace.turn(Instant::now(), weight, course.deadline) {
+    async fn keep_rate(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
+        match self.rate_limiter.turn(Instant::now(), weight, course.deadline) {
             Ok(begin) => {
                 sleep_until(begin).await;
                 Ok(())
@@ -159,7 +159,7 @@ impl Asker {
         let span = debug_span!(
             "attempt",
             "server.address" = self.host,
-            "http.request.resend_count" = course.attempts.saturating_sub(1),
+            "http.request.resend_count" = course.retry.made().saturating_sub(1),
             "http.request.body.size" = body.len(),
             "http.response.body.size" = field::Empty,
             "error.type" = field::Empty,
@@ -178,25 +178,17 @@ impl Asker {
         course: &mut Course<'_>,
         told: Option<Duration>,
     ) -> Result<Duration, RemoteError> {
-        let Limits { attempts, longest_wait, .. } = self.limits;
         let last = &course.last;
-        if let Some(told) = told.filter(|told| *told > longest_wait) {
-            let (told, longest) = (told.as_secs_f64(), longest_wait.as_secs_f64());
-            return Err(self.failed(
-                course,
-                format!("{last}; it asks to wait {told:.0} s, and at most {longest} s are waited"),
-            ));
+        match course.retry.wait(told) {
+            Ok(wait) if Instant::now() + wait < course.deadline => Ok(wait),
+            Ok(_) => Err(self.out_of_time(course)),
+            Err(Ended::Attempts) => Err(self.failed(course, last.clone())),
+            Err(Ended::Told(told)) => {
+                let (told, most) = (told.as_secs_f64(), self.limits.longest_wait.as_secs_f64());
+                let what = format!("it asks to wait {told:.0} s, and at most {most} s are waited");
+                Err(self.failed(course, format!("{last}; {what}")))
+            }
         }
-        if course.attempts >= attempts {
-            return Err(self.failed(course, last.clone()));
-        }
-        let jitter = course.bound.min(longest_wait).mul_f64(chance());
-        let wait = told.unwrap_or_default() + jitter;
-        if Instant::now() + wait >= course.deadline {
-            return Err(self.out_of_time(course));
-        }
-        course.bound = course.bound.saturating_mul(2);
-        Ok(wait)
     }
 
     fn out_of_time(&self, course: &Course<'_>) -> RemoteError {
@@ -207,9 +199,9 @@ impl Asker {
     /// The end of a request; all who wait for it to try the service end with it.
     fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
         if course.probe.is_some() {
-            self.breaker.gave_up();
+            self.circuit_breaker.gave_up();
         }
-        RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
+        RemoteError::Failed { host: self.host.clone(), attempts: course.retry.made(), message }
     }
 }
 
@@ -217,10 +209,8 @@ impl Asker {
 struct Course<'a> {
     /// When its total time is over.
     deadline: Instant,
-    /// Attempts begun.
-    attempts: u32,
-    /// Bound of the next wait.
-    bound: Duration,
+    /// Attempts begun, and the waits between them.
+    retry: Retry,
     /// Why the last attempt failed.
     last: String,
     /// Set while it is the one request that tries a failing service.

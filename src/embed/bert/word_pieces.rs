@@ -6,7 +6,7 @@
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
-//! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million pieces |
+//! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million word pieces |
 //! | [`MAX_TEXT_BYTES`] | 1 MiB | read of one text; the rest lies beyond the last token of any usual text |
 
 use std::path::{Path, PathBuf};
@@ -30,19 +30,19 @@ const BYTES_PER_TOKEN: usize = 8;
 
 /// The word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Pieces {
+pub(super) struct WordPieces {
     /// Ids, each below the size of the vocabulary.
     pub(super) ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
     pub(super) types: Vec<u32>,
-    /// Whether a piece was added by the model and is none of the text's; as long as `ids`.
+    /// Whether a word piece was added by the model and is none of the text's; as long as `ids`.
     pub(super) special: Vec<bool>,
 }
 
 /// Cuts texts.
 pub(super) struct Cutter {
     tokenizer: Tokenizer,
-    /// Whether words end at white space, so that the start of a text gives the first pieces.
+    /// Whether words end at white space, so that the start of a text gives the first word pieces.
     cuts_at_spaces: bool,
     max_tokens: usize,
     lower_case: bool,
@@ -93,14 +93,14 @@ impl Cutter {
         })
     }
 
-    /// The pieces of `prompt` followed by `text`, at most as many as the model reads. Empty when the text
-    /// has no piece of its own. O(bytes read), usually those of the pieces returned.
+    /// The word pieces of `prompt` followed by `text`, at most as many as the model reads. Empty when the text
+    /// has no word piece of its own. O(bytes read), usually those of the word pieces returned.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when the tokenizer fails, or knows pieces that the weights do not.
-    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<Pieces, EmbedError> {
+    /// [`EmbedError::Model`] when the tokenizer fails, or knows word pieces that the weights do not.
+    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces, EmbedError> {
         if text.trim().is_empty() {
-            return Ok(Pieces::default());
+            return Ok(WordPieces::default());
         }
         let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
         let mut n_bytes = self.max_tokens * BYTES_PER_TOKEN;
@@ -119,21 +119,25 @@ impl Cutter {
         }
     }
 
-    /// The pieces of many texts, in their order.
+    /// The word pieces of many texts, in their order.
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
-    pub(super) fn cut_all(&self, prompt: &str, texts: &[&str]) -> Result<Vec<Pieces>, EmbedError> {
+    pub(super) fn cut_all(
+        &self,
+        prompt: &str,
+        texts: &[&str],
+    ) -> Result<Vec<WordPieces>, EmbedError> {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
-    /// A piece as the vocabulary writes it.
+    /// A word piece as the vocabulary writes it.
     pub(super) fn name(&self, id: u32) -> String {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
     /// As [`cut`](Cutter::cut), of the whole text in one go.
-    pub(super) fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
+    pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self
             .tokenizer
@@ -143,7 +147,7 @@ impl Cutter {
         let special: Vec<bool> =
             encoding.get_special_tokens_mask().iter().map(|mask| *mask != 0).collect();
         if special.iter().all(|special| *special) {
-            return Ok(Pieces::default());
+            return Ok(WordPieces::default());
         }
         let largest = |values: &[u32]| values.iter().max().map_or(0, |largest| *largest as usize);
         let fits =
@@ -159,6 +163,6 @@ impl Cutter {
             );
             return Err(unusable(&self.path, reason));
         }
-        Ok(Pieces { ids: ids.to_vec(), types: types.to_vec(), special })
+        Ok(WordPieces { ids: ids.to_vec(), types: types.to_vec(), special })
     }
 }
