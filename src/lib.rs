@@ -58,7 +58,7 @@
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
 //! `files words clock gpu remote prompts` · `kb embed llm answer` · `dataset index` · `retrieve` · `tools sandbox program` ·
-//! `eval bundle infer explain` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! `eval bundle infer explain` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
 pub mod bundle;
@@ -80,6 +80,7 @@ pub mod prompts;
 pub mod remote;
 pub mod retrieve;
 pub mod sandbox;
+pub mod serve;
 pub mod systems;
 pub mod tools;
 pub mod words;

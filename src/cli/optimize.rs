@@ -415,7 +415,8 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
         let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
         let farewell = ctx.farewell.clone();
-        let context = Context { home, private, printer, stop, farewell, config };
+        let ends_itself = Arc::default();
+        let context = Context { home, private, printer, stop, farewell, config, ends_itself };
         dataset::find(&args.dataset, &context)?
     } else {
         dataset::find(&args.dataset, ctx)?

@@ -40,6 +40,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod serve;
 mod signals;
 mod standstill;
 mod strangers;
