@@ -10,6 +10,7 @@
 pub mod bundle;
 pub mod program;
 
+mod asks;
 mod dense;
 mod hybrid;
 mod late;
@@ -29,7 +30,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub use self::page::reference_page;
+pub use self::{asks::asks, page::reference_page};
 use crate::{
     bundle::BundleError,
     index::{IndexedBase, Part},

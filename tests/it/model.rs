@@ -211,8 +211,11 @@ fn answer(request: &Value) -> String {
     if asked("You improve retrieval programs") {
         return fenced("Follow the relations.", &better(&user));
     }
-    if asked("You choose the category of a query") {
-        return json!({ "category": 1, "probability": 0.9 }).to_string();
+    if asked("You read a query") {
+        return json!({
+            "category": 1, "entities": [], "type": null, "constraints": [], "probability": 0.9,
+        })
+        .to_string();
     }
     if asked("You judge candidates") {
         return judged(&user);
