@@ -133,15 +133,14 @@ fn turns(search: usize, model: usize) -> Vec<Turn> {
 }
 
 impl Run<'_> {
-    /// Improves programs of categories, then tunes the numbers of those that changed; a change stays
-    /// when training queries speak for it.
+    /// Improves programs of categories, then tunes their numbers; a change stays when training
+    /// queries speak for it.
     pub(super) fn improve(
         &mut self,
         begun: Begun,
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<Member>, Stop), OptimizeError> {
         let Begun { mut members, archive, walks, challengers } = begun;
-        let first = members.clone();
         self.take_challengers(&mut members, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
@@ -171,9 +170,7 @@ impl Run<'_> {
         }
         self.take_archived(&mut members, &state.archive)?;
         if tunes {
-            let changed: Vec<usize> =
-                (0..members.len()).filter(|&at| !members[at].answers_as(&first[at])).collect();
-            if !self.tune_all(&mut members, &changed)? {
+            if !self.tune_all(&mut members)? {
                 return Ok((members, Stop::Minutes));
             }
         }
@@ -186,18 +183,14 @@ impl Run<'_> {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Tunes the numbers of some categories' programs; whether there was time for all.
-    pub(super) fn tune_all(
-        &mut self,
-        members: &mut [Member],
-        which: &[usize],
-    ) -> Result<bool, OptimizeError> {
-        for (done, &at) in which.iter().enumerate() {
+    /// Tunes the numbers of all categories' programs; whether there was time for all.
+    fn tune_all(&mut self, members: &mut [Member]) -> Result<bool, OptimizeError> {
+        let total = members.len();
+        for at in 0..total {
             if self.is_late() {
                 return Ok(false);
             }
-            let (phase, total) = ("tuning numbers", which.len());
-            (self.watch)(Event::Progress { phase, done, total });
+            (self.watch)(Event::Progress { phase: "tuning numbers", done: at, total });
             let assigned = assign(members, self.train.queries.len());
             self.tune(&mut members[at], &assigned[at])?;
         }

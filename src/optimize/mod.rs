@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
-//! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> tune numbers of first programs
+//! llm actor:    find categories -> put queries into them -> write programs -> mend, try, tune
 //!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
 //!       training queries speak for
 //!    -> tune numbers -> race of the changes on validation -> router -> bundle
@@ -562,10 +561,6 @@ impl Run<'_> {
             true => self.discover()?,
             false => Begun { members: self.user_members()?, ..Begun::default() },
         };
-        if !self.options.without.contains(&Ablation::Tuning) {
-            let all: Vec<usize> = (0..members.len()).collect();
-            self.tune_all(&mut members, &all)?;
-        }
         let challengers = match actor {
             Some(actor) => self.write_programs(actor, &mut members)?,
             None => Vec::new(),
