@@ -19,12 +19,12 @@ use crate::{
             Actor, Attempt, Categories, CategoryFound, LLM, Memory,
             categories::Found,
             drafts::{Sheet, Written},
-            evidence,
+            execution_trace,
         },
         archive::Archive,
         asks::asks,
+        category_programs::{CategoryProgram, GOOD},
         improve::{Child, Place},
-        members::{GOOD, Member},
         trial::{Origin, mean},
     },
     program::Program,
@@ -59,7 +59,7 @@ const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
 
-/// Evidence of queries that a program answers well, and of those that it answers badly.
+/// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     good: Vec<Value>,
     bad: Vec<Value>,
@@ -89,7 +89,7 @@ impl Run<'_> {
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
-        let name = place.member.name().to_owned();
+        let name = place.category_program.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
         if notes.gap > PATIENCE {
             notes.gap = 0;
@@ -98,7 +98,8 @@ impl Run<'_> {
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
             return self.restart(actor, &name, &mut place, archive);
         }
-        let Some(contrast) = self.contrast(place.member, place.queries, open, rng)? else {
+        let Some(contrast) = self.contrast(place.category_program, place.queries, open, rng)?
+        else {
             return Ok(());
         };
         self.follow(actor, &name, &contrast, &mut place, archive)
@@ -114,11 +115,11 @@ impl Run<'_> {
     ) -> Result<(), OptimizeError> {
         let sample = place.step as u32 + 1;
         let sheet = self.sheet(name, place.queries, sample);
-        let before = mean(&place.member.train_on(place.queries));
+        let before = mean(&place.category_program.train_on(place.queries));
         let mut attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        let parent = (&*place.member, place.queries);
+        let parent = (&*place.category_program, place.queries);
         let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
         let doing = Doing { key, change: "begun anew", advice: "" };
@@ -134,9 +135,9 @@ impl Run<'_> {
         place: &mut Place<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
-        let before = mean(&place.member.train_on(place.queries));
+        let before = mean(&place.category_program.train_on(place.queries));
         let sample = place.step as u32 + 1;
-        let advice = self.advice(actor, name, place.member, good, bad, sample)?;
+        let advice = self.advice(actor, name, place.category_program, good, bad, sample)?;
         let mut attempt = Attempt::new(name, "improve", before);
         attempt.advice = advice.as_ref().ok().cloned();
         let program = match &advice {
@@ -164,9 +165,9 @@ impl Run<'_> {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
                 let change = doing.change.to_owned();
-                let parent = Some(place.member.program.id().to_owned());
+                let parent = Some(place.category_program.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                let params = self.inherited(place.member, &program)?;
+                let params = self.inherited(place.category_program, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
                 let measured = self.measure(child, place, archive)?;
@@ -187,9 +188,13 @@ impl Run<'_> {
         self.commit_attempt(actor, &doing.key, attempt.clone())
     }
 
-    /// The tuned numbers of a program that another, written from it, declares alike: its author left
-    /// them as they were.
-    fn inherited(&self, parent: &Member, child: &Program) -> Result<ParamValues, OptimizeError> {
+    /// The tuned parameters of a program that another, written from it, declares alike: its author
+    /// left them as they were.
+    fn inherited(
+        &self,
+        parent: &CategoryProgram,
+        child: &Program,
+    ) -> Result<ParamValues, OptimizeError> {
         if parent.params.is_empty() || parent.program.is_module() {
             return Ok(ParamValues::new());
         }
@@ -205,30 +210,33 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Evidence of queries that a program answers well, and of those of `open` that it answers
-    /// badly; none where there are none of these.
+    /// Execution traces of queries that a program answers well, and of those of `open` that it
+    /// answers badly; none where there are none of these.
     fn contrast(
         &mut self,
-        member: &Member,
+        category_program: &CategoryProgram,
         queries: &[usize],
         open: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
-        let is_good = |&&query: &&usize| member.train[query] >= GOOD;
+        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
         let mut good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
         let mut bad = open.to_vec();
         if bad.is_empty() {
             return Ok(None);
         }
-        let compiled = self.trials.compile(&member.program)?;
+        let compiled = self.trials.compile(&category_program.program)?;
         let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
             chosen.shuffle(rng);
             chosen.truncate(CONTRASTED);
             chosen.sort_unstable();
-            let (runtime, pool) = (self.trials.runtime_of(&member.program), &self.train.queries);
+            let (runtime, pool) =
+                (self.trials.runtime_of(&category_program.program), &self.train.queries);
             chosen
                 .iter()
-                .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
+                .map(|&at| {
+                    execution_trace::of(runtime, &compiled, &category_program.params, &pool[at])
+                })
                 .collect()
         };
         Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
@@ -239,14 +247,14 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        member: &Member,
+        category_program: &CategoryProgram,
         good: &[Value],
         bad: &[Value],
         sample: u32,
     ) -> Result<Result<String, String>, OptimizeError> {
         let inputs = json!({
             "category": actor.category(name),
-            "program": member.program.source(),
+            "program": category_program.program.source(),
             "good": good,
             "bad": bad,
         });
@@ -264,12 +272,13 @@ impl Run<'_> {
         advice: &str,
         bad: &[Value],
     ) -> Result<Written, OptimizeError> {
-        let (member, queries, sample) = (&*place.member, place.queries, place.step as u32 + 1);
-        let before = mean(&member.train_on(queries));
+        let (category_program, queries, sample) =
+            (&*place.category_program, place.queries, place.step as u32 + 1);
+        let before = mean(&category_program.train_on(queries));
         let mut inputs = self.briefed(actor, name);
         let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
         inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": member.program.source(), "score": before });
+        inputs["current"] = json!({ "source": category_program.program.source(), "score": before });
         inputs["advice"] = advice.into();
         inputs["failures"] = json!([]);
         inputs["traces"] = bad.iter().map(trace).collect();
@@ -278,7 +287,7 @@ impl Run<'_> {
             .get(name)
             .into_iter()
             .flat_map(|notes| &notes.memory)
-            .filter(|memory| memory.source != member.program.source())
+            .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
                     "source": memory.source,
@@ -289,12 +298,14 @@ impl Run<'_> {
             })
             .collect();
         let mut tried = queries.to_vec();
-        tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
+        tried.sort_by(|&a, &b| {
+            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
+        });
         let sheet = Sheet { name: name.to_owned(), tried, runs: self.runs_of(queries) };
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        Ok(self.not_tried_before(actor, name, (member, queries), written))
+        Ok(self.not_tried_before(actor, name, (category_program, queries), written))
     }
 
     /// A program, unless it was measured before.
@@ -302,13 +313,13 @@ impl Run<'_> {
         &mut self,
         actor: &Actor,
         name: &str,
-        (member, queries): (&Member, &[usize]),
+        (category_program, queries): (&CategoryProgram, &[usize]),
         written: Written,
     ) -> Written {
         let program = written?;
         let notes = actor.notes.get(name);
         let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
-        if !tried && program.id() != member.program.id() {
+        if !tried && program.id() != category_program.program.id() {
             return Ok(program);
         }
         if asks(&program) {
@@ -408,9 +419,9 @@ pub(super) fn failure(query: &str, message: &str) -> Value {
 }
 
 /// The calls on a query as one text.
-pub(super) fn trace(evidence: &Value) -> Value {
-    let text = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
-    let calls = evidence["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
+pub(super) fn trace(execution: &Value) -> Value {
+    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
+    let calls = execution["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let calls: Vec<&str> = calls.collect();
     format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }

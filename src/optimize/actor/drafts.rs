@@ -24,11 +24,11 @@ use crate::{
             Actor, Attempt, LLM, Notes,
             author::{ACTOR_ROLE, EXAMPLES, TRIED, failure, headed, trace},
             categories::Found,
-            evidence,
+            execution_trace,
         },
         asks::asks,
+        category_programs::CategoryProgram,
         gate::gate,
-        members::Member,
         plan::{self, Plan},
         search::SEARCH,
         trial::{Origin, mean, reciprocal_ranks, told},
@@ -71,18 +71,18 @@ enum Read {
 }
 
 impl Run<'_> {
-    /// Adds a member for every category the model finds: with its program, or with the best one at
+    /// Adds a program for every category the model finds: with its program, or with the best one at
     /// hand where that answers the category's queries better. Gives, by position, the programs that
     /// are better only as far as queries tell that the model was shown.
     pub(in crate::optimize) fn write_programs(
         &mut self,
         actor: &mut Actor,
-        members: &mut Vec<Member>,
-    ) -> Result<Vec<(usize, Member)>, OptimizeError> {
+        category_programs: &mut Vec<CategoryProgram>,
+    ) -> Result<Vec<(usize, CategoryProgram)>, OptimizeError> {
         (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
         let found = self.find_categories(actor)?;
         self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(members)?;
+        let fallback = self.fallback(category_programs)?;
         for Found { name, description, .. } in &found {
             let description = description.clone();
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
@@ -99,7 +99,9 @@ impl Run<'_> {
             (self.watch)(Event::Progress { phase: "writing programs", done, total });
             let best = fallback
                 .iter()
-                .map(|member| (mean(&member.train_on(&queries.train)), member))
+                .map(|category_program| {
+                    (mean(&category_program.train_on(&queries.train)), category_program)
+                })
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             let Some((before, best)) = best else { continue };
             let draft = match written.next() {
@@ -109,35 +111,46 @@ impl Run<'_> {
                 }
                 None => None,
             };
-            let sum = |member: &Member, of: &[usize]| member.sum_on(of);
+            let sum =
+                |category_program: &CategoryProgram, of: &[usize]| category_program.sum_on(of);
             let unseen: Vec<usize> =
                 queries.train.iter().copied().filter(|at| !sheet.tried.contains(at)).collect();
-            let is_sure = |draft: &Member| sum(draft, &unseen) >= sum(best, &unseen) + MIN_GAIN;
-            let (mut member, mut challenger) = match draft {
+            let is_sure =
+                |draft: &CategoryProgram| sum(draft, &unseen) >= sum(best, &unseen) + MIN_GAIN;
+            let (mut category_program, mut challenger) = match draft {
                 Some(draft) if is_sure(&draft) => (draft, None),
                 draft => (self.taken_over(best, &actor.category_header(&name))?, draft),
             };
             let n = queries.train.len();
-            member.queries = Some(queries.clone());
-            for member in [Some(&mut member), challenger.as_mut()].into_iter().flatten() {
-                if member.proposed_by == LLM && !self.options.without.contains(&Ablation::Tuning) {
-                    self.tune(member, &queries.train)?;
+            category_program.queries = Some(queries.clone());
+            for category_program in
+                [Some(&mut category_program), challenger.as_mut()].into_iter().flatten()
+            {
+                if category_program.proposed_by == LLM
+                    && !self.options.without.contains(&Ablation::Tuning)
+                {
+                    self.tune(category_program, &queries.train)?;
                 }
             }
-            let mrr = mean(&member.train_on(&queries.train));
+            let mrr = mean(&category_program.train_on(&queries.train));
             (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            challengers.extend(challenger.map(|challenger| (members.len(), challenger)));
-            members.push(member);
+            challengers.extend(challenger.map(|challenger| (category_programs.len(), challenger)));
+            category_programs.push(category_program);
         }
         Ok(challengers)
     }
 
     /// Programs that a category has when the model writes none that is better: those of the search
     /// actor, or search by words.
-    fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
+    fn fallback(
+        &mut self,
+        category_programs: &[CategoryProgram],
+    ) -> Result<Vec<CategoryProgram>, OptimizeError> {
         // A module has no header that could name another category.
-        let readable = members.iter().filter(|member| !member.program.is_module());
-        let readable: Vec<Member> = readable.cloned().collect();
+        let readable = category_programs
+            .iter()
+            .filter(|category_program| !category_program.program.is_module());
+        let readable: Vec<CategoryProgram> = readable.cloned().collect();
         if !readable.is_empty() {
             return Ok(readable);
         }
@@ -145,18 +158,28 @@ impl Run<'_> {
         let program = plan::render(&self.base, &plan);
         let change = "search by words".to_owned();
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
-        Ok(vec![self.member(Some(plan), program, ParamValues::new(), None, &origin)?])
+        Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
     }
 
-    /// A member's program under another category's header.
-    fn taken_over(&mut self, member: &Member, header: &str) -> Result<Member, OptimizeError> {
-        let program = Program::new(&headed(member.program.source(), header));
+    /// A category's program under another category's header.
+    fn taken_over(
+        &mut self,
+        category_program: &CategoryProgram,
+        header: &str,
+    ) -> Result<CategoryProgram, OptimizeError> {
+        let program = Program::new(&headed(category_program.program.source(), header));
         let origin = Origin {
-            proposed_by: member.proposed_by.clone(),
+            proposed_by: category_program.proposed_by.clone(),
             change: "taken over for the category".to_owned(),
-            parent: Some(member.program.id().to_owned()),
+            parent: Some(category_program.program.id().to_owned()),
         };
-        self.member(member.plan.clone(), program, member.params.clone(), None, &origin)
+        self.category_program(
+            category_program.plan.clone(),
+            program,
+            category_program.params.clone(),
+            None,
+            &origin,
+        )
     }
 
     /// What the first program of a category is asked for: its examples are drawn anew for each
@@ -272,8 +295,8 @@ impl Run<'_> {
         })
     }
 
-    /// Why a program cannot be measured: it does not compile, its numbers are not declared well, it
-    /// says what it must not, it may ask no model any more, it fails on queries, or it finds
+    /// Why a program cannot be measured: it does not compile, its parameters are not declared well,
+    /// it says what it must not, it may ask no model any more, it fails on queries, or it finds
     /// nothing. Empty when it can.
     fn failures(&mut self, program: &Program, sheet: &Sheet) -> Result<Vec<Value>, OptimizeError> {
         let queries: Vec<usize> = sheet.tried.iter().copied().take(TRIED).collect();
@@ -344,7 +367,7 @@ impl Run<'_> {
                 .take(TRIED_OUT_TRACES)
                 .map(|place| {
                     let query = &self.train.queries[tried[place]];
-                    Ok(trace(&evidence::of(runtime, &compiled, &none, query)?))
+                    Ok(trace(&execution_trace::of(runtime, &compiled, &none, query)?))
                 })
                 .collect();
             let mut one = self.briefed(actor, &sheet.name);
@@ -389,10 +412,10 @@ impl Run<'_> {
         actor: &mut Actor,
         sheet: &Sheet,
         queries: &[usize],
-        best: &Member,
+        best: &CategoryProgram,
         before: f64,
         written: Written,
-    ) -> Result<Option<Member>, OptimizeError> {
+    ) -> Result<Option<CategoryProgram>, OptimizeError> {
         let mut attempt = Attempt::new(&sheet.name, "initial", before);
         let draft = match written {
             Ok(program) => {
@@ -412,7 +435,7 @@ impl Run<'_> {
                     if of.len() == queries.len() {
                         let part = asks(&program).then(|| queries.to_vec());
                         let (program, none) = (program.clone(), none);
-                        draft = Some(self.member(None, program, none, part, &origin)?);
+                        draft = Some(self.category_program(None, program, none, part, &origin)?);
                         break;
                     }
                 }
