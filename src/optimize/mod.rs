@@ -34,12 +34,12 @@ pub mod leak;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
-mod race;
 pub mod reading;
 pub mod reranker;
 pub mod roles;
 pub mod route;
 mod search;
+mod sequential_test;
 pub mod trial;
 pub mod tune;
 pub mod user;
@@ -192,7 +192,7 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and raced too often.
+    /// The run was continued and tested too often.
     #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt cannot be rendered.
@@ -288,8 +288,8 @@ pub enum Event<'a> {
     },
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
-    /// All changes together were raced on validation.
-    Raced(&'a Proof),
+    /// All changes together were tested on validation.
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
@@ -507,7 +507,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "walks of another length (--hops)".to_owned()),
+                    ("hops", "metapaths of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),

@@ -10,6 +10,7 @@
 )]
 
 mod actor;
+mod answers;
 mod bench;
 mod bounds;
 mod bundles;
@@ -28,6 +29,7 @@ mod linking;
 mod llm;
 mod mining;
 mod model;
+mod named;
 mod null;
 mod optimize;
 mod plain;
@@ -46,3 +48,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;
