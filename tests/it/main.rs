@@ -24,6 +24,7 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod improvement;
 mod linking;
 mod llm;
 mod mining;
