@@ -23,7 +23,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `retrieve` · `tools sandbox program` ·
+//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `synth` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer explain` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod bundle;
@@ -45,6 +45,7 @@ pub mod prompts;
 pub mod remote;
 pub mod retrieve;
 pub mod sandbox;
+pub mod synth;
 pub mod systems;
 pub mod tools;
 pub mod words;

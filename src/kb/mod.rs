@@ -52,9 +52,11 @@ mod error;
 mod graph;
 mod manifest;
 mod marks;
+pub mod metapath;
 mod open;
 mod publish;
 mod rows;
+pub mod schema;
 mod scores;
 mod set;
 
