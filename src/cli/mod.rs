@@ -47,6 +47,7 @@ mod report;
 mod routing;
 mod run;
 mod search;
+mod synthesize;
 mod systems;
 mod test_split;
 mod vectors;

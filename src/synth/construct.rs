@@ -24,6 +24,8 @@ use crate::{
 pub(super) const MAX_CANDIDATES: usize = 2_000;
 /// Groundings for each question that is wanted, at most.
 const ATTEMPTS: usize = 60;
+/// Groundings of one kind before another kind is drawn; bases without texts have relations alone.
+const DRAWS: usize = 15;
 /// Share of questions, in per cent, that ask by relations alone, and by words alone.
 const RELATIONAL: usize = 15;
 const TEXTUAL: usize = 15;
@@ -230,14 +232,14 @@ pub(super) fn construct(
     let mut maker = Maker::new(base, templates);
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions", 0);
-    for _ in 0..wanted.saturating_mul(ATTEMPTS) {
+    for _ in 0..wanted.saturating_mul(ATTEMPTS / DRAWS) {
         if questions.len() == wanted {
             break;
         }
         watch.at("questions", questions.len(), wanted)?;
+        // A kind that is hard to make is drawn as often as the others, or it would get rare.
         let kind = kind(&mut stream);
-        // A base of nodes without texts has relations alone.
-        questions.extend(maker.one(kind, &mut stream));
+        questions.extend((0..DRAWS).find_map(|_| maker.one(kind, &mut stream)));
     }
     watch.at("questions", wanted, wanted)?;
     Ok((questions, maker.dropped, None))

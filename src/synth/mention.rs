@@ -28,19 +28,19 @@ struct Book {
 }
 
 /// The names of a base, read once for each type that is mentioned.
-pub struct Mentions<'a> {
+pub(super) struct Mentions<'a> {
     base: &'a IndexedBase,
     books: HashMap<TypeId, Book>,
 }
 
 /// The words of a name, folded, with spaces.
-pub fn folded(text: &str) -> String {
+pub(super) fn folded(text: &str) -> String {
     name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>().join(" ")
 }
 
 impl<'a> Mentions<'a> {
     /// Over one base.
-    pub fn new(base: &'a IndexedBase) -> Mentions<'a> {
+    pub(super) fn new(base: &'a IndexedBase) -> Mentions<'a> {
         Mentions { base, books: HashMap::new() }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Mentions<'a> {
     }
 
     /// A mention of a node; none where its name means another node too, or cannot be said.
-    pub fn of(&mut self, node: NodeId, stream: &mut Stream) -> Option<String> {
+    pub(super) fn of(&mut self, node: NodeId, stream: &mut Stream) -> Option<String> {
         let base = self.base;
         let name = base.kb.name(node).trim();
         let book = self.book(base.kb.node_type(node));

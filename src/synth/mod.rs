@@ -18,7 +18,7 @@
 //! | questions | 1 to 10,000 |
 //! | answers of a question | 1 to 20 |
 //! | groundings tried | 60 for each question |
-//! | templates | one for each 12 questions, 8 to 64, from the schema; 1,000 from a file |
+//! | templates | one for each 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
 //! The same base, options and (kept) replies of a model give the same bytes.
 //!
@@ -57,7 +57,7 @@ pub const MAX_ANSWERS: usize = 20;
 /// Questions of one synthesis at most.
 pub const MAX_QUERIES: usize = 10_000;
 /// Questions for each template of the schema, and how many templates that makes at least and most.
-const PER_TEMPLATE: usize = 12;
+const PER_TEMPLATE: usize = 10;
 const TEMPLATES: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// What is to be made.

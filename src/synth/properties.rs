@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Nodes of the type that hold a word at least.
-pub const MIN_SHARING: u32 = 5;
+const MIN_SHARING: usize = 5;
 /// Share of the nodes of a type that hold a word at most: more says next to nothing.
 const MAX_SHARING: f64 = 0.15;
 /// Letters of a word at least.
@@ -27,8 +27,8 @@ const MIN_LETTERS: usize = 4;
 const MAX_READ: usize = 1_000;
 /// Draws of words for one gold answer.
 const DRAWS: usize = 8;
-/// Nodes without a relation that are narrowed at most.
-const MAX_SCANNED: usize = 2_000_000;
+/// Places of a document of which the one with the rarest word is taken: telling words come first.
+const COMPARED: usize = 3;
 
 /// Words of a gold answer's document.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -46,47 +46,50 @@ pub struct Property {
 struct Word {
     text: String,
     stem: u32,
+    /// Nodes of the type that hold it.
+    held: usize,
     field: String,
     /// Its place, so that words side by side are known.
     at: usize,
 }
 
-/// How many nodes of each type hold each stem; counted once for each type.
-pub struct Properties<'a> {
+/// Which nodes of each type hold each stem; read once for each type.
+pub(super) struct Properties<'a> {
     base: &'a IndexedBase,
-    sharing: HashMap<TypeId, HashMap<u32, u32>>,
+    holders: HashMap<TypeId, HashMap<u32, Vec<NodeId>>>,
     /// Stems of the names of types, relations and fields, which are no properties.
     schema: Vec<String>,
 }
 
 impl<'a> Properties<'a> {
     /// Over one base.
-    pub fn new(base: &'a IndexedBase) -> Properties<'a> {
+    pub(super) fn new(base: &'a IndexedBase) -> Properties<'a> {
         let kb = &base.kb;
         let names = kb.types().iter().chain(kb.relations()).chain(kb.field_names());
         let stems = |name: &String| -> Vec<String> {
             name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
         };
         let schema = names.flat_map(stems).collect();
-        Properties { base, sharing: HashMap::new(), schema }
+        Properties { base, holders: HashMap::new(), schema }
     }
 
-    fn sharing(&mut self, kind: TypeId) -> &HashMap<u32, u32> {
+    /// The nodes of a type by stem, ascending.
+    fn read(&mut self, kind: TypeId) {
         let base = self.base;
-        self.sharing.entry(kind).or_insert_with(|| {
-            let mut counts = HashMap::new();
+        self.holders.entry(kind).or_insert_with(|| {
+            let mut holders: HashMap<u32, Vec<NodeId>> = HashMap::new();
             for &node in base.kb.nodes_of_type(kind) {
                 for (stem, _) in base.terms.stems_of(node) {
-                    *counts.entry(stem).or_insert(0) += 1;
+                    holders.entry(stem).or_default().push(node);
                 }
             }
-            counts
-        })
+            holders
+        });
     }
 
     /// Properties of one of the candidates, a gold answer, with the candidates that have them; none
     /// where no few words leave 1 to `most` of them, and fewer than there were.
-    pub fn narrow(
+    pub(super) fn narrow(
         &mut self,
         candidates: &[NodeId],
         gold: NodeId,
@@ -118,15 +121,28 @@ impl<'a> Properties<'a> {
     }
 
     /// The same over all nodes of the gold answer's type.
-    pub fn narrow_type(
+    pub(super) fn narrow_type(
         &mut self,
         gold: NodeId,
         most: usize,
         stream: &mut Stream,
     ) -> Option<(Vec<Property>, Vec<NodeId>)> {
-        let base = self.base;
-        let nodes = base.kb.nodes_of_type(base.kb.node_type(gold));
-        (nodes.len() <= MAX_SCANNED).then(|| self.narrow(nodes, gold, most, stream))?
+        let words = self.words(gold);
+        for _ in 0..DRAWS {
+            let properties = self.draw(&words, stream);
+            let holders = self.holders.get(&self.base.kb.node_type(gold))?;
+            let stems = properties.iter().flat_map(|property| &property.stems);
+            let lists: Option<Vec<&Vec<NodeId>>> = stems.map(|stem| holders.get(stem)).collect();
+            let mut lists = lists?;
+            lists.sort_by_key(|list| list.len());
+            let (first, rest) = lists.split_first()?;
+            let in_all = |node: &&NodeId| rest.iter().all(|list| list.binary_search(node).is_ok());
+            let answers: Vec<NodeId> = first.iter().filter(in_all).copied().collect();
+            if (1..=most).contains(&answers.len()) {
+                return Some((properties, answers));
+            }
+        }
+        None
     }
 
     /// The words of a document that may be properties, in order.
@@ -134,8 +150,8 @@ impl<'a> Properties<'a> {
         let base = self.base;
         let kind = base.kb.node_type(node);
         let n_nodes = base.kb.nodes_of_type(kind).len() as f64;
-        self.sharing(kind);
-        let counts = self.sharing.get(&kind);
+        self.read(kind);
+        let holders = self.holders.get(&kind);
         let name = base.kb.name(node).to_lowercase();
         let mut found = Vec::new();
         let mut at = 0;
@@ -152,11 +168,11 @@ impl<'a> Properties<'a> {
                     continue;
                 };
                 let Some(id) = base.terms.stem_id(&stem) else { continue };
-                let held = counts.and_then(|counts| counts.get(&id)).copied().unwrap_or(0);
-                let shared = held >= MIN_SHARING && f64::from(held) <= n_nodes * MAX_SHARING;
+                let held = holders.and_then(|holders| holders.get(&id)).map_or(0, Vec::len);
+                let shared = held >= MIN_SHARING && held as f64 <= n_nodes * MAX_SHARING;
                 if shared && !self.schema.contains(&stem) {
                     let text = spelled(&text[range]);
-                    found.push(Word { text, stem: id, field: field.to_owned(), at });
+                    found.push(Word { text, stem: id, held, field: field.to_owned(), at });
                 }
             }
         }
@@ -177,7 +193,9 @@ impl<'a> Properties<'a> {
             if words.is_empty() || n_stems(&properties) >= wanted {
                 break;
             }
-            let place = stream.below(words.len());
+            let places = [(); COMPARED].map(|()| stream.below(words.len()));
+            let held = |place: &usize| words.get(*place).map_or(usize::MAX, |word| word.held);
+            let place = places.into_iter().min_by_key(held).unwrap_or_default();
             let pair = stream.percent(60) && n_stems(&properties) + 2 <= wanted;
             let Some(first) = words.get(place) else { break };
             let taken = |stem: u32| properties.iter().any(|one| one.stems.contains(&stem));

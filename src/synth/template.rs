@@ -29,9 +29,9 @@ use crate::kb::{
 /// The templates of the STaRK benchmark.
 pub const BENCHMARK: &str = include_str!("data/benchmark.json");
 /// Templates of a file at most, with each choice of relations counted.
-pub const MAX_TEMPLATES: usize = 1_000;
+pub(super) const MAX_TEMPLATES: usize = 1_000;
 /// Edges that one branch follows at most; what reaches further grounds no question.
-pub const MAX_EDGES: usize = 50_000;
+pub(super) const MAX_EDGES: usize = 50_000;
 
 /// A template over one base.
 #[derive(Clone, Debug, PartialEq)]

@@ -128,7 +128,7 @@ fn parts(name: &str) -> Vec<String> {
 }
 
 /// A type as people say it: `gene/protein` is "gene or protein".
-pub fn type_words(name: &str) -> String {
+pub(super) fn type_words(name: &str) -> String {
     name.split('/').map(|one| parts(one).join(" ")).collect::<Vec<_>>().join(" or ")
 }
 
@@ -160,7 +160,13 @@ enum Says {
     State(String),
     /// A noun: `target`, `side effect`.
     Noun(String),
+    /// That one is a kind of the other: `is_a`, `parent-child`.
+    Kind,
 }
+
+/// Words of relations that order things by kind.
+const KIND_WORDS: [&str; 7] =
+    ["isa", "subclass", "subtype", "parent", "child", "broader", "narrower"];
 
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
@@ -178,7 +184,11 @@ fn says(kb: &Kb, step: &Step) -> Says {
     if words.first().is_some_and(|word| word == "has") && words.len() > 1 {
         words.remove(0);
     }
-    if words.iter().all(is_having) && !words.iter().any(|word| word == "is") {
+    let is_kind = |word: &String| KIND_WORDS.contains(&word.as_str());
+    if words == ["is", "a"] || words.iter().any(is_kind) {
+        return Says::Kind;
+    }
+    if words.iter().all(is_having) {
         return Says::Has;
     }
     let text = words.join(" ");
@@ -235,10 +245,9 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
         Says::Has => format!("{} {noun}", stream.pick(&["of", "that belong to", "from"])),
         Says::Verb(before, verb, behind) if mutual => {
             let (verb, behind) = (doing(&verb), spaced(&behind));
-            match stream.below(3) {
+            match stream.below(2) {
                 0 => format!("{before} {verb}{behind} {noun}"),
-                1 => format!("linked to {noun} by{} {verb}{behind}", spaced(&before)),
-                _ => format!("{before} {verb}{behind} {noun}, or the other way round"),
+                _ => format!("linked to {noun} by{} {verb}{behind}", spaced(&before)),
             }
         }
         Says::Verb(before, verb, behind) if acts => {
@@ -259,6 +268,15 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
         Says::State(state) => match stream.below(2) {
             0 => format!("that {noun} is {state}"),
             _ => format!("of {noun}"),
+        },
+        Says::Kind if mutual => match stream.below(3) {
+            0 => format!("that are subtypes or parents of {noun}"),
+            1 => format!("right above or below {noun}"),
+            _ => format!("related to {noun} as a kind"),
+        },
+        Says::Kind => match stream.below(2) {
+            0 => format!("that belong under {noun}"),
+            _ => format!("related to {noun} as a kind"),
         },
         Says::Noun(what) if mutual => match stream.below(3) {
             0 => format!("with a {what} link to {noun}"),
@@ -289,6 +307,7 @@ fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> Stri
     };
     let middle = type_words(kb.type_name(first.to));
     if let [second] = rest
+        && first.direction != Direction::Any
         && second.relation == first.relation
         && second.to == first.from
         && stream.percent(75)
@@ -321,7 +340,7 @@ fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
         Says::Noun(what) => format!("{what} {end}"),
         Says::Verb(_, verb, _) => format!("{end} ({verb})"),
         Says::State(state) => format!("{end} ({})", state.trim_end_matches(" with")),
-        Says::Has => end,
+        Says::Has | Says::Kind => end,
     };
     match stream.below(3) {
         0 => format!("without any {what}"),
@@ -331,7 +350,7 @@ fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
 }
 
 /// A question without its words from documents: what relations say of what is asked for.
-pub fn requirement(kb: &Kb, template: &Template, names: &[String], stream: &mut Stream) -> String {
+pub(super) fn requirement(kb: &Kb, template: &Template, names: &[String], stream: &mut Stream) -> String {
     let mut said = Vec::new();
     for branch in &template.branches {
         said.push(match branch.slot {
@@ -346,7 +365,7 @@ pub fn requirement(kb: &Kb, template: &Template, names: &[String], stream: &mut 
 }
 
 /// A question, with the style it is put in.
-pub fn question(
+pub(super) fn question(
     kb: &Kb,
     template: &Template,
     names: &[String],
@@ -381,7 +400,7 @@ pub fn question(
     let between = stream.pick(&[" ", ", ", " and "]);
     let joined = match style {
         Style::Keyword => properties.join(stream.pick(&[" ", ", ", " "])),
-        _ => properties.join(stream.pick(&[" and ", ", ", " with "])),
+        _ => properties.join(stream.pick(&[" and ", ", ", " and "])),
     };
     let text = pattern
         .replace("{Ts}", &plural(&kind_words))
