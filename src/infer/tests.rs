@@ -194,6 +194,8 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
             n_validation: 0,
             llm: None,
             without: Vec::new(),
+            synthetic: false,
+            baseline: None,
         },
         digest: String::new(),
     };

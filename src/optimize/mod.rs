@@ -22,6 +22,7 @@ mod archive;
 mod bandit;
 pub mod cutoff;
 pub mod discover;
+pub mod fallback;
 mod first_better;
 mod freeze;
 mod improve;
