@@ -60,7 +60,7 @@ const STEPS: usize = 24;
 const STAGES: Plan = &[
     ("asking the model", 0.5),
     ("reading queries", 2.0),
-    ("mining walks", 8.0),
+    ("mining metapaths", 8.0),
     ("trying plans", 30.0),
     ("building categories", 4.0),
     ("trying your programs", 4.0),
@@ -68,7 +68,7 @@ const STAGES: Plan = &[
     ("writing programs", 2.0),
     ("training the router", 2.0),
     ("improving programs", 25.0),
-    ("tuning numbers", 15.0),
+    ("tuning parameters", 15.0),
     ("racing on validation", 3.0),
     ("measuring and freezing", 8.0),
 ];
@@ -79,15 +79,15 @@ const MAX_RUNS: usize = 9_999;
 
 /// Find, prove and freeze retrieval programs for a dataset
 ///
-/// The search actor mines walks from training answers, composes programs from them and improves
+/// The search actor mines metapaths from training answers, composes programs from them and improves
 /// them; the llm actor asks a language model for categories, programs and better programs. All
-/// improvements together race against the programs the run began with, on the validation split;
-/// they are frozen if the race proves them, with an error rate of 0.2 over the whole run. Ends with
-/// how the bundle stands against the best baseline on the validation split, by kind of question, and
-/// with its place. The test split is opened with --test only, and on built-in samples; every opening
-/// is counted. The run can be interrupted at any time and continued with --resume. A language model
-/// is asked one short question first: where it gives no answer the run is paused, nothing is frozen,
-/// and --resume goes on with it.
+/// improvements together are tested against the programs the run began with, on the validation
+/// split; they are frozen if the sequential test proves them, with an error rate of 0.2 over the
+/// whole run. Ends with how the bundle stands against the best baseline on the validation split, by
+/// kind of question, and with its place. The test split is opened with --test only, and on built-in
+/// samples; every opening is counted. The run can be interrupted at any time and continued with
+/// --resume. A language model is asked one short question first: where it gives no answer the run
+/// is paused, nothing is frozen, and --resume goes on with it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
@@ -114,7 +114,8 @@ pub(super) struct Args {
     /// Steps of improvement after the categories are found [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
-    /// Mine walks of at most this many relations from what a query names to its answers [default: 2]
+    /// Mine metapaths of at most this many relations from what a query names to its answers
+    /// [default: 2]
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u64).range(2..=MAX_HOPS as u64))]
     hops: Option<u64>,
     /// Begin no further step after this many minutes; the best so far is frozen
@@ -158,11 +159,11 @@ enum Actor {
 /// A part that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Walks from training answers; only search by words is left
+    /// Metapaths from training answers; only search by words is left
     Mining,
-    /// Other numbers than the declared ones
+    /// Other values of parameters than the declared ones
     Tuning,
-    /// What misses a walk; only nodes that all walks reach are ranked
+    /// What misses a metapath; only nodes that all metapaths reach are ranked
     Relaxation,
     /// What a query says; all go where most are answered best
     Router,
@@ -213,7 +214,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
     if is_synthetic(&train) || is_synthetic(&validation) {
-        ctx.printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     warn_of_few(train.len(), validation.len(), &ctx.printer);
     let base = dataset::open(&dataset, ctx)?;
@@ -276,7 +278,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (hits, misses) = outcome.cache;
         printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
         let (hits, misses) = outcome.tuning_cache;
-        printer.detail(&format!("while numbers were tuned: {hits} of {}", hits + misses));
+        printer.detail(&format!("while parameters were tuned: {hits} of {}", hits + misses));
         if let Some(opened) = &opened {
             opened.finish(ctx)?;
         }
@@ -661,7 +663,9 @@ fn watched(
         Event::Category { name, n, mrr, bound } => {
             let could = bound.map_or(String::new(), |bound| {
                 let (recall, mrr) = (100.0 * bound.recall, 100.0 * bound.mrr);
-                format!("; walks alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most")
+                format!(
+                    "; metapaths alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most"
+                )
             });
             let mrr = 100.0 * mrr;
             printer.notice(&format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}"));
@@ -718,7 +722,7 @@ fn print_times(timing: &Timing, printer: &Printer) {
     }
 }
 
-/// How a race ended, in words.
+/// How a sequential test ended, in words.
 pub(super) fn raced(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
@@ -731,7 +735,7 @@ pub(super) fn raced(proof: &Proof) -> String {
     };
     format!(
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
-         categories, evidence {:.1} of {:.1}, error rate {}{more}",
+         categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
         proof.of,
         proof.e,

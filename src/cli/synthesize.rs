@@ -20,8 +20,8 @@ use crate::{
     index::IndexedBase,
     kb::Kb,
     synth::{
-        self, Asker, BENCHMARK, Estimate, Options, Quality, Stopped, Synthesis, Template, Watch,
-        read_templates,
+        self, BENCHMARK, Estimate, Options, Quality, Requester, Stopped, Synthesis, Template,
+        Watch, read_templates,
     },
 };
 
@@ -38,7 +38,7 @@ const STAGES: crate::cli::progress::Plan = &[("templates", 2.0), ("questions", 5
 
 /// Make questions with answers for a dataset that has none
 ///
-/// Walks of the dataset's own relations lead from named nodes to a few answers, and words of an
+/// Metapaths of the dataset's own relations lead from named nodes to a few answers, and words of an
 /// answer's document narrow them; the question says both in one of many wordings. Without a language
 /// model the words are taken from documents and every answer is checked against them; with --actor
 /// llm a model takes properties from documents, words the questions, and filters the answers in two
@@ -103,12 +103,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Actor::Llm => Some(llm::open(&args.llm, None, ctx)?),
         Actor::Words => None,
     };
-    let asker = opened.as_ref().map(|opened| {
+    let requester = opened.as_ref().map(|opened| {
         let assistant = &opened.assistant;
-        Asker::new(assistant.llm().clone(), assistant.prompts().clone())
+        Requester::new(assistant.llm().clone(), assistant.prompts().clone())
     });
     if args.dry_run {
-        return dry_run(args, &synth::estimate(asker.as_ref(), args.queries), ctx);
+        return dry_run(args, &synth::estimate(requester.as_ref(), args.queries), ctx);
     }
     let dataset = dataset::find(&args.dataset, ctx)?;
     if args.to.is_none() {
@@ -119,9 +119,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let options = Options {
         queries: args.queries,
         seed: args.seed,
-        templates: args.templates.as_deref().map(|file| templates(&base.kb, file, ctx)).transpose()?,
+        templates: args
+            .templates
+            .as_deref()
+            .map(|file| templates(&base.kb, file, ctx))
+            .transpose()?,
     };
-    let made = make(&base, &options, asker.as_ref(), ctx)?;
+    let made = make(&base, &options, requester.as_ref(), ctx)?;
     let place = match &args.to {
         Some(dir) => {
             made.write(dir)?;
@@ -192,7 +196,7 @@ fn templates(kb: &Kb, file: &str, ctx: &Context) -> Result<Vec<Template>> {
 pub(super) fn make(
     base: &IndexedBase,
     options: &Options,
-    asker: Option<&Asker>,
+    requester: Option<&Requester>,
     ctx: &Context,
 ) -> Result<Synthesis> {
     let progress = ctx.printer.progress_of("making questions", STAGES);
@@ -200,7 +204,7 @@ pub(super) fn make(
         progress.at(stage, done as u64, of as u64);
     };
     let mut watch = Watch { progress: &mut on_progress, stop: &ctx.stop };
-    let made = synth::synthesize(base, options, asker, &mut watch)?;
+    let made = synth::synthesize(base, options, requester, &mut watch)?;
     drop(progress);
     Ok(made)
 }

@@ -68,8 +68,7 @@ pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError
     };
     let mut problems = Problems::new(false);
     let mut watch = Watch { on_progress: &mut |_| {}, stop: &AtomicBool::new(false) };
-    let stored =
-        import_queries(&sources, &new, base.record.n_nodes, &mut problems, &mut watch)?;
+    let stored = import_queries(&sources, &new, base.record.n_nodes, &mut problems, &mut watch)?;
     let _lock = home.lock()?;
     let mut record = base.record.clone();
     if record.n_queries > 0 {

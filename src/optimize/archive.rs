@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::optimize::members::Member;
+use crate::optimize::category_programs::CategoryProgram;
 
 /// Programs of an archive at most; beyond, the one that answers fewest queries best is dropped.
 const MAX_PROGRAMS: usize = 256;
@@ -21,7 +21,7 @@ const MAX_PROGRAMS: usize = 256;
 #[derive(Clone)]
 pub(super) struct Archived {
     /// The program with its reciprocal ranks; 0 where it was not run.
-    pub(super) member: Member,
+    pub(super) category_program: CategoryProgram,
     /// How it was made, in words.
     pub(super) change: String,
     /// Whether it was run on every training query.
@@ -49,7 +49,8 @@ pub(super) struct Archive {
 impl Archive {
     /// Adds a program, or what is known of it now, if it is there already.
     pub(super) fn add(&mut self, program: Archived) {
-        let same = |other: &&mut Archived| other.member.answers_as(&program.member);
+        let same =
+            |other: &&mut Archived| other.category_program.answers_as(&program.category_program);
         match self.programs.iter_mut().find(same) {
             Some(known) if !known.whole => *known = program,
             Some(_) => {}
@@ -80,17 +81,18 @@ impl Archive {
         for &query in queries {
             let most = self.most_on(query);
             for (own, program) in best.iter_mut().zip(&self.programs) {
-                if most > 0.0 && program.member.train[query] >= most {
+                if most > 0.0 && program.category_program.train[query] >= most {
                     own.insert(query);
                 }
             }
         }
         let mut order: Vec<(f64, usize)> = (0..self.programs.len())
             .filter(|&at| !best[at].is_empty())
-            .map(|at| (self.programs[at].member.sum_on(queries), at))
+            .map(|at| (self.programs[at].category_program.sum_on(queries), at))
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-        let mut held = vec![0_usize; self.programs.first().map_or(0, |one| one.member.train.len())];
+        let mut held =
+            vec![0_usize; self.programs.first().map_or(0, |one| one.category_program.train.len())];
         for own in &best {
             own.iter().for_each(|&query| held[query] += 1);
         }
@@ -119,23 +121,26 @@ impl Archive {
 
     /// The largest sum of reciprocal ranks of a program on some queries; 0 without programs.
     pub(super) fn most(&self, queries: &[usize]) -> f64 {
-        self.programs.iter().map(|one| one.member.sum_on(queries)).fold(0.0, f64::max)
+        self.programs.iter().map(|one| one.category_program.sum_on(queries)).fold(0.0, f64::max)
     }
 
     /// The largest reciprocal rank on a query; 0 without programs.
     fn most_on(&self, query: usize) -> f32 {
-        self.programs.iter().map(|program| program.member.train[query]).fold(0.0, f32::max)
+        self.programs
+            .iter()
+            .map(|program| program.category_program.train[query])
+            .fold(0.0, f32::max)
     }
 
     /// The position of the program that can be spared best: outside of the front on all queries
     /// the one with the least sum, otherwise the one with the least weight. Ties go to the earlier.
     fn least(&self) -> usize {
-        let n = self.programs.first().map_or(0, |one| one.member.train.len());
+        let n = self.programs.first().map_or(0, |one| one.category_program.train.len());
         let queries: Vec<usize> = (0..n).collect();
         let front = self.front(&queries);
         let worth = |at: usize| {
             let weight = front.iter().find(|parent| parent.at == at).map(|parent| parent.weight);
-            (weight.unwrap_or(0.0), self.programs[at].member.sum_on(&queries))
+            (weight.unwrap_or(0.0), self.programs[at].category_program.sum_on(&queries))
         };
         let worths = (0..self.programs.len()).map(|at| (worth(at), at));
         let least = worths.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -167,7 +172,7 @@ mod tests {
     use crate::{infer::ParamValues, program::Program};
 
     fn archived(source: &str, ranks: &[f32]) -> Archived {
-        let member = Member {
+        let category_program = CategoryProgram {
             plan: None,
             program: Program::new(source),
             params: ParamValues::new(),
@@ -176,7 +181,7 @@ mod tests {
             queries: None,
             train: ranks.to_vec(),
         };
-        Archived { member, change: "written".to_owned(), whole: true }
+        Archived { category_program, change: "written".to_owned(), whole: true }
     }
 
     fn archive(programs: &[&[f32]]) -> Archive {

@@ -64,7 +64,7 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         categories: vec![category],
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },

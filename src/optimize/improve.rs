@@ -28,8 +28,8 @@ use crate::{
         actor::{Actor, headed},
         archive::{Archive, Archived, Parent, drawn},
         bandit::{Arm, Bandit, Cost},
-        discover::Walk,
-        members::{Member, assign, lacking},
+        category_programs::{CategoryProgram, assign, lacking},
+        discover::Metapath,
         mutate::{Material, Operator, children, in_order},
         plan::Plan,
         search::SEARCH,
@@ -42,11 +42,11 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Begun {
     /// The categories.
-    pub(super) members: Vec<Member>,
+    pub(super) category_programs: Vec<CategoryProgram>,
     /// Programs that were measured on the way.
     pub(super) archive: Archive,
-    /// Walks that operators draw from.
-    pub(super) walks: Vec<Walk>,
+    /// Metapaths that operators draw from.
+    pub(super) metapaths: Vec<Metapath>,
 }
 
 /// A category in one step.
@@ -54,7 +54,7 @@ pub(super) struct Place<'a> {
     /// Its position.
     pub(super) at: usize,
     /// Its present program.
-    pub(super) member: &'a mut Member,
+    pub(super) category_program: &'a mut CategoryProgram,
     /// Its training queries.
     pub(super) queries: &'a [usize],
 }
@@ -84,52 +84,56 @@ pub(super) struct Measured {
 struct State {
     archive: Archive,
     bandit: Bandit,
-    walks: Vec<Walk>,
+    metapaths: Vec<Metapath>,
     /// Plans that were measured for a category, with their branches in order.
     tried: BTreeSet<(usize, Plan)>,
 }
 
 impl Run<'_> {
-    /// Improves programs of categories, then tunes their numbers; a change stays when training
+    /// Improves programs of categories, then tunes their parameters; a change stays when training
     /// queries speak for it.
     pub(super) fn improve(
         &mut self,
         begun: Begun,
         mut actor: Option<&mut Actor>,
-    ) -> Result<(Vec<Member>, Stop), OptimizeError> {
-        let Begun { mut members, archive, walks } = begun;
+    ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
+        let Begun { mut category_programs, archive, metapaths } = begun;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
         let tunes = !without(Ablation::Tuning);
         let bandit = Bandit::new(mutates, actor.is_some());
-        let mut state = State { archive, bandit, walks, tried: BTreeSet::new() };
-        let total = self.options.steps + if tunes { members.len() } else { 0 };
+        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new() };
+        let total = self.options.steps + if tunes { category_programs.len() } else { 0 };
         for step in 0..total {
             if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
-                return Ok((members, Stop::Minutes));
+                return Ok((category_programs, Stop::Minutes));
             }
             let (phase, done, of) = match step.checked_sub(self.options.steps) {
-                Some(done) => ("tuning numbers", done, members.len()),
+                Some(done) => ("tuning parameters", done, category_programs.len()),
                 None => ("improving programs", step, self.options.steps),
             };
             (self.watch)(Event::Progress { phase, done, total: of });
             if step == self.options.steps {
-                self.take_archived(&mut members, &state.archive)?;
+                self.take_archived(&mut category_programs, &state.archive)?;
             }
             if step >= self.options.steps {
-                let assigned = assign(&members, self.train.queries.len());
+                let assigned = assign(&category_programs, self.train.queries.len());
                 let at = step - self.options.steps;
-                self.tune(&mut members[at], &assigned[at])?;
+                self.tune(&mut category_programs[at], &assigned[at])?;
                 continue;
             }
             match actor.as_deref().and_then(Actor::stop) {
-                Some(unusable @ Stop::Unusable(_)) => return Ok((members, unusable.clone())),
+                Some(unusable @ Stop::Unusable(_)) => {
+                    return Ok((category_programs, unusable.clone()));
+                }
                 Some(_) => {}
-                None => self.step(step, &mut members, &mut state, actor.as_deref_mut())?,
+                None => {
+                    self.step(step, &mut category_programs, &mut state, actor.as_deref_mut())?
+                }
             }
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
-        Ok((members, stopped.unwrap_or(Stop::Done)))
+        Ok((category_programs, stopped.unwrap_or(Stop::Done)))
     }
 
     /// One step: the first arm that can change the first parent of the first category, each in
@@ -137,35 +141,41 @@ impl Run<'_> {
     fn step(
         &mut self,
         step: usize,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         state: &mut State,
         mut actor: Option<&mut Actor>,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
-        let assigned = assign(members, self.train.queries.len());
+        let assigned = assign(category_programs, self.train.queries.len());
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(step as u64 + 1);
-        let plans: Vec<Plan> = members.iter().filter_map(|member| member.plan.clone()).collect();
+        let plans: Vec<Plan> = category_programs
+            .iter()
+            .filter_map(|category_program| category_program.plan.clone())
+            .collect();
         let arms = state.bandit.order();
-        for at in drawn(&lacking(members, &assigned), &mut rng) {
+        for at in drawn(&lacking(category_programs, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
             let front = state.archive.front(queries);
             let weights: Vec<f64> = front.iter().map(|parent| parent.weight).collect();
-            let mut place = Place { at, member: &mut members[at], queries };
+            let mut place = Place { at, category_program: &mut category_programs[at], queries };
             for chosen in drawn(&weights, &mut rng) {
                 for &arm in &arms {
                     let measured = match (arm, actor.as_deref_mut()) {
                         (Arm::Operator(operator), actor) => {
-                            let header = actor.map(|one| one.category_header(place.member.name()));
-                            let header = header.filter(|_| place.member.queries.is_some());
+                            let header =
+                                actor.map(|one| one.category_header(place.category_program.name()));
+                            let header =
+                                header.filter(|_| place.category_program.queries.is_some());
                             let parents = (&front[chosen], front.as_slice());
                             let header = header.as_deref();
                             let by = (operator, header);
                             self.operate(by, parents, &plans, &mut place, state, &mut rng)?
                         }
                         (Arm::Rewrite, Some(actor)) if state.is_text(front[chosen].at) => {
-                            let parent = self.whole(&state.archive, front[chosen].at)?.member;
+                            let parent =
+                                self.whole(&state.archive, front[chosen].at)?.category_program;
                             let archive = &mut state.archive;
                             let done =
                                 self.rewrite(actor, step, &parent, &mut place, archive, &mut rng);
@@ -198,7 +208,7 @@ impl Run<'_> {
         state: &mut State,
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Measured>, OptimizeError> {
-        let Some(own) = state.archive.get(parent.at).map(|one| one.member.clone()) else {
+        let Some(own) = state.archive.get(parent.at).map(|one| one.category_program.clone()) else {
             return Ok(None);
         };
         let Some(plan) = &own.plan else { return Ok(None) };
@@ -206,13 +216,13 @@ impl Run<'_> {
             Operator::Merge => mates(parent, front)
                 .into_iter()
                 .filter_map(|at| state.archive.get(at))
-                .map(|mate| mate.member.plan.as_ref())
+                .map(|mate| mate.category_program.plan.as_ref())
                 .collect(),
             _ => vec![None],
         };
         let untried = mates.into_iter().find_map(|mate| {
-            let (walks, queries) = (state.walks.as_slice(), place.queries);
-            let material = Material { walks, others: plans, mate, queries };
+            let (metapaths, queries) = (state.metapaths.as_slice(), place.queries);
+            let material = Material { metapaths, others: plans, mate, queries };
             let mut made = children(operator, plan, &material);
             made.retain(|(plan, _)| !state.knows(place.at, plan));
             (!made.is_empty()).then_some(made)
@@ -242,7 +252,7 @@ impl Run<'_> {
     ) -> Result<Measured, OptimizeError> {
         let Child { plan, program, params, origin } = child;
         let ranks = self.trial(&program, &params, false, place.queries, &origin)?;
-        let before = place.member.sum_on(place.queries);
+        let before = place.category_program.sum_on(place.queries);
         let sum: f64 = ranks.iter().map(|&rank| f64::from(rank)).sum();
         let mut measured = Measured {
             mrr: mean(&ranks),
@@ -253,12 +263,13 @@ impl Run<'_> {
         if sum <= before && !archive.lacks(place.queries, &ranks) {
             return Ok(measured);
         }
-        let member = self.member(plan, program, params, &origin)?;
-        measured.cost.calls += member.train.len();
+        let category_program = self.category_program(plan, program, params, &origin)?;
+        measured.cost.calls += category_program.train.len();
         let change = origin.change.clone();
-        archive.add(Archived { member: member.clone(), change, whole: true });
+        archive.add(Archived { category_program: category_program.clone(), change, whole: true });
         if sum > before {
-            measured.accepted = self.accept(place.member, member, place.queries, &origin)?;
+            measured.accepted =
+                self.accept(place.category_program, category_program, place.queries, &origin)?;
         }
         Ok(measured)
     }
@@ -267,33 +278,37 @@ impl Run<'_> {
     /// that gains enough and is no other category's.
     fn take_archived(
         &mut self,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         archive: &Archive,
     ) -> Result<(), OptimizeError> {
-        let assigned = assign(members, self.train.queries.len());
+        let assigned = assign(category_programs, self.train.queries.len());
         for (at, queries) in assigned.iter().enumerate() {
-            let sum = |of: &Member| of.sum_on(queries);
-            let fits = |of: &Member| {
-                let named = members[at].queries.is_none() || of.name() == members[at].name();
-                named && !members.iter().any(|member| member.answers_as(of))
+            let sum = |of: &CategoryProgram| of.sum_on(queries);
+            let fits = |of: &CategoryProgram| {
+                let named = category_programs[at].queries.is_none()
+                    || of.name() == category_programs[at].name();
+                named
+                    && !category_programs
+                        .iter()
+                        .any(|category_program| category_program.answers_as(of))
             };
-            let least = sum(&members[at]) + MIN_GAIN;
+            let least = sum(&category_programs[at]) + MIN_GAIN;
             let best = archive
                 .programs()
                 .iter()
                 .enumerate()
-                .filter(|(_, one)| fits(&one.member))
-                .map(|(at, one)| (sum(&one.member), at))
+                .filter(|(_, one)| fits(&one.category_program))
+                .map(|(at, one)| (sum(&one.category_program), at))
                 .filter(|&(sum, _)| sum >= least)
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((_, best)) = best {
                 let taken = self.whole(archive, best)?;
                 let origin = Origin {
-                    proposed_by: taken.member.proposed_by.clone(),
+                    proposed_by: taken.category_program.proposed_by.clone(),
                     change: taken.change,
                     parent: None,
                 };
-                self.accept(&mut members[at], taken.member, queries, &origin)?;
+                self.accept(&mut category_programs[at], taken.category_program, queries, &origin)?;
             }
         }
         Ok(())
@@ -303,10 +318,11 @@ impl Run<'_> {
     fn whole(&mut self, archive: &Archive, at: usize) -> Result<Archived, OptimizeError> {
         let mut program = archive.programs()[at].clone();
         if !program.whole {
-            let Member { plan, program: source, params, proposed_by, .. } = program.member;
+            let CategoryProgram { plan, program: source, params, proposed_by, .. } =
+                program.category_program;
             let change = program.change.clone();
             let origin = Origin { proposed_by, change, parent: None };
-            program.member = self.member(plan, source, params, &origin)?;
+            program.category_program = self.category_program(plan, source, params, &origin)?;
             program.whole = true;
         }
         Ok(program)
@@ -316,14 +332,14 @@ impl Run<'_> {
 impl State {
     /// Whether a program can be read and written: a module is not.
     fn is_text(&self, at: usize) -> bool {
-        self.archive.get(at).is_some_and(|one| !one.member.program.is_module())
+        self.archive.get(at).is_some_and(|one| !one.category_program.program.is_module())
     }
 
     /// Whether it is known how a plan answers a category's queries.
     fn knows(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &Archived| {
-            one.whole && one.member.plan.as_ref().is_some_and(|own| in_order(own) == plan)
+            one.whole && one.category_program.plan.as_ref().is_some_and(|own| in_order(own) == plan)
         };
         self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(category, plan))
     }

@@ -55,7 +55,7 @@ const SENT: [u64; 2] = [400, 6_000];
 const SHORT_REPLY: u64 = 60;
 
 /// A language model with its prompts.
-pub struct Asker {
+pub struct Requester {
     llm: Arc<Llm>,
     prompts: Arc<Prompts>,
 }
@@ -103,8 +103,8 @@ pub struct Estimate {
 }
 
 /// What a synthesis of so many questions will ask; nothing without a model.
-pub fn estimate(asker: Option<&Asker>, queries: usize) -> Estimate {
-    let Some(asker) = asker else {
+pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
+    let Some(requester) = requester else {
         let none = [0; 2];
         return Estimate { calls: none, tokens_in: none, tokens_out: none, usd: Some([0.0; 2]) };
     };
@@ -113,11 +113,11 @@ pub fn estimate(asker: Option<&Asker>, queries: usize) -> Estimate {
     // candidates and a repair of every reply.
     let most = ATTEMPTS as u64 * (1 + 2 * MAX_ANSWERS as u64) + 2;
     let calls = [n * (3 + 2 * 2), n * most * u64::from(1 + REPAIRS)];
-    let set = asker.llm.role(&SYNTHESIZE_ROLE.role());
+    let set = requester.llm.role(&SYNTHESIZE_ROLE.role());
     let received = [SHORT_REPLY, set.map_or(0, |set| u64::from(set.max_tokens))];
     let times = |of: [u64; 2]| [calls[0] * of[0], calls[1] * of[1]];
     let (tokens_in, tokens_out) = (times(SENT), times(received));
-    let price = set.and_then(|set| asker.llm.ledger().price(&set.model));
+    let price = set.and_then(|set| requester.llm.ledger().price(&set.model));
     let usd = price.map(|price| {
         [0, 1].map(|end| {
             let paid = tokens_in[end] as f64 * price.input + tokens_out[end] as f64 * price.output;
@@ -180,10 +180,10 @@ struct Verdict {
     met: bool,
 }
 
-impl Asker {
+impl Requester {
     /// One who asks this model with these prompts.
-    pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Asker {
-        Asker { llm, prompts }
+    pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Requester {
+        Requester { llm, prompts }
     }
 
     fn request(&self, prompt: &str, inputs: Value) -> Result<Request, PromptError> {
@@ -247,9 +247,8 @@ impl Asker {
         properties: &[Property],
     ) -> Result<Vec<Vote>, Failed> {
         let n = properties.len();
-        let required: Vec<Value> = (1..).zip(properties).map(|(n, one)| {
-            json!({"n": n, "text": one.words})
-        }).collect();
+        let required: Vec<Value> =
+            (1..).zip(properties).map(|(n, one)| json!({"n": n, "text": one.words})).collect();
         let inputs = || -> Vec<Value> {
             let of = |&node: &NodeId| json!({"document": kb.text(node), "properties": required});
             candidates.iter().map(of).collect()
@@ -267,9 +266,12 @@ impl Asker {
         for ((&node, check), judge) in candidates.iter().zip(checks).zip(judges) {
             let check = check.map_or(Ballot::Malformed, |reply| {
                 let is_named = |source: &str| !["", "na", "n/a", "none"].contains(&source);
-                each(&mut reply.sources.iter().map(|one| {
-                    (one.n, is_named(one.source.trim().to_lowercase().as_str()))
-                }))
+                each(
+                    &mut reply
+                        .sources
+                        .iter()
+                        .map(|one| (one.n, is_named(one.source.trim().to_lowercase().as_str()))),
+                )
             });
             let judge = judge.map_or(Ballot::Malformed, |reply| {
                 each(&mut reply.verdicts.iter().map(|one| (one.n, one.met)))
@@ -344,7 +346,7 @@ pub(super) fn construct(
     templates: &[Template],
     wanted: usize,
     seed: u64,
-    asker: &Asker,
+    requester: &Requester,
     watch: &mut Watch<'_>,
 ) -> Result<(Vec<Question>, Dropped, Option<Stopped>), SynthError> {
     let mut maker = Maker::new(base, templates);
@@ -365,7 +367,7 @@ pub(super) fn construct(
             continue;
         };
         asked += 1;
-        match asker.question(&mut maker, at, grounding, kind, &mut stream) {
+        match requester.question(&mut maker, at, grounding, kind, &mut stream) {
             Ok(question) => questions.extend(maker.take(question)),
             Err(Failed::Draw(why)) => {
                 maker.drop::<()>(why);

@@ -1,5 +1,5 @@
-//! Makes questions without a model: grounds a template, walks, picks a gold answer, takes words of
-//! its document, keeps the candidates that have them, words it.
+//! Makes questions without a model: grounds a template, metapaths, picks a gold answer, takes words
+//! of its document, keeps the candidates that have them, words it.
 //!
 //! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check
 //! properties; here the words of documents stand for them. Must not know: how models are asked.
@@ -11,7 +11,7 @@ use crate::{
     index::IndexedBase,
     kb::{NodeId, metapath::Step},
     synth::{
-        MAX_ANSWERS, Question, SynthError, Stopped, Watch,
+        MAX_ANSWERS, Question, Stopped, SynthError, Watch,
         discover::{slots_of, starts},
         mention::{Mentions, folded},
         properties::Properties,
@@ -109,11 +109,7 @@ impl<'a> Maker<'a> {
     }
 
     /// The mentions of slot nodes; none where one cannot be told from others.
-    pub(super) fn mention(
-        &mut self,
-        slots: &[NodeId],
-        stream: &mut Stream,
-    ) -> Option<Vec<String>> {
+    pub(super) fn mention(&mut self, slots: &[NodeId], stream: &mut Stream) -> Option<Vec<String>> {
         slots.iter().map(|&slot| self.mentions.of(slot, stream)).collect()
     }
 
@@ -184,8 +180,7 @@ impl<'a> Maker<'a> {
         let target = self.templates.get(at)?.target;
         let nodes = kb.nodes_of_type(target);
         let gold = *nodes.get(stream.below(nodes.len()))?;
-        let Some((properties, answers)) =
-            self.properties.narrow_type(gold, FEW_ANSWERS, stream)
+        let Some((properties, answers)) = self.properties.narrow_type(gold, FEW_ANSWERS, stream)
         else {
             return self.drop("has no words that narrow it");
         };

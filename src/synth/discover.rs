@@ -60,12 +60,8 @@ const REPEATED: f64 = 0.8;
 /// Power of the number of edges that a step is worth.
 const FLATTENED: f64 = 0.25;
 /// What shares templates of each form get of the weight of a type of answers.
-const SHARES: [(Form, f64); 4] = [
-    (Form::OneStep, 0.25),
-    (Form::TwoSteps, 0.2),
-    (Form::Pair, 0.5),
-    (Form::Negation, 0.05),
-];
+const SHARES: [(Form, f64); 4] =
+    [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.5), (Form::Negation, 0.05)];
 
 /// The form of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,9 +125,8 @@ fn edges(kb: &Kb, step: &Step) -> f64 {
         Direction::In => (target, source) == (step.from, step.to),
         Direction::Any => [(source, target), (target, source)].contains(&(step.from, step.to)),
     };
-    let own = |tuple: &&Tuple| {
-        tuple.relation == step.relation && is_own(tuple.source, tuple.target)
-    };
+    let own =
+        |tuple: &&Tuple| tuple.relation == step.relation && is_own(tuple.source, tuple.target);
     kb.tuples().iter().filter(own).map(|tuple| tuple.edges as f64).sum()
 }
 
@@ -274,7 +269,7 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec
     let mut pairs: Vec<(f64, &Path, &Path)> = Vec::new();
     for (at, first) in parts.iter().enumerate() {
         for second in parts.iter().skip(at) {
-            // Two long walks are said by nobody.
+            // Two long metapaths are said by nobody.
             if first.steps.len() + second.steps.len() <= HOPS + 1 {
                 pairs.push(((first.weight * second.weight).sqrt(), first, second));
             }
@@ -348,13 +343,7 @@ pub(super) fn slots_of(
 
 /// The heaviest metapaths of one step, less the answers that a further step leads on from; a step
 /// that a third to nine tenths of the nodes have.
-fn negations(
-    kb: &Kb,
-    target: TypeId,
-    paths: &[Path],
-    most: usize,
-    seed: u64,
-) -> Vec<Template> {
+fn negations(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec<Template> {
     let nodes = kb.nodes_of_type(target);
     let mut stream = Stream::new(seed, "negations", u64::from(target.0));
     let sampled: Vec<NodeId> = (0..4 * SAMPLED).map(|_| stream.pick(nodes)).collect();

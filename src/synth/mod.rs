@@ -9,9 +9,9 @@
 //!   -> wording, splits, quality report                  mention, wording, write, quality
 //! ```
 //!
-//! Three kinds: relational (a walk alone), textual (words of documents alone), fused (both). Every
-//! question says how it came about: template, slots, gold answer, properties with their field,
-//! votes, seed. A question that says the name of an answer, or repeats another, is dropped.
+//! Three kinds: relational (a metapath alone), textual (words of documents alone), fused (both).
+//! Every question says how it came about: template, slots, gold answer, properties with their
+//! field, votes, seed. A question that says the name of an answer, or repeats another, is dropped.
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -43,7 +43,7 @@ use std::{
 };
 
 pub use crate::synth::{
-    asking::{Asker, Estimate, SYNTHESIZE_ROLE, Vote, estimate},
+    asking::{Estimate, Requester, SYNTHESIZE_ROLE, Vote, estimate},
     construct::Dropped,
     properties::Property,
     quality::Quality,
@@ -121,7 +121,7 @@ pub enum SynthError {
     /// A number of questions that is none.
     #[error("{0} questions are not possible; ask for 1 to {MAX_QUERIES}")]
     Number(usize),
-    /// The base has no walk that leads to a few answers.
+    /// The base has no metapath that leads to a few answers.
     #[error(
         "the base has no relations that lead to 1 to 20 answers from 30 nodes or more; give templates \
          of your own with --templates FILE"
@@ -186,7 +186,7 @@ impl Watch<'_> {
 pub fn synthesize(
     base: &IndexedBase,
     options: &Options,
-    asker: Option<&Asker>,
+    requester: Option<&Requester>,
     watch: &mut Watch<'_>,
 ) -> Result<Synthesis, SynthError> {
     if !(1..=MAX_QUERIES).contains(&options.queries) {
@@ -202,8 +202,8 @@ pub fn synthesize(
         return Err(SynthError::NoTemplates);
     }
     let (wanted, seed) = (options.queries, options.seed);
-    let made = match asker {
-        Some(asker) => asking::construct(base, &templates, wanted, seed, asker, watch)?,
+    let made = match requester {
+        Some(requester) => asking::construct(base, &templates, wanted, seed, requester, watch)?,
         None => construct::construct(base, &templates, wanted, seed, watch)?,
     };
     let (questions, dropped, stopped) = made;

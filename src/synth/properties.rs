@@ -110,8 +110,7 @@ impl<'a> Properties<'a> {
             if !stems().all(|&stem| held(stem)) {
                 continue;
             }
-            let has_all =
-                |node: &&NodeId| stems().all(|&stem| self.base.terms.has(**node, stem));
+            let has_all = |node: &&NodeId| stems().all(|&stem| self.base.terms.has(**node, stem));
             let answers: Vec<NodeId> = candidates.iter().filter(has_all).copied().collect();
             if (1..=most).contains(&answers.len()) && answers.len() < candidates.len() {
                 return Some((properties, answers));
@@ -186,9 +185,8 @@ impl<'a> Properties<'a> {
     fn draw(&self, words: &[Word], stream: &mut Stream) -> Vec<Property> {
         let wanted = if stream.percent(60) { 2 } else { 3 };
         let mut properties: Vec<Property> = Vec::new();
-        let n_stems = |properties: &[Property]| {
-            properties.iter().map(|one| one.stems.len()).sum::<usize>()
-        };
+        let n_stems =
+            |properties: &[Property]| properties.iter().map(|one| one.stems.len()).sum::<usize>();
         for _ in 0..4 * wanted {
             if words.is_empty() || n_stems(&properties) >= wanted {
                 break;

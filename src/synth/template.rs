@@ -188,7 +188,8 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<FromFile, TemplateError> 
     let (mut templates, mut first_missing, mut foreign) = (Vec::new(), None, 0);
     for entry in read.templates {
         let id = entry.id.clone();
-        let wrong = |message| TemplateError::Entry { file: file.to_owned(), id: id.clone(), message };
+        let wrong =
+            |message| TemplateError::Entry { file: file.to_owned(), id: id.clone(), message };
         match of_entry(kb, &entry).map_err(wrong)? {
             Read::Templates(own) => templates.extend(own),
             Read::Missing(what) => {
@@ -293,9 +294,9 @@ fn choices_of(entry: &Entry) -> f64 {
 
 /// The steps of a metapath for each choice of relations, or what the base lacks.
 fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, String> {
-    let Some((first, rest)) = words.split_first().filter(|(_, rest)| {
-        !rest.is_empty() && rest.len().is_multiple_of(3)
-    }) else {
+    let Some((first, rest)) =
+        words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))
+    else {
         return Err("has a metapath that is not a type and then relation, direction and type for \
                     each step"
             .to_owned());

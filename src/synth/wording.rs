@@ -180,7 +180,8 @@ fn says(kb: &Kb, step: &Step) -> Says {
     if words.iter().any(|word| !is_type(word)) {
         words.retain(|word| !is_type(word));
     }
-    let is_having = |word: &String| ["has", "have", "is", "a", "an", "the"].contains(&word.as_str());
+    let is_having =
+        |word: &String| ["has", "have", "is", "a", "an", "the"].contains(&word.as_str());
     if words.first().is_some_and(|word| word == "has") && words.len() > 1 {
         words.remove(0);
     }
@@ -350,7 +351,12 @@ fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
 }
 
 /// A question without its words from documents: what relations say of what is asked for.
-pub(super) fn requirement(kb: &Kb, template: &Template, names: &[String], stream: &mut Stream) -> String {
+pub(super) fn requirement(
+    kb: &Kb,
+    template: &Template,
+    names: &[String],
+    stream: &mut Stream,
+) -> String {
     let mut said = Vec::new();
     for branch in &template.branches {
         said.push(match branch.slot {
@@ -380,8 +386,8 @@ pub(super) fn question(
     let own = template.text.as_ref().filter(|_| kind == Kind::Relational);
     if let Some(text) = own.filter(|_| stream.percent(OWN_WORDING)) {
         let numbered = names.iter().enumerate();
-        let text =
-            numbered.fold(text.clone(), |text, (at, name)| text.replace(&format!("{{{at}}}"), name));
+        let text = numbered
+            .fold(text.clone(), |text, (at, name)| text.replace(&format!("{{{at}}}"), name));
         return (text, Style::Question);
     }
     let style = Style::ALL.get(stream.below(Style::ALL.len())).copied().unwrap_or(Style::Question);
@@ -392,7 +398,8 @@ pub(super) fn question(
         .iter()
         .filter(|pattern| !(negated && pattern.contains("{k}")))
         .collect();
-    let pattern = usable.get(stream.below(usable.len())).map_or("{Ts} {r} {p}", |text| text.as_str());
+    let pattern =
+        usable.get(stream.below(usable.len())).map_or("{Ts} {r} {p}", |text| text.as_str());
     let kind_words = type_words(kb.type_name(template.target));
     let said = requirement(kb, template, names, stream);
     let mut listed = names.to_vec();

@@ -89,9 +89,7 @@ pub(super) fn write(questions: &[Question], seed: u64, dir: &Path) -> Result<(),
     let folder = dir.join("split");
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
     let make = |path: &Path, bytes: &[u8]| {
-        File::create_new(path)
-            .and_then(|mut file| file.write_all(bytes))
-            .map_err(failed(path))
+        File::create_new(path).and_then(|mut file| file.write_all(bytes)).map_err(failed(path))
     };
     let path = dir.join("qa.csv");
     let bytes = csv_of(questions, seed).map_err(failed(&path))?;

@@ -124,7 +124,11 @@ impl Report<'_> {
     /// That it cannot be written.
     pub(super) fn print(&self, ctx: &Context) -> Result<()> {
         let bundle = &self.outcome.bundle;
-        ctx.printer.data(&verdict(&self.outcome.verdict, self.test.as_ref(), &bundle.provenance))?;
+        ctx.printer.data(&verdict(
+            &self.outcome.verdict,
+            self.test.as_ref(),
+            &bundle.provenance,
+        ))?;
         ctx.printer.data("\n")?;
         print_categories(bundle, ctx)?;
         if let Some(test) = &self.test {

@@ -124,14 +124,14 @@ impl Adjacency {
     }
 }
 
-/// One step of a walk: from a type over a relation to a type, whatever the stored orientation.
+/// One step of a metapath: from a type over a relation to a type, whatever the stored orientation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Step {
-    /// Type walked from.
+    /// Type the step starts from.
     pub(super) from: usize,
-    /// Relation walked over.
+    /// Relation the step follows.
     pub(super) relation: &'static str,
-    /// Type walked to.
+    /// Type the step leads to.
     pub(super) to: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Programs written by a model: a first one for each category, then better ones, each tried on
 //! training queries before validation decides.
 //!
-//! A program is believed to be one when it compiles, declares its numbers and answers queries
+//! A program is believed to be one when it compiles, declares its parameters and answers queries
 //! without failing. Until then the model is told what went wrong, twice at most. After
 //! [`PATIENCE`] steps of a category without progress the next program is begun anew, from other
 //! example queries and without memory; the best one stays.
@@ -17,12 +17,12 @@ use crate::{
         Event, OptimizeError, Run,
         actor::{
             Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
-            evidence,
+            execution_trace,
         },
         archive::Archive,
         bandit::Cost,
+        category_programs::{CategoryProgram, Queries},
         improve::{Child, Measured, Place},
-        members::{Member, Queries},
         plan::{self, Plan},
         search::SEARCH,
         trial::{Origin, mean, told},
@@ -67,7 +67,7 @@ const TOLD_FAILURES: usize = 3;
 /// Stream of random numbers for the example queries of categories.
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
-/// Evidence of queries that a program answers well, and of those that it answers badly.
+/// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     good: Vec<Value>,
     bad: Vec<Value>,
@@ -77,47 +77,58 @@ struct Contrast {
 type Written = Result<Program, String>;
 
 impl Run<'_> {
-    /// Adds a member for every category the model finds: with its program, or with the best one
+    /// Adds a program for every category the model finds: with its program, or with the best one
     /// at hand where that answers the category's queries better.
     pub(in crate::optimize) fn write_programs(
         &mut self,
         actor: &mut Actor,
-        members: &mut Vec<Member>,
+        category_programs: &mut Vec<CategoryProgram>,
     ) -> Result<(), OptimizeError> {
         (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
         let found = self.find_categories(actor)?;
         self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(members)?;
+        let fallback = self.fallback(category_programs)?;
         let total = found.len();
         for (done, Found { name, description, queries }) in found.into_iter().enumerate() {
             (self.watch)(Event::Progress { phase: "writing programs", done, total });
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
             let best = fallback
                 .iter()
-                .map(|member| (mean(&member.train_on(&queries.train)), member))
+                .map(|category_program| {
+                    (mean(&category_program.train_on(&queries.train)), category_program)
+                })
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             let Some((before, best)) = best else { continue };
             let written = self.begin_category(actor, &name, &queries, before, 0);
             let written = actor.unless_stopped(written)?.flatten();
-            let mut member = match written {
-                Some(member) if mean(&member.train_on(&queries.train)) > before => member,
+            let mut category_program = match written {
+                Some(category_program)
+                    if mean(&category_program.train_on(&queries.train)) > before =>
+                {
+                    category_program
+                }
                 _ => self.taken_over(best, &actor.category_header(&name))?,
             };
-            let mrr = mean(&member.train_on(&queries.train));
+            let mrr = mean(&category_program.train_on(&queries.train));
             let n = queries.train.len();
             (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            member.queries = Some(queries);
-            members.push(member);
+            category_program.queries = Some(queries);
+            category_programs.push(category_program);
         }
         Ok(())
     }
 
     /// Programs that a category has when the model writes none that is better: those of the search
     /// actor, or search by words.
-    fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
+    fn fallback(
+        &mut self,
+        category_programs: &[CategoryProgram],
+    ) -> Result<Vec<CategoryProgram>, OptimizeError> {
         // A module has no header that could name another category.
-        let readable = members.iter().filter(|member| !member.program.is_module());
-        let readable: Vec<Member> = readable.cloned().collect();
+        let readable = category_programs
+            .iter()
+            .filter(|category_program| !category_program.program.is_module());
+        let readable: Vec<CategoryProgram> = readable.cloned().collect();
         if !readable.is_empty() {
             return Ok(readable);
         }
@@ -125,18 +136,27 @@ impl Run<'_> {
         let program = plan::render(&self.base, &plan);
         let change = "search by words".to_owned();
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
-        Ok(vec![self.member(Some(plan), program, ParamValues::new(), &origin)?])
+        Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), &origin)?])
     }
 
-    /// A member's program under another category's header.
-    fn taken_over(&mut self, member: &Member, header: &str) -> Result<Member, OptimizeError> {
-        let program = Program::new(&headed(member.program.source(), header));
+    /// A category's program under another category's header.
+    fn taken_over(
+        &mut self,
+        category_program: &CategoryProgram,
+        header: &str,
+    ) -> Result<CategoryProgram, OptimizeError> {
+        let program = Program::new(&headed(category_program.program.source(), header));
         let origin = Origin {
-            proposed_by: member.proposed_by.clone(),
+            proposed_by: category_program.proposed_by.clone(),
             change: "taken over for the category".to_owned(),
-            parent: Some(member.program.id().to_owned()),
+            parent: Some(category_program.program.id().to_owned()),
         };
-        self.member(member.plan.clone(), program, member.params.clone(), &origin)
+        self.category_program(
+            category_program.plan.clone(),
+            program,
+            category_program.params.clone(),
+            &origin,
+        )
     }
 
     /// A first program for a category, measured; none when nothing usable came. Committed as a
@@ -148,7 +168,7 @@ impl Run<'_> {
         queries: &Queries,
         before: f64,
         sample: u32,
-    ) -> Result<Option<Member>, OptimizeError> {
+    ) -> Result<Option<CategoryProgram>, OptimizeError> {
         if actor.stop().is_some() {
             return Ok(None);
         }
@@ -170,17 +190,18 @@ impl Run<'_> {
             after: None,
             accepted: false,
         };
-        let member = match written {
+        let category_program = match written {
             Ok(program) => {
                 let change = "written for the category".to_owned();
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
                 attempt.program = Some(program.id().to_owned());
-                let member = self.member(None, program, ParamValues::new(), &origin)?;
-                let after = mean(&member.train_on(&queries.train));
+                let category_program =
+                    self.category_program(None, program, ParamValues::new(), &origin)?;
+                let after = mean(&category_program.train_on(&queries.train));
                 attempt.after = Some(after);
                 attempt.accepted = after > before;
-                actor.remember(name, &member.program, after, queries.train.len(), "");
-                Some(member)
+                actor.remember(name, &category_program.program, after, queries.train.len(), "");
+                Some(category_program)
             }
             Err(why) => {
                 self.tell(format!("no program for {name}: {why}"));
@@ -189,7 +210,7 @@ impl Run<'_> {
             }
         };
         self.commit_attempt(actor, &format!("initial {name} {sample}"), attempt)?;
-        Ok(member)
+        Ok(category_program)
     }
 
     /// One step: contrast, advice, a better program than the parent, and its tests; none when the
@@ -198,12 +219,12 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         step: usize,
-        parent: &Member,
+        parent: &CategoryProgram,
         place: &mut Place<'_>,
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Measured>, OptimizeError> {
-        let name = place.member.name().to_owned();
+        let name = place.category_program.name().to_owned();
         let began = actor.tokens;
         let sample = step as u32 + 1;
         let notes = actor.notes.entry(name.clone()).or_default();
@@ -234,14 +255,14 @@ impl Run<'_> {
         sample: u32,
     ) -> Result<Measured, OptimizeError> {
         let own = Queries { train: place.queries.to_vec(), validation: Vec::new() };
-        let before = mean(&place.member.train_on(place.queries));
+        let before = mean(&place.category_program.train_on(place.queries));
         let Some(changed) = self.begin_category(actor, name, &own, before, sample)? else {
             return Ok(Measured::default());
         };
         let change = "begun anew".to_owned();
-        let parent = Some(place.member.program.id().to_owned());
+        let parent = Some(place.category_program.program.id().to_owned());
         let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-        let Member { program, params, .. } = changed;
+        let CategoryProgram { program, params, .. } = changed;
         self.measure(Child { plan: None, program, params, origin }, place, archive)
     }
 
@@ -250,12 +271,12 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         step: usize,
-        parent: &Member,
+        parent: &CategoryProgram,
         Contrast { good, bad }: &Contrast,
         place: &mut Place<'_>,
         archive: &mut Archive,
     ) -> Result<Measured, OptimizeError> {
-        let name = place.member.name().to_owned();
+        let name = place.category_program.name().to_owned();
         let before = mean(&parent.train_on(place.queries));
         let sample = step as u32 + 1;
         let advice = self.advice(actor, &name, parent, good, bad, sample)?;
@@ -299,19 +320,20 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Evidence of queries that a program answers well and badly; none when it answers all well.
+    /// Execution traces of queries that a program answers well and badly; none when it answers all
+    /// well.
     fn contrast(
         &mut self,
-        member: &Member,
+        category_program: &CategoryProgram,
         queries: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
         let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
-            queries.iter().partition(|&&query| member.train[query] >= GOOD);
+            queries.iter().partition(|&&query| category_program.train[query] >= GOOD);
         if bad.is_empty() {
             return Ok(None);
         }
-        let compiled = self.trials.compile(&member.program)?;
+        let compiled = self.trials.compile(&category_program.program)?;
         let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
             chosen.shuffle(rng);
             chosen.truncate(CONTRASTED);
@@ -319,7 +341,9 @@ impl Run<'_> {
             let (runtime, pool) = (&self.trials.runtime, &self.train.queries);
             chosen
                 .iter()
-                .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
+                .map(|&at| {
+                    execution_trace::of(runtime, &compiled, &category_program.params, &pool[at])
+                })
                 .collect()
         };
         Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
@@ -330,14 +354,14 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        member: &Member,
+        category_program: &CategoryProgram,
         good: &[Value],
         bad: &[Value],
         sample: u32,
     ) -> Result<Result<String, String>, OptimizeError> {
         let inputs = json!({
             "category": actor.category(name),
-            "program": member.program.source(),
+            "program": category_program.program.source(),
             "good": good,
             "bad": bad,
         });
@@ -352,17 +376,17 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        member: &Member,
+        category_program: &CategoryProgram,
         queries: &[usize],
         advice: &str,
         bad: &[Value],
         sample: u32,
     ) -> Result<Written, OptimizeError> {
-        let before = mean(&member.train_on(queries));
+        let before = mean(&category_program.train_on(queries));
         let mut inputs = self.briefed(actor, name);
         let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
         inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": member.program.source(), "score": before });
+        inputs["current"] = json!({ "source": category_program.program.source(), "score": before });
         inputs["advice"] = advice.into();
         inputs["failures"] = json!([]);
         inputs["traces"] = bad.iter().map(trace).collect();
@@ -371,7 +395,7 @@ impl Run<'_> {
             .get(name)
             .into_iter()
             .flat_map(|notes| &notes.memory)
-            .filter(|memory| memory.source != member.program.source())
+            .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
                     "source": memory.source,
@@ -382,15 +406,19 @@ impl Run<'_> {
             })
             .collect();
         let mut tried = queries.to_vec();
-        tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
+        tried.sort_by(|&a, &b| {
+            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
+        });
         let written = self.written(actor, name, "actor/improve", inputs, &tried, sample)?;
         let tried = actor.notes.get(name).is_some_and(|notes| match &written {
             Ok(program) => notes.tried.contains(program.id()),
             Err(_) => false,
         });
-        Ok(written.and_then(|program| match tried || program.id() == member.program.id() {
-            true => Err("the model gave a program that was tried before".to_owned()),
-            false => Ok(program),
+        Ok(written.and_then(|program| {
+            match tried || program.id() == category_program.program.id() {
+                true => Err("the model gave a program that was tried before".to_owned()),
+                false => Ok(program),
+            }
         }))
     }
 
@@ -441,7 +469,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why a program cannot be measured: it does not compile, its numbers are not declared well,
+    /// Why a program cannot be measured: it does not compile, its parameters are not declared well,
     /// it fails on queries, or it finds nothing. Empty when it can.
     fn failures(&self, program: &Program, queries: &[usize]) -> Result<Vec<Value>, OptimizeError> {
         let runtime = &self.trials.runtime;
@@ -561,9 +589,9 @@ fn failure(query: &str, message: &str) -> Value {
 }
 
 /// The calls on a query as one text.
-fn trace(evidence: &Value) -> Value {
-    let text = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
-    let calls = evidence["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
+fn trace(execution: &Value) -> Value {
+    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
+    let calls = execution["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let calls: Vec<&str> = calls.collect();
     format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }

@@ -21,7 +21,7 @@ use crate::{
             ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING, briefing::Briefing,
             categories::BATCH,
         },
-        members::MAX_CATEGORIES,
+        category_programs::MAX_CATEGORIES,
     },
     tools::Assistant,
 };
@@ -37,8 +37,8 @@ const SHORT_REPLY: u64 = 200;
 const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
 /// Requests for one program at most: the first and its repairs.
 const PER_PROGRAM: u64 = 3;
-/// Tokens of a contrast with its evidence, at most.
-const EVIDENCE_TOKENS: u64 = 20_000;
+/// Tokens of a contrast with its execution traces, at most.
+const TRACE_TOKENS: u64 = 20_000;
 
 /// What a run will ask.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,16 +104,12 @@ pub fn estimate(
         },
         // Two passes, again for what was in no category, each with a repair.
         Kind { role: CATEGORIES_ROLE, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },
-        Kind {
-            role: ACTOR_ROLE,
-            calls: [1, most * PER_PROGRAM],
-            sent: sent(&brief, EVIDENCE_TOKENS),
-        },
-        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, EVIDENCE_TOKENS) },
+        Kind { role: ACTOR_ROLE, calls: [1, most * PER_PROGRAM], sent: sent(&brief, TRACE_TOKENS) },
+        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
             calls: [0, steps * PER_PROGRAM],
-            sent: sent(&brief, EVIDENCE_TOKENS),
+            sent: sent(&brief, TRACE_TOKENS),
         },
     ];
     let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);

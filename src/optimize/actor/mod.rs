@@ -4,7 +4,7 @@
 //! ```text
 //! categories: discover on a sample -> assign all queries, twice -> small ones join the others
 //! program:    initial -> extracted, compiled, tried -> mended with the error, at most twice
-//! step:       good and bad queries with evidence -> comparator's advice -> improve -> tried
+//! step:       good and bad queries with execution traces -> comparator's advice -> improve -> tried
 //! ```
 //!
 //! What a model says is never believed: categories and numbers of queries are checked, programs
@@ -19,7 +19,7 @@ mod author;
 mod briefing;
 mod categories;
 mod estimate;
-mod evidence;
+mod execution_trace;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Evidence that programs became better: a bet against the claim that they did not.
+//! The e-value of programs having become better: a bet against the claim that they did not.
 //!
 //! The claim under test is that the mean difference of reciprocal ranks, new less old, is at most
 //! 0. A gambler begins with a capital of 1 and stakes the same share of it on every difference
@@ -30,12 +30,12 @@ pub fn level(test: usize) -> f64 {
 
 /// What was won so far by betting that differences are above 0 on average.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Evidence {
+pub struct EValue {
     capitals: [f64; GAMBLERS],
     differences: Vec<f64>,
 }
 
-impl Default for Evidence {
+impl Default for EValue {
     fn default() -> Self {
         Self { capitals: [1.0; GAMBLERS], differences: Vec::new() }
     }
@@ -45,12 +45,12 @@ fn share(gambler: usize) -> f64 {
     (gambler as f64 + 0.5) / GAMBLERS as f64
 }
 
-impl Evidence {
-    /// The evidence of differences.
+impl EValue {
+    /// The e-value of differences.
     pub fn of(differences: &[f64]) -> Self {
-        let mut evidence = Self::default();
-        differences.iter().for_each(|&difference| evidence.add(difference));
-        evidence
+        let mut e_value = Self::default();
+        differences.iter().for_each(|&difference| e_value.add(difference));
+        e_value
     }
 
     /// Bets on one more difference; beyond `[-1, 1]` it is taken for the nearer end.
@@ -139,10 +139,10 @@ mod tests {
         for _ in 0..n_runs {
             let mut proven = false;
             for test in 1..=n_tests {
-                let mut evidence = Evidence::default();
+                let mut e_value = EValue::default();
                 for _ in 0..n {
-                    evidence.add(draw(&mut rng));
-                    proven |= evidence.proves(level(test));
+                    e_value.add(draw(&mut rng));
+                    proven |= e_value.proves(level(test));
                 }
             }
             any += usize::from(proven);
@@ -182,14 +182,14 @@ mod tests {
 
     #[test]
     fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
-        assert_eq!(Evidence::default().e(), 1.0);
+        assert_eq!(EValue::default().e(), 1.0);
         // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
-        assert!((Evidence::of(&[1.0]).e() - 1.5).abs() < 1e-12);
-        assert!((Evidence::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
-        let there = Evidence::of(&[0.5, -0.25, 0.0, 1.0]).e();
-        let back = Evidence::of(&[1.0, 0.0, -0.25, 0.5]).e();
+        assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);
+        assert!((EValue::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
+        let there = EValue::of(&[0.5, -0.25, 0.0, 1.0]).e();
+        let back = EValue::of(&[1.0, 0.0, -0.25, 0.5]).e();
         assert!((there - back).abs() < 1e-12);
-        assert_eq!(Evidence::of(&[7.0]), Evidence::of(&[1.0]));
+        assert_eq!(EValue::of(&[7.0]), EValue::of(&[1.0]));
     }
 
     #[test]
@@ -201,16 +201,16 @@ mod tests {
     #[test]
     fn what_is_needed_proves_and_what_cannot_prove_is_known() {
         let differences = [0.5, 0.0, -0.1, 0.4];
-        let mut evidence = Evidence::of(&differences);
-        let needed = evidence.needed(0.05).unwrap();
+        let mut e_value = EValue::of(&differences);
+        let needed = e_value.needed(0.05).unwrap();
         assert!((8..60).contains(&needed), "{needed}");
         for at in 0..needed + differences.len() {
-            evidence.add(differences[at % differences.len()]);
+            e_value.add(differences[at % differences.len()]);
         }
-        assert_eq!(evidence.needed(0.05), Some(0));
-        assert_eq!(Evidence::of(&[0.5, -0.5]).needed(0.05), None);
-        assert_eq!(Evidence::default().needed(0.05), None);
-        assert!(!Evidence::default().could_prove(0.05, &[1.0; 4]));
-        assert!(Evidence::default().could_prove(0.05, &[1.0; 8]));
+        assert_eq!(e_value.needed(0.05), Some(0));
+        assert_eq!(EValue::of(&[0.5, -0.5]).needed(0.05), None);
+        assert_eq!(EValue::default().needed(0.05), None);
+        assert!(!EValue::default().could_prove(0.05, &[1.0; 4]));
+        assert!(EValue::default().could_prove(0.05, &[1.0; 8]));
     }
 }

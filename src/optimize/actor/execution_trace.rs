@@ -1,5 +1,5 @@
-//! Evidence for the comparator: how a program came to its answer for one training query, and where
-//! the right answers were lost.
+//! Execution traces for the comparator: how a program came to its answer for one training query,
+//! and where the right answers were lost.
 
 use serde_json::{Value, json};
 
