@@ -23,9 +23,10 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm` · `dataset index` · `synth` · `retrieve` · `tools sandbox program` ·
+//! `files words clock gpu remote prompts` · `kb embed llm answer` · `dataset index` · `synth` · `retrieve` · `tools sandbox program` ·
 //! `eval bundle infer explain` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
 
+pub mod answer;
 pub mod bundle;
 pub mod cli;
 pub mod clock;

@@ -24,6 +24,7 @@ pub mod cutoff;
 pub mod reading;
 pub mod reranker;
 pub mod router;
+pub mod understood;
 
 use std::{
     collections::BTreeMap,

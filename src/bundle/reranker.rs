@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
     kb::{Direction, NodeId, RelationId, Scores},
+    retrieve::Feature,
     words::{is_question_word, name_words},
 };
 
@@ -74,31 +75,19 @@ pub struct NodeFeatures {
     pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
-/// What one feature does for a node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reason {
-    /// One of [`FEATURES`].
-    pub name: &'static str,
-    /// What the feature is on this node.
-    pub value: f32,
-    /// Its weight times what it exceeds the mean of all nodes put forward by: by as much it raises
-    /// the logarithm of the node's score over theirs.
-    pub gain: f32,
-}
-
 impl Reranker {
     /// What moves a node up or down against the other nodes put forward, largest first, ties in the
     /// order of [`FEATURES`]; empty for a node without features.
-    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Reason> {
+    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
         let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
         let n = features.rows.len() as f32;
         let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
             let all = features.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
             let weight = self.weights.get(name).copied().unwrap_or(0.0);
-            Reason { name, value, gain: weight * (value - all / n) }
+            Feature { name: name.to_owned(), value, weight, gain: weight * (value - all / n) }
         };
-        let mut reasons: Vec<Reason> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
+        let mut reasons: Vec<Feature> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
         reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
         reasons
     }

@@ -29,6 +29,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
+        named,
         systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
@@ -36,7 +37,7 @@ use crate::{
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Detail, Ranking, Retriever},
     systems::{self, bundle},
 };
 
@@ -166,7 +167,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         queries: asked,
         ..Resources::new(llm.as_ref(), places, ctx)
     };
-    let open = |name: &String| open_system(name, &base, &resources);
+    let open = |name: &String| open_system(&named::system(name, ctx)?, &base, &resources);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
@@ -247,8 +248,7 @@ pub(super) fn queries(
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
     }
     if is_synthetic(&queries) {
-        ctx.printer
-            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
+        ctx.printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {
@@ -296,9 +296,9 @@ fn measured_as(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.answer(&query.text, how.depth);
+        let answer = system.answer(&query.text, how.depth, Detail::default());
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (Answer { ranking, end }, failure) = match answer {
+        let (answer, failure) = match answer {
             Ok(answer) => (answer, None),
             // It was ended, and says nothing of the system.
             Err(_) if ctx.stop.load(Ordering::Relaxed) => {
@@ -309,10 +309,11 @@ fn measured_as(
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.answer(&query.text, how.depth).unwrap_or_default();
-                (baseline, Some(error.to_string()))
+                let baseline = stand_in.retrieve(&query.text, how.depth).unwrap_or_default();
+                (Answer::of(baseline), Some(error.to_string()))
             }
         };
+        let (end, ranking) = (answer.end, answer.into_ranking());
         let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
         let ranking = if how.keep { ranking } else { Ranking::new() };
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);

@@ -105,6 +105,10 @@ impl fmt::Display for Split {
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
+        // A word that names no file was meant as a split.
+        Split::File(path) if path.extension().is_none() && !path.exists() => {
+            Err(no_split(base, &path.display().to_string()))
+        }
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let mut problems = Problems::new(false);
@@ -133,15 +137,17 @@ pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> 
     load_named(base, TENTH_NAME)
 }
 
+/// That a base has no such split, with those it has.
+fn no_split(base: &Base, split: &str) -> DatasetError {
+    let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    DatasetError::NoSplit { name: base.name.clone(), split: split.to_string(), known }
+}
+
 fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let file = format!("{split}.index");
     if !base.record.query_files.contains_key(&file) {
-        let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
-        return Err(DatasetError::NoSplit {
-            name: base.name.clone(),
-            split: split.to_string(),
-            known: if known.is_empty() { "none".to_string() } else { known.join(", ") },
-        });
+        return Err(no_split(base, split));
     }
     let path = base.queries_dir().join(&file);
     let damaged = |what: &str| DatasetError::Damaged { path: path.clone(), what: what.to_string() };

@@ -463,7 +463,7 @@ fn instead(
     let compiled = run.trials.compile(&program)?;
     let ranked = run.trials.rankings(&compiled, &Default::default(), &run.validation, &all)?;
     let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
-        let joining = Joining { fusion: fallback::FUSION, order: None, phrasings: None };
+        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
         let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };

@@ -27,6 +27,7 @@ mod linking;
 mod llm;
 mod mining;
 mod model;
+mod named;
 mod null;
 mod optimize;
 mod plain;

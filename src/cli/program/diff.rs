@@ -152,7 +152,7 @@ struct Printed<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
     let options = args.sandbox.places(ctx).of(sources.origin());
     let name = |entry: &Entry| {

@@ -86,7 +86,7 @@ struct At<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let entry = sources.find(&args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
     let options = args.sandbox.places(ctx).of(sources.origin());
