@@ -55,6 +55,7 @@ mod routing;
 mod run;
 mod search;
 mod serve;
+mod synthesize;
 mod systems;
 mod test_split;
 mod vectors;
