@@ -136,7 +136,12 @@ impl Values {
 }
 
 /// Takes a question apart.
-pub(crate) fn mentions(base: &IndexedBase, schema: &Schema, values: &Values, text: &str) -> Mentions {
+pub(crate) fn mentions(
+    base: &IndexedBase,
+    schema: &Schema,
+    values: &Values,
+    text: &str,
+) -> Mentions {
     let tokens = tokens(base, text);
     let mut taken: Vec<Option<What>> = vec![None; tokens.len()];
     let mut ends: Vec<usize> = (1..=tokens.len()).collect();

@@ -487,8 +487,7 @@ fn instead(
 ) -> Result<Bundle, OptimizeError> {
     let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-    let compiled = run.trials.compile(&program)?;
-    let ranked = run.trials.rankings(&compiled, &Default::default(), &run.validation, &all)?;
+    let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
     let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
         let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
         let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
