@@ -248,7 +248,8 @@ pub(super) fn queries(
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
     }
     if is_synthetic(&queries) {
-        ctx.printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {

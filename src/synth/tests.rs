@@ -109,9 +109,7 @@ impl Naive<'_> {
             return wanted.is_none_or(|wanted| wanted == from);
         };
         let around = self.around.get(&from).map_or(&[][..], Vec::as_slice);
-        around
-            .iter()
-            .any(|&next| self.joined(from, step, next) && self.reaches(next, rest, wanted))
+        around.iter().any(|&next| self.joined(from, step, next) && self.reaches(next, rest, wanted))
     }
 
     fn answers(&self, template: &Template, slots: &[u32]) -> Vec<u32> {
@@ -230,7 +228,9 @@ fn one_seed_gives_one_file_and_every_answer_has_relation_and_words() {
         let stems = || question.properties.iter().flat_map(|one| one.words.split(' '));
         let has = |node: &&NodeId| {
             let document: BTreeSet<String> = base.stems.of(base.kb.text(**node)).collect();
-            stems().all(|word| document.contains(base.stems.stem(word.to_lowercase().as_str()).as_ref()))
+            stems().all(|word| {
+                document.contains(base.stems.stem(word.to_lowercase().as_str()).as_ref())
+            })
         };
         let expected: Vec<NodeId> = reached.unwrap_or(all).iter().filter(has).copied().collect();
         assert_eq!(question.answers, expected, "{}", question.text);
@@ -252,7 +252,8 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     let write = |name: &str, source: &str| {
         let dir = sample.dir.path().join(name);
         fs::create_dir_all(dir.join("split")).unwrap();
-        let rows: String = (0..3).map(|id| format!("{id},what is {id},[{id}],{source}\n")).collect();
+        let rows: String =
+            (0..3).map(|id| format!("{id},what is {id},[{id}],{source}\n")).collect();
         fs::write(dir.join("qa.csv"), format!("id,query,answer_ids,source\n{rows}")).unwrap();
         for (split, id) in [("train", 0), ("val", 1), ("test", 2)] {
             fs::write(dir.join(format!("split/{split}.index")), format!("{id}\n")).unwrap();
@@ -353,9 +354,10 @@ fn na_disagreement_and_malformed_replies_are_no_answers() {
     assert!(ballots.contains("Yes Yes") && ballots.contains("No Yes"), "{ballots:?}");
     assert!(ballots.contains("Malformed Yes"), "{ballots:?}");
     for question in made.questions.iter().filter(|one| !one.votes.is_empty()) {
-        let passed = question.votes.iter().filter(|vote| {
-            (vote.check, vote.judge) == (asking::Ballot::Yes, asking::Ballot::Yes)
-        });
+        let passed = question
+            .votes
+            .iter()
+            .filter(|vote| (vote.check, vote.judge) == (asking::Ballot::Yes, asking::Ballot::Yes));
         let passed: Vec<NodeId> = passed.map(|vote| vote.node).collect();
         assert_eq!(question.answers, passed);
         assert!(question.answers.contains(&question.gold));
