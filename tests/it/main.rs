@@ -10,6 +10,7 @@
 )]
 
 mod actor;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;
