@@ -415,7 +415,8 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
         let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
         let farewell = ctx.farewell.clone();
-        let context = Context { home, private, printer, stop, farewell, config };
+        let ends_itself = Arc::default();
+        let context = Context { home, private, printer, stop, farewell, config, ends_itself };
         dataset::find(&args.dataset, &context)?
     } else {
         dataset::find(&args.dataset, ctx)?
@@ -638,7 +639,7 @@ fn watched(
                 printer.notice(&first_better(&better));
             }
         }
-        Event::Raced(proof) => printer.notice(&raced(proof)),
+        Event::SequentialTest(proof) => printer.notice(&tested(proof)),
     };
     let base = base.clone();
     optimize::run(
@@ -676,7 +677,7 @@ fn print_times(timing: &Timing, printer: &Printer) {
 }
 
 /// How a sequential test ended, in words.
-pub(super) fn raced(proof: &Proof) -> String {
+pub(super) fn tested(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {

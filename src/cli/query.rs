@@ -38,8 +38,8 @@ const LABEL: usize = 12;
 ///
 /// Prints the nodes, best first, each with the way that leads to it from what the question names, or
 /// the words that found it; behind which rank the answers likely end, what follows being the next
-/// best nodes; and what of the question was understood. When a program of the bundle fails, the ranking of the
-/// hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// best nodes; and what of the question was understood. When a program of the bundle fails, the
+/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)

@@ -173,7 +173,7 @@ pub(super) fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub(super) fn read_bundle(given: &Path, ctx: &Context) -> Result<Bundle> {
-    let file = named::bundle_file(given, ctx)?;
+    let file = named::bundle_file(given, &ctx.home)?;
     Ok(Bundle::read(&file).map_err(SystemError::from)?)
 }
 

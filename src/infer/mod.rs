@@ -33,7 +33,10 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use serde_json::json;
@@ -97,6 +100,7 @@ pub struct Runtime {
     /// Set when calls are to end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
+    runs: AtomicU64,
 }
 
 impl Runtime {
@@ -120,8 +124,8 @@ impl Runtime {
         let _ = base.embedder().prepare();
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
-        let stop = Arc::default();
-        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists }
+        let (stop, runs) = Default::default();
+        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists, runs }
     }
 
     /// The same runtime, whose programs end soon once `stop` is set.
@@ -144,6 +148,11 @@ impl Runtime {
     /// The base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
+    }
+
+    /// How often programs were run so far, on any thread.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// Parses and checks a program.
@@ -195,6 +204,7 @@ impl Runtime {
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
         let _span = trace_span!("program").entered();
+        self.runs.fetch_add(1, Ordering::Relaxed);
         let candidates = match self.sandbox.reads_candidates(compiled) {
             true => self.candidates(query)?,
             false => Arc::default(),

@@ -207,7 +207,7 @@ impl Run<'_> {
                 .collect();
             gains.extend(more);
         }
-        (self.watch)(Event::Raced(&proof));
+        (self.watch)(Event::SequentialTest(&proof));
         Ok(Some(Challenge { category_programs, proof, gains }))
     }
 
@@ -250,7 +250,7 @@ impl Run<'_> {
             let queries: Vec<usize> = places.iter().map(|&place| order[place].0).collect();
             let origin = Origin {
                 proposed_by: category_program.proposed_by.clone(),
-                change: "raced on validation".to_owned(),
+                change: "tested on validation".to_owned(),
                 parent: None,
             };
             let of = self.trial(
@@ -289,7 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn a_race_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+    fn a_sequential_test_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it()
+     {
         let even = won(&[0.4; 20]);
         assert!(even.proof.proven);
         assert!(even.wins_without(&[0, 5, 10, 15]));

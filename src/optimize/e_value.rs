@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
+    fn an_e_value_does_not_depend_on_the_order_and_is_known_in_small_cases() {
         assert_eq!(EValue::default().e(), 1.0);
         // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
         assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);

@@ -184,7 +184,7 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and raced too often.
+    /// The run was continued and tested too often.
     #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt cannot be rendered.
@@ -280,8 +280,8 @@ pub enum Event<'a> {
     },
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
-    /// All changes together were raced on validation.
-    Raced(&'a Proof),
+    /// All changes together were tested on validation.
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
@@ -493,7 +493,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "walks of another length (--hops)".to_owned()),
+                    ("hops", "metapaths of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),

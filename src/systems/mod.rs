@@ -268,6 +268,9 @@ pub enum SystemError {
     /// It asks a language model.
     #[error("{0} needs a language model, and none is configured")]
     NoModel(String),
+    /// A server has not what it needs.
+    #[error("{0} needs a file, a model or labelled queries, and a server gives it none")]
+    NotServed(String),
     /// It answers queries that are known beforehand.
     #[error("{0} answers labelled queries only; measure it with `agent eval`")]
     NoQueries(String),

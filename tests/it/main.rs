@@ -10,6 +10,7 @@
 )]
 
 mod actor;
+mod answers;
 mod ask;
 mod bench;
 mod bounds;
@@ -40,6 +41,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod serve;
 mod signals;
 mod standstill;
 mod strangers;
@@ -47,3 +49,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;

@@ -295,12 +295,12 @@ fn better(user: &str) -> String {
     }
     metapaths.truncate(8);
     let mut source = String::from(
-        "fn params() {\n    #{ w_walk: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
+        "fn params() {\n    #{ w_metapath: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
          fn retrieve(query, candidates, params) {\n    \
          let pool = normalize(search_with_names(query, [], 200)) * 0.5;\n",
     );
     for metapath in &metapaths {
-        source += &format!("    pool = pool + {metapath} * params.w_walk;\n");
+        source += &format!("    pool = pool + {metapath} * params.w_metapath;\n");
     }
     source += "    let pool = top(pool, 500);\n    top(pool + normalize(match_text(query, pool)), 100)\n}";
     source

@@ -199,7 +199,7 @@ fn runs_where_nothing_helps_accept_no_more_than_the_error_rate_allows() {
     let on: usize = tests.iter().map(|proof| proof.n).sum();
     let gained: f64 = tests.iter().map(|proof| proof.difference * proof.n as f64).sum();
     eprintln!(
-        "of {SEEDS} runs {} raced, on {on} queries in all with a mean difference of {:+.4}; \
+        "of {SEEDS} runs {} made a test, on {on} queries in all with a mean difference of {:+.4}; \
          {accepted} accepted, largest e-value {largest:.2}; {} would be too many",
         tests.len(),
         gained / on.max(1) as f64,
