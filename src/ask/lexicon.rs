@@ -2,11 +2,8 @@
 //! compared, what is supposed. Must not know: bases, tables.
 
 /// What is computed of numbers.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Function {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
     /// The mean.
     Mean,
     /// The sum.
@@ -24,17 +21,6 @@ pub enum Function {
 }
 
 impl Function {
-    /// All of them.
-    pub(crate) const ALL: [Function; 7] = [
-        Self::Mean,
-        Self::Sum,
-        Self::Median,
-        Self::Min,
-        Self::Max,
-        Self::Variance,
-        Self::Deviation,
-    ];
-
     /// In SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {

@@ -7,12 +7,15 @@ use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
 use crate::{
     ask::{
-        lexicon::{Cue, PHRASES, is_cue, is_filler, number_word},
+        lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word},
         schema::{Schema, is_form},
     },
     index::IndexedBase,
     kb::{FieldId, NodeId, TypeId},
-    table::value::{category, quantity},
+    table::{
+        has_value,
+        value::{category, quantity},
+    },
     words::name_words,
 };
 
@@ -190,7 +193,38 @@ pub(crate) fn mentions(
         all.push(Mention { at: at..end, what });
         at = end;
     }
+    find_rare_values(base, schema, &tokens, &mut all);
     Mentions { tokens, all }
+}
+
+/// Looks through all nodes for the values that stand beside the name of their field and are too rare
+/// to be known.
+fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+    for at in 1..all.len() {
+        let (before, own) = all.split_at_mut(at);
+        let nothing = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation | What::Cue(Cue::Bound(Bound::Equal, _)));
+        let Some(Mention { what: What::Field(fields), .. }) = before.iter().rev().find(nothing) else { continue };
+        let Some(mention) = own.first_mut() else { continue };
+        let (mut thing, text) = match &mention.what {
+            What::Thing(thing) => (thing.clone(), thing.text.clone()),
+            What::NoThing(text) => (Thing { text: text.clone(), ..Thing::default() }, text.clone()),
+            _ => continue,
+        };
+        let key = category(&text);
+        for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
+            for (field, _) in fields {
+                let known = thing.values.iter().any(|value| value.field == *field && value.kind == kind);
+                let Some(sample) = schema.sample(base, kind, *field).filter(|_| !known) else { continue };
+                if sample.kind.groups() && !sample.kind.is_number() && has_value(&base.kb, kind, *field, sample.kind, &key) {
+                    thing.values.push(FieldValue { kind, field: *field, key: key.clone() });
+                }
+            }
+        }
+        if !thing.nodes.is_empty() || !thing.values.is_empty() {
+            mention.what = What::Thing(thing);
+        }
+    }
+    debug_assert!(all.iter().all(|mention| mention.at.end <= tokens.len()));
 }
 
 /// The words of a text, and its numbers with their signs.
@@ -283,7 +317,8 @@ impl Reader<'_> {
             let at = self.between(first.start, last.end);
             if !at.is_empty() && (name.quoted || name.marked && self.is_apart(&at)) {
                 let text = self.text.get(first.start..last.end).unwrap_or_default().to_owned();
-                found.push((at, Thing { text, nodes: name.nodes, values: Vec::new() }));
+                let nodes = self.called(&text, name.nodes);
+                found.push((at, Thing { text, nodes, values: Vec::new() }));
             }
         }
         for (at, value) in self.valued() {
@@ -305,6 +340,24 @@ impl Reader<'_> {
         found.sort_by_key(|(at, _)| (std::cmp::Reverse(at.len()), at.start));
         things.extend(found.into_iter().map(|(at, thing)| (at, What::Thing(thing))));
         things
+    }
+
+    /// Of nodes that a text names those that are called just so, else those whose names have the same
+    /// words, else all.
+    fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let kb = &self.base.kb;
+        let words = |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
+        let said = words(text);
+        for is_called in [
+            &(|node: NodeId| kb.name(node) == text) as &dyn Fn(NodeId) -> bool,
+            &|node: NodeId| words(kb.name(node)) == said,
+        ] {
+            let own: Vec<NodeId> = nodes.iter().copied().filter(|&node| is_called(node)).collect();
+            if !own.is_empty() {
+                return own;
+            }
+        }
+        nodes
     }
 
     /// The tokens between two places of the text.
@@ -374,7 +427,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The longest phrase that begins at a token: the whole name of a field or a type, a phrase of
+    /// The longest phrase that begins at a token: the whole name of a type or a field, a phrase of
     /// questions, or a number; of equally long ones the first of these.
     fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
@@ -399,14 +452,14 @@ impl Reader<'_> {
                 best = Some((n, what));
             }
         };
-        for (id, field) in self.schema.fields.iter().enumerate() {
-            if let Some(n) = names(&field.words) {
-                better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
-            }
-        }
         for (id, kind) in self.schema.types.iter().enumerate() {
             if let Some(n) = names(&kind.words) {
                 better(n, What::Type(TypeId(id as u16)));
+            }
+        }
+        for (id, field) in self.schema.fields.iter().enumerate() {
+            if let Some(n) = names(&field.words) {
+                better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
             }
         }
         for (phrase, cue) in PHRASES {

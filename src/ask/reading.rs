@@ -35,6 +35,9 @@ const HAS_COUNTED: f32 = 2.0;
 const HAS_VALUE: f32 = 1.0;
 const IS_SAID: f32 = 1.0;
 
+/// By being said of several.
+const IS_PLURAL: f32 = 0.5;
+
 /// What a number bounds.
 #[derive(Clone, Debug, PartialEq)]
 enum Bounded {
@@ -480,7 +483,12 @@ impl Reading<'_> {
                 What::Type(own) if self.counted.contains_key(&at) => {
                     let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
                     if *own == kind {
-                        points += if how_many { IS_COUNTED } else { 0.1 };
+                        points += match how_many {
+                            true => IS_COUNTED,
+                            // What is counted of nothing else are the rows.
+                            false if !self.says_other(kind) => IS_SAID,
+                            false => 0.1,
+                        };
                     } else if !how_many && self.links(kind, *own) && self.is_said(kind) {
                         points += HAS_COUNTED;
                     }
@@ -488,6 +496,7 @@ impl Reading<'_> {
                 What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
                     // Of equals, the first that is said.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
+                    points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
                     said_before = true;
                 }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
@@ -527,6 +536,18 @@ impl Reading<'_> {
                 && !self.counted.contains_key(&at)
                 && !self.bound.contains_key(&at)
         })
+    }
+
+    /// Whether another type than this is said of itself.
+    fn says_other(&self, kind: TypeId) -> bool {
+        let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
+        types.filter(|other| *other != kind).any(|other| self.is_said(other))
+    }
+
+    /// Whether a type is said of several: in another form than its name.
+    fn is_plural(&self, at: usize, kind: TypeId) -> bool {
+        let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
+        own.is_some_and(|own| own != self.said_at(at))
     }
 
     fn links(&self, from: TypeId, to: TypeId) -> bool {
@@ -742,8 +763,11 @@ impl Reading<'_> {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),
+                // The first that says what is missing.
                 Err(error) => {
-                    first.get_or_insert(error);
+                    if first.as_ref().is_none_or(|first| *first == AskError::NoTable) {
+                        first = Some(error);
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! Must not know: questions.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::OnceLock,
 };
 
@@ -174,17 +174,5 @@ impl Schema {
         let of =
             |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
         of(&self.types) || of(&self.fields) || of(&self.relations)
-    }
-
-    /// The fields of each type in words for people: numbers, and what puts nodes into groups.
-    pub(crate) fn known(&self, base: &IndexedBase) -> BTreeMap<String, Vec<String>> {
-        let of = |kind: usize| {
-            let kind = TypeId(kind as u16);
-            let useful = |sample: &&Sample| sample.kind.is_number() || sample.kind.groups();
-            let named = |sample: &Sample| base.kb.field_name(sample.field).to_owned();
-            let fields = self.samples(base, kind).iter().filter(useful).map(named).collect();
-            (base.kb.type_name(kind).to_owned(), fields)
-        };
-        (0..self.types.len()).map(of).collect()
     }
 }

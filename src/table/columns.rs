@@ -107,6 +107,14 @@ fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
     text.split(separator).map(str::trim).filter(|item| !item.is_empty())
 }
 
+/// Whether any node of a type has a value in a field, normalised. Looks at every node until one has.
+pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
+    let has = |node: &NodeId| {
+        kb.field(*node, field).is_some_and(|text| items(values, text).any(|item| category(item) == key))
+    };
+    kb.nodes_of_type(kind).iter().any(has)
+}
+
 /// What the values of a field are, and the unit of most of its numbers.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();

@@ -11,6 +11,7 @@
 
 mod actor;
 mod answers;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;

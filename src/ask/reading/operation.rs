@@ -9,7 +9,8 @@ use crate::{
         plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
         reading::{Reading, Role, reversed},
     },
-    kb::TypeId,
+    index::IndexedBase,
+    kb::{NodeId, TypeId},
     table::{ColumnKind, ColumnSpec},
 };
 
@@ -122,12 +123,21 @@ impl Reading<'_> {
             .filter(|(at, _)| self.changed.get(*at) == Some(&false))
             .map(|(at, thing)| (at, thing.clone()))
             .collect();
+        let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
+        let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
+        let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
+        // Several that all are rows are meant as rows.
+        let of_rows = compares
+            && things.len() > 1
+            && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
         let mut roles = Vec::new();
         for (at, thing) in things {
-            let role = self.role(at, &thing)?;
+            let role = match of_rows {
+                true => Role::Is(own_nodes(self.base, self.rows, &thing)),
+                false => self.role(at, &thing)?,
+            };
             roles.push((thing.text, role));
         }
-        let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
         let alike = |one: &Role, other: &Role| match (one, other) {
             (Role::Linked { kind, .. }, Role::Linked { kind: other, .. }) => kind == other,
             (Role::Value { field, .. }, Role::Value { field: other, .. }) => field == other,
@@ -588,6 +598,11 @@ impl Reading<'_> {
         }
         Ok(())
     }
+}
+
+/// The nodes of a name that are rows.
+fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
+    thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
 }
 
 /// Of what a superlative asks.

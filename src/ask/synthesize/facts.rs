@@ -127,6 +127,8 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
             continue;
         }
         let word = kb.type_name(step.to).replace('_', " ");
+        // A field of the same name is another way to the same.
+        groups.retain(|group: &Group| group.word != word);
         let counted = format!("number of {}", plural(&word));
         numbers.extend(of_numbers(counted, read(kb, kind, nodes, &ColumnSpec::Count(vec![step]))));
         groups.extend(of_groups(kb, word, &read(kb, kind, nodes, &ColumnSpec::Names(vec![step]))));
