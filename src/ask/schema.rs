@@ -3,10 +3,7 @@
 //!
 //! Must not know: questions.
 
-use std::{
-    collections::BTreeSet,
-    sync::OnceLock,
-};
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
