@@ -91,7 +91,7 @@ fn a_baseline_is_frozen_where_nothing_better_is_found() {
     let measured = world.run(eval).json_lines();
     assert_eq!(measured[0]["n"], 32);
     let page = world.path("page.html").display().to_string();
-    world.run(["report", "--run", &run, "--to", &page]).done();
+    world.run(["report", "--run", &run, "--out", &page]).done();
     let explain = ["explain", "--dataset", "plain", "--bundle", &bundle, "--split", "val"];
     world.run(explain).done();
 }
