@@ -252,6 +252,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         validation.len(),
         dir.display()
     ));
+    warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());

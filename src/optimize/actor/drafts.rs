@@ -213,10 +213,10 @@ impl Run<'_> {
         let inputs = sheets.iter().map(|sheet| {
             let mut inputs = self.briefed(actor, &sheet.name);
             inputs["queries"] = self.texts(&sheet.tried);
-            inputs
+            (sheet.name.as_str(), inputs)
         });
-        let inputs: Vec<Value> = inputs.collect();
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
+        let inputs: Vec<(&str, Value)> = inputs.collect();
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.mended(actor, sheets, replies, sample)?;
         self.try_out(actor, sheets, &mut written, sample)?;
         Ok(written)
@@ -258,12 +258,12 @@ impl Run<'_> {
                         one["current"] = json!({ "source": source, "score": Value::Null });
                         one["failures"] = failures.into();
                         again.push(at);
-                        inputs.push(one);
+                        inputs.push((sheet.name.as_str(), one));
                     }
                 }
             }
             self.trials.check_stop()?;
-            let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
+            let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
             open = again.into_iter().zip(replies).collect();
         }
         Ok(written)
@@ -379,9 +379,9 @@ impl Run<'_> {
             one["traces"] = traces?.into();
             places.push(at);
             scores.push(score);
-            inputs.push(one);
+            inputs.push((sheet.name.as_str(), one));
         }
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
         for ((at, before), reply) in places.into_iter().zip(scores).zip(replies) {
             let sheet = &sheets[at];
             let Read::Program(revised) = self.read(actor, sheet, reply)? else { continue };
