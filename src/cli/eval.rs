@@ -39,7 +39,7 @@ use crate::{
         systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
-    dataset::{Base, LabelledQuery, Split, load_split},
+    dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
@@ -343,6 +343,10 @@ pub(super) fn queries(
     }
     if queries.is_empty() {
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
+    }
+    if is_synthetic(&queries) {
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {

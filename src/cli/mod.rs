@@ -23,6 +23,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod ask;
 mod bench;
 mod cache;
 mod cut;
@@ -54,6 +55,7 @@ mod routing;
 mod run;
 mod search;
 mod serve;
+mod synthesize;
 mod systems;
 mod test_split;
 mod vectors;
@@ -203,6 +205,8 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
+    /// Answer a question over many nodes: how many, which most, whether related, what if
+    Ask(ask::Args),
     /// Answer questions over HTTP
     Serve(serve::Args),
     /// Make, list and remove the keys that a server asks for
@@ -283,6 +287,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Run(command) => run::run(command, ctx),
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
+        Command::Ask(args) => ask::run(&args, ctx),
         Command::Serve(args) => serve::run(&args, ctx),
         Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),

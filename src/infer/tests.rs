@@ -212,6 +212,8 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
             n_validation: 0,
             llm: None,
             without: Vec::new(),
+            synthetic: false,
+            baseline: None,
         },
         digest: String::new(),
     }

@@ -12,6 +12,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Event, OptimizeError, Run,
+        asks::asks,
         category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
         discover::{self, Worth},
         journal::{Journal, JournalError},
@@ -94,6 +95,14 @@ impl Run<'_> {
         let mut tried = Vec::new();
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
+            if asks(&one.program) {
+                (self.watch)(Event::Told(format!(
+                    "{}: left out, it calls functions that ask a language model, which only \
+                     programs of the llm actor may",
+                    one.file
+                )));
+                continue;
+            }
             let change = one.file.clone();
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
@@ -119,7 +128,7 @@ impl Run<'_> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
         let mut category_program =
-            self.category_program(None, program.clone(), none, &tried.origin)?;
+            self.category_program(None, program.clone(), none, None, &tried.origin)?;
         let name = program.category().unwrap_or(file);
         category_program.name = Some(name.to_owned());
         Ok(category_program)
@@ -220,6 +229,7 @@ mod tests {
             name: name.map(str::to_owned),
             queries: None,
             train: Vec::new(),
+            part: None,
         };
         let mut category_programs = vec![
             category_program("", Some("mine")),

@@ -215,7 +215,7 @@ mod tests {
         again.remove("me").unwrap();
         assert_eq!(again.scope(&admin), None);
         assert!(matches!(again.remove("me"), Err(KeyError::Unknown(_))));
-        fs::write(&path, "[]").unwrap();
+        fs::write(&path, "keys").unwrap();
         assert!(matches!(Keys::read(&path), Err(KeyError::Damaged { .. })));
     }
 

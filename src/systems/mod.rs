@@ -10,6 +10,7 @@
 pub mod bundle;
 pub mod program;
 
+mod ask;
 mod asks;
 mod dense;
 mod hybrid;
@@ -60,6 +61,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     bundle::SPEC,
     program::SPEC,
     run::SPEC,
+    ask::SPEC,
 ];
 
 /// Memory for answers of tool calls, bytes.

@@ -11,6 +11,7 @@
 
 mod actor;
 mod answers;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;
@@ -24,6 +25,7 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod improvement;
 mod linking;
 mod llm;
 mod mining;
