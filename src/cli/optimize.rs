@@ -98,6 +98,10 @@ pub(super) struct Args {
     /// Let programs call tools that ask a model; answering with the bundle may then need one too
     #[arg(long)]
     llm_tools: bool,
+    /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
+    /// always call them
+    #[arg(long)]
+    avatar_tools: bool,
     #[command(flatten)]
     llm: LlmArgs,
     /// Try this program of yours (.rhai or .wasm) beside those that are found; may be repeated, at
@@ -380,9 +384,9 @@ fn check(args: &Args) -> Result<()> {
         return Err(CommandError::usage(anyhow!("{why}")));
     }
     let asks = args.actor.contains(&Actor::Llm) || args.resume;
-    if !asks && (args.llm_tools || args.llm.model.is_some()) {
+    if !asks && (args.llm_tools || args.avatar_tools || args.llm.model.is_some()) {
         return Err(CommandError::usage(anyhow!(
-            "--model and --llm-tools are for the llm actor; add --actor llm or --actor search,llm"
+            "--model, --llm-tools and --avatar-tools are for the llm actor; add --actor llm or --actor search,llm"
         )));
     }
     Ok(())
@@ -435,6 +439,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 hops: DEFAULT_HOPS,
                 actors,
                 llm_tools: args.llm_tools,
+                avatar_tools: args.avatar_tools,
                 programs: Vec::new(),
                 sandbox: SandboxOptions::default(),
                 without: without(args),
@@ -518,6 +523,7 @@ fn open_run(
     if let Some(configured) = configured {
         config["actor"] = actors(&args.actor).unwrap_or(SEARCH_ONLY).names().into();
         config["llm_tools"] = args.llm_tools.into();
+        config["avatar_tools"] = args.avatar_tools.into();
         config["model"] = configured.model(&ACTOR_ROLE.role()).into();
         config["prices"] = serde_json::json!(configured.settings.prices);
     }
@@ -577,6 +583,9 @@ fn options(
         actors,
         llm_tools: args.llm_tools
             || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        avatar_tools: args.avatar_tools
+            || journal.config().get("avatar_tools").and_then(serde_json::Value::as_bool)
+                == Some(true),
         programs: user::kept(journal)?,
         sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {

@@ -17,7 +17,7 @@ use crate::{
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     tools::{
         Assistant, AssistantError, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
-        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
+        ToolSpec, Told, Value, registry, schema_text, source::literal, toolkit_text,
     },
 };
 
@@ -86,7 +86,8 @@ impl React {
         cache: Option<Arc<ToolCache>>,
     ) -> Self {
         let schema = schema_text(&base.kb);
-        Self { base, assistant, cache, schema, toolkit: toolkit_text(true) }
+        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: true });
+        Self { base, assistant, cache, schema, toolkit }
     }
 
     /// The nodes that the model names, best first, each once, and the steps that led there.

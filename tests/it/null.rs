@@ -149,6 +149,7 @@ fn race(
         hops: DEFAULT_HOPS,
         actors: Actors { search: true, llm: false },
         llm_tools: false,
+        avatar_tools: false,
         sandbox: SandboxOptions::default(),
         programs: Vec::new(),
         without: Vec::new(),

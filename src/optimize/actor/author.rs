@@ -6,7 +6,6 @@
 //! [`PATIENCE`] steps of a category without progress the next program is begun anew, from other
 //! example queries and without memory; the best one stays.
 
-use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
@@ -16,7 +15,10 @@ use crate::{
     optimize::{
         Event, OptimizeError, Run,
         actor::{
-            Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
+            Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes,
+            advice::{Gained, elsewhere},
+            categories::Found,
+            changes::changes,
             evidence,
         },
         archive::Archive,
@@ -26,6 +28,7 @@ use crate::{
         plan::{self, Plan},
         search::SEARCH,
         trial::{Origin, mean, told},
+        wording::{self, Wording},
     },
     program::Program,
     tools::source::comment,
@@ -52,25 +55,28 @@ pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
 const MENDS: u32 = 2;
 /// Training queries that a program is tried on before it is measured.
 const TRIED: usize = 12;
-/// Example queries in a prompt.
-const EXAMPLES: usize = 20;
-/// Queries of each kind that are contrasted.
-const CONTRASTED: usize = 6;
-/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
-const GOOD: f32 = 0.2;
+/// Badly answered queries that are shown with their calls.
+const SHOWN_BAD: usize = 4;
+/// Well answered queries that are named, the first of them with its calls.
+const SHOWN_GOOD: usize = 6;
+/// Badly answered queries whose calls the author of the next program is shown.
+const SHOWN_TO_AUTHOR: usize = 2;
 /// Earlier programs that are remembered for a category, best first.
 const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
+/// Solved queries in a prompt for a better program.
+const SHOWN_TO_IMPROVE: usize = 8;
 /// Failures that a model is told.
 const TOLD_FAILURES: usize = 3;
-/// Stream of random numbers for the example queries of categories.
-const EXAMPLE_STREAM: u64 = 2 << 40;
-
 /// Evidence of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
-    good: Vec<Value>,
-    bad: Vec<Value>,
+    /// The calls on a well answered query, if there is one.
+    good: Option<String>,
+    /// Further ones, a line each.
+    also_good: Vec<String>,
+    /// The calls on badly answered ones.
+    bad: Vec<String>,
 }
 
 /// What became of a reply: a program that runs, or why there is none.
@@ -97,7 +103,7 @@ impl Run<'_> {
                 .map(|member| (mean(&member.train_on(&queries.train)), member))
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             let Some((before, best)) = best else { continue };
-            let written = self.begin_category(actor, &name, &queries, before, 0);
+            let written = self.begin_category(actor, &name, &queries, best, 0);
             let written = actor.unless_stopped(written)?.flatten();
             let mut member = match written {
                 Some(member) if mean(&member.train_on(&queries.train)) > before => member,
@@ -146,19 +152,14 @@ impl Run<'_> {
         actor: &mut Actor,
         name: &str,
         queries: &Queries,
-        before: f64,
+        best: &Member,
         sample: u32,
     ) -> Result<Option<Member>, OptimizeError> {
         if actor.stop().is_some() {
             return Ok(None);
         }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
-        let mut examples = queries.train.clone();
-        examples.shuffle(&mut rng);
-        examples.truncate(EXAMPLES);
-        let mut inputs = self.briefed(actor, name);
-        inputs["queries"] = self.texts(&examples);
+        let before = mean(&best.train_on(&queries.train));
+        let (inputs, examples) = self.first_inputs(actor, name, &queries.train, best, sample)?;
         let written = self.written(actor, name, "actor/initial", inputs, &examples, sample)?;
         let mut attempt = Attempt {
             category: name.to_owned(),
@@ -234,8 +235,8 @@ impl Run<'_> {
         sample: u32,
     ) -> Result<Measured, OptimizeError> {
         let own = Queries { train: place.queries.to_vec(), validation: Vec::new() };
-        let before = mean(&place.member.train_on(place.queries));
-        let Some(changed) = self.begin_category(actor, name, &own, before, sample)? else {
+        let best = place.member.clone();
+        let Some(changed) = self.begin_category(actor, name, &own, &best, sample)? else {
             return Ok(Measured::default());
         };
         let change = "begun anew".to_owned();
@@ -251,14 +252,14 @@ impl Run<'_> {
         actor: &mut Actor,
         step: usize,
         parent: &Member,
-        Contrast { good, bad }: &Contrast,
+        contrast: &Contrast,
         place: &mut Place<'_>,
         archive: &mut Archive,
     ) -> Result<Measured, OptimizeError> {
         let name = place.member.name().to_owned();
         let before = mean(&parent.train_on(place.queries));
         let sample = step as u32 + 1;
-        let advice = self.advice(actor, &name, parent, good, bad, sample)?;
+        let advice = self.advice(actor, &name, parent, place.queries, contrast, sample)?;
         let mut attempt = Attempt {
             category: name.clone(),
             what: "improve".to_owned(),
@@ -272,7 +273,7 @@ impl Run<'_> {
         let mut measured = Measured::default();
         if let Ok(advice) = &advice {
             let program =
-                self.improved(actor, &name, parent, place.queries, advice, bad, sample)?;
+                self.improved(actor, &name, parent, place.queries, advice, contrast, sample)?;
             match program {
                 Ok(program) => {
                     attempt.program = Some(program.id().to_owned());
@@ -286,6 +287,15 @@ impl Run<'_> {
                     actor.remember(&name, &source, measured.mrr, n, advice);
                     attempt.after = Some(measured.mrr);
                     attempt.accepted = measured.accepted;
+                    if measured.accepted {
+                        let (category, advice) = (name.clone(), advice.clone());
+                        actor.gained.push(Gained {
+                            category,
+                            advice,
+                            before,
+                            after: measured.mrr,
+                        });
+                    }
                 }
                 Err(why) => {
                     self.tell(format!("no better program for {name}: {why}"));
@@ -306,23 +316,27 @@ impl Run<'_> {
         queries: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
-        let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
-            queries.iter().partition(|&&query| member.train[query] >= GOOD);
+        // Who is second is not answered well.
+        let (good, bad): (Vec<usize>, Vec<usize>) =
+            queries.iter().partition(|&&query| member.train[query] >= 1.0);
         if bad.is_empty() {
             return Ok(None);
         }
+        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
+        let bad = wording::sample(&bad, SHOWN_BAD, wording, rng);
         let compiled = self.trials.compile(&member.program)?;
-        let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
-            chosen.shuffle(rng);
-            chosen.truncate(CONTRASTED);
-            chosen.sort_unstable();
-            let (runtime, pool) = (&self.trials.runtime, &self.train.queries);
-            chosen
-                .iter()
-                .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
-                .collect()
+        let (runtime, source) = (&self.trials.runtime, member.program.source());
+        let shown = |at: &usize| {
+            let query = &self.train.queries[*at];
+            evidence::of(runtime, &compiled, &member.params, source, query)
         };
-        Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
+        let line = |at: &usize| evidence::line(&self.base.kb, &self.train.queries[*at]);
+        Ok(Some(Contrast {
+            good: good.first().map(shown).transpose()?,
+            also_good: good.iter().skip(1).map(line).collect(),
+            bad: bad.iter().map(shown).collect::<Result<_, _>>()?,
+        }))
     }
 
     /// The comparator's advice.
@@ -331,15 +345,16 @@ impl Run<'_> {
         actor: &mut Actor,
         name: &str,
         member: &Member,
-        good: &[Value],
-        bad: &[Value],
+        queries: &[usize],
+        contrast: &Contrast,
         sample: u32,
     ) -> Result<Result<String, String>, OptimizeError> {
         let inputs = json!({
             "category": actor.category(name),
-            "program": member.program.source(),
-            "good": good,
-            "bad": bad,
+            "current": self.standing(member, queries),
+            "good": contrast.good,
+            "also_good": contrast.also_good,
+            "bad": contrast.bad,
         });
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
         actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
@@ -355,17 +370,15 @@ impl Run<'_> {
         member: &Member,
         queries: &[usize],
         advice: &str,
-        bad: &[Value],
+        contrast: &Contrast,
         sample: u32,
     ) -> Result<Written, OptimizeError> {
-        let before = mean(&member.train_on(queries));
         let mut inputs = self.briefed(actor, name);
-        let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
-        inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": member.program.source(), "score": before });
+        inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
+        inputs["current"] = self.standing(member, queries);
         inputs["advice"] = advice.into();
-        inputs["failures"] = json!([]);
-        inputs["traces"] = bad.iter().map(trace).collect();
+        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         inputs["previous"] = actor
             .notes
             .get(name)
@@ -374,7 +387,7 @@ impl Run<'_> {
             .filter(|memory| memory.source != member.program.source())
             .map(|memory| {
                 json!({
-                    "source": memory.source,
+                    "changes": changes(&memory.source, member.program.source()),
                     "score": memory.score,
                     "n": memory.n,
                     "advice": memory.advice,
@@ -478,7 +491,7 @@ impl Run<'_> {
     }
 
     /// What every prompt for a program tells.
-    fn briefed(&self, actor: &Actor, category: &str) -> Value {
+    pub(super) fn briefed(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.schema,
             "toolkit": actor.briefing.toolkit,
@@ -486,10 +499,6 @@ impl Run<'_> {
             "limits": actor.briefing.limits,
             "category": actor.category(category),
         })
-    }
-
-    fn texts(&self, queries: &[usize]) -> Value {
-        queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
     }
 
     /// Commits the categories, unless they are to be found again when the run goes on.
@@ -529,6 +538,11 @@ impl Run<'_> {
 }
 
 impl Actor {
+    /// Advice that gained in other categories, for a prompt.
+    pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
+        elsewhere(&self.gained, name)
+    }
+
     fn category(&self, name: &str) -> Value {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         json!({ "name": name, "description": description })
@@ -558,14 +572,6 @@ impl Actor {
 /// What went wrong, for a prompt.
 fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
-}
-
-/// The calls on a query as one text.
-fn trace(evidence: &Value) -> Value {
-    let text = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
-    let calls = evidence["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let calls: Vec<&str> = calls.collect();
-    format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }
 
 /// A source that begins with the header of its category, whatever the author wrote there.
