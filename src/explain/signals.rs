@@ -420,10 +420,11 @@ mod tests {
         );
         let top = Value::scores(of(&sum).top(3));
         let text = || Value::text("a query");
+        let pool = Value::nodes(of(&found).nodes());
         let calls = vec![
             call("search", vec![text()], &found),
-            call("match_text", vec![text(), found.clone()], &words),
-            call("similarity", vec![Value::text("left"), found], &close),
+            call("match_text", vec![text(), pool.clone()], &words),
+            call("similarity", vec![Value::text("left"), pool], &close),
             call("normalize", vec![words], &normal),
             call("*", vec![close, Value::Float(3.0)], &weighed),
             call("+", vec![normal, weighed], &sum),

@@ -1,6 +1,6 @@
 //! How training queries are worded: such that quote what they name, as templates do, and free ones.
 //! What gains on one kind may lose on the other, so prompts say which is which, and samples hold
-//! both.
+//! both and gains weigh both alike.
 //!
 //! Must not know: answers, programs.
 
@@ -8,6 +8,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use crate::{optimize::trial::mean, words::quoted};
+
+/// Queries of a wording below which it has no voice of its own: one right answer would decide.
+const MIN_STRATUM: usize = 8;
 
 /// The wording of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +61,21 @@ pub fn sample(
     chosen
 }
 
+/// The gain of a change in reciprocal ranks, summed over its queries as if half of them were of each
+/// wording: what most queries look like does not outvote the rest. The plain sum where a wording has
+/// fewer than 8 queries.
+pub fn gain(differences: &[(Wording, f64)]) -> f64 {
+    let [quoted, free] = Wording::ALL.map(|wording| {
+        let own = differences.iter().filter(|pair| pair.0 == wording);
+        own.fold((0_usize, 0.0), |(n, sum), pair| (n + 1, sum + pair.1))
+    });
+    if quoted.0.min(free.0) < MIN_STRATUM {
+        return quoted.1 + free.1;
+    }
+    let half = differences.len() as f64 / 2.0;
+    half * (quoted.1 / quoted.0 as f64 + free.1 / free.0 as f64)
+}
+
 /// Mean reciprocal ranks by wording, such as `quotes 0.91 on 80 queries, free wording 0.42 on 20`;
 /// a wording without queries is left out.
 pub fn told(ranks: &[(Wording, f32)]) -> String {
@@ -91,6 +109,17 @@ mod tests {
         let mut all = drawn(200, 3);
         all.sort_unstable();
         assert_eq!(all, queries);
+    }
+
+    #[test]
+    fn the_rarer_wording_has_half_the_voice_where_it_has_enough_queries() {
+        let differences = |n_free: usize| -> Vec<(Wording, f64)> {
+            let quoted = std::iter::repeat_n((Wording::Quoted, 0.05), 40);
+            quoted.chain(std::iter::repeat_n((Wording::Free, -0.15), n_free)).collect()
+        };
+        assert!((gain(&differences(10)) - 25.0 * (0.05 - 0.15)).abs() < 1e-9);
+        assert!((gain(&differences(4)) - (2.0 - 0.6)).abs() < 1e-9);
+        assert_eq!(gain(&[]), 0.0);
     }
 
     #[test]

@@ -62,17 +62,21 @@ impl BaseNames {
     }
 }
 
-/// The field that most of some nodes of an edge's source type have with such a text.
+/// The field with most letters of such a text in some nodes of an edge's source type; ties go to the
+/// earlier.
 fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
     let nodes = kb.nodes_of_type(edge.source);
-    let mut counts = vec![0_usize; kb.field_names().len()];
+    let mut letters = vec![0_usize; kb.field_names().len()];
     for &node in nodes.iter().step_by((nodes.len() / LOOKED_AT).max(1)) {
-        let fields: Vec<FieldId> =
-            kb.fields(node).filter(|pair| suits(pair.1)).map(|pair| pair.0).collect();
-        fields.iter().for_each(|field| counts[usize::from(field.0)] += 1);
+        let fields: Vec<(FieldId, usize)> = kb
+            .fields(node)
+            .filter(|pair| suits(pair.1))
+            .map(|(field, text)| (field, text.len()))
+            .collect();
+        fields.iter().for_each(|&(field, n)| letters[usize::from(field.0)] += n);
     }
-    let best = (0..counts.len()).rev().max_by_key(|&at| counts[at])?;
-    (counts[best] > 0).then(|| kb.field_names()[best].clone())
+    let best = (0..letters.len()).rev().max_by_key(|&at| letters[at])?;
+    (letters[best] > 0).then(|| kb.field_names()[best].clone())
 }
 
 #[cfg(test)]

@@ -138,8 +138,9 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
     }
     let _ = write!(
         text,
-        "Cost is counted in nodes, edges and postings touched: one run for one query may touch \
-         {MAX_TOUCHED} in all."
+        "Cost is counted in nodes, edges and postings touched: one run for one query may touch {} \
+         million in all.",
+        MAX_TOUCHED / 1_000_000
     );
     text
 }

@@ -39,10 +39,10 @@ impl Briefing {
 fn limits() -> String {
     let limits = Limits::default();
     format!(
-        "For one query at most {} s of processor time, {} steps, {} calls of functions, {} MiB of \
+        "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
          heap and {} answers; nested calls at most {} deep, {} parameters.",
         limits.deadline.as_secs_f64(),
-        limits.operations,
+        limits.operations / 1_000_000,
         limits.tool_calls,
         limits.memory_bytes >> 20,
         limits.max_answers,

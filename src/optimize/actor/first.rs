@@ -327,7 +327,10 @@ fn way(
     let of_pattern = |anchor: &mine::Anchor| {
         anchor.source == pattern.source && base.kb.node_type(anchor.node) == pattern.anchor
     };
-    mine::anchors(base, &query.text).into_iter().filter(of_pattern).find_map(|anchor| {
+    let mut anchors: Vec<mine::Anchor> =
+        mine::anchors(base, &query.text).into_iter().filter(of_pattern).collect();
+    anchors.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+    anchors.into_iter().find_map(|anchor| {
         let way = follow(base, anchor.node, steps, &answers, &mut left)?;
         Some((anchor.strength, [vec![anchor.node], way].concat()))
     })
