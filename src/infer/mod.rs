@@ -83,6 +83,8 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
+    /// Requests and tokens that the tools of one call may ask, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
     /// Set when calls are to end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
@@ -110,7 +112,8 @@ impl Runtime {
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
         let stop = Arc::default();
-        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists }
+        let (assistant, asking) = (None, None);
+        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists }
     }
 
     /// The same runtime, whose programs end soon once `stop` is set.
@@ -122,6 +125,12 @@ impl Runtime {
     /// The same runtime with a language model for the tools that ask one.
     pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
         self.assistant = assistant;
+        self
+    }
+
+    /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.asking = Some((requests, tokens));
         self
     }
 
@@ -192,6 +201,9 @@ impl Runtime {
             Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
         if let Some(assistant) = &self.assistant {
             session = session.with_assistant(assistant.clone());
+        }
+        if let Some((requests, tokens)) = self.asking {
+            session = session.asking_at_most(requests, tokens);
         }
         if let Some(trace) = trace {
             session = session.traced(trace);

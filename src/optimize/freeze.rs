@@ -22,11 +22,13 @@ use crate::{
     optimize::{
         OptimizeError, Run,
         ablation::Ablation,
-        accept::Challenge,
         actor::Actor,
+        asks::asks,
         cutoff::{self, FOLDS},
         members::{Member, needed},
-        order, reading, route,
+        order,
+        race::Challenge,
+        reading, route,
         trial::{Origin, Pool, mean, reciprocal_rank},
         verdict::Verdict,
     },
@@ -173,16 +175,21 @@ fn in_order(n_categories: usize) -> Fusion {
 /// A ranking, and why the program failed if it did.
 type Ranked = (Ranking, Option<String>);
 
-/// The rankings of all members on all queries of a pool, by member.
+/// The rankings of all members on all queries of a pool, by member. A program that is run on a part
+/// of the training queries alone has none on the others.
 fn all_rankings(
     run: &Run<'_>,
     members: &[Member],
-    pool: &Pool,
+    on_validation: bool,
 ) -> Result<Vec<Vec<Ranked>>, OptimizeError> {
+    let pool = if on_validation { &run.validation } else { &run.train };
     let all: Vec<usize> = (0..pool.queries.len()).collect();
     let of = |member: &Member| {
-        let compiled = run.trials.compile(&member.program)?;
-        run.trials.rankings(&compiled, &member.params, pool, &all)
+        let queries = member.part.as_ref().filter(|_| !on_validation).unwrap_or(&all);
+        let ranked = run.trials.rankings(&member.program, &member.params, pool, queries)?;
+        let mut of_all: Vec<Ranked> = vec![(Ranking::new(), None); all.len()];
+        queries.iter().zip(ranked).for_each(|(&query, ranked)| of_all[query] = ranked);
+        Ok(of_all)
     };
     members.iter().map(of).collect()
 }
@@ -198,7 +205,7 @@ struct Lessons {
 impl Lessons {
     /// Runs all programs on all training queries.
     fn new(run: &Run<'_>, members: &[Member], routing: &Routing) -> Result<Self, OptimizeError> {
-        let rankings = without_failures(all_rankings(run, members, &run.train)?);
+        let rankings = without_failures(all_rankings(run, members, false)?);
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, in_order(members.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
@@ -282,7 +289,7 @@ impl Answers {
     ) -> Result<Self, OptimizeError> {
         let routing = Routing::new(features, members);
         run.trials.check_stop()?;
-        let rankings = all_rankings(run, members, &run.validation)?;
+        let rankings = all_rankings(run, members, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
         for (member, ranked) in members.iter().zip(&rankings) {
             let origin = Origin {
@@ -337,7 +344,7 @@ fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
 
-/// What a run ends with: the programs it began with and, if a race was won, the improved ones.
+/// What a run ends with: the programs it began with and, where a race was won, the improved ones.
 pub(super) struct Finished {
     /// The programs it began with.
     pub(super) begun: Vec<Member>,
@@ -346,9 +353,22 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// The race, if it was won.
-    fn won(&self) -> Option<&Challenge> {
-        self.challenge.as_ref().filter(|challenge| challenge.proof.proven)
+    /// By category, whether its change is proven.
+    fn kept(&self) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, Challenge::kept)
+    }
+
+    /// The same as far as it would be without some validation queries.
+    fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, |race| race.kept_without(queries))
+    }
+
+    /// The programs, with the changes of these categories.
+    fn members(&self, kept: &[bool]) -> Vec<Member> {
+        match &self.challenge {
+            Some(challenge) => challenge.members(&self.begun, kept),
+            None => self.begun.clone(),
+        }
     }
 }
 
@@ -365,11 +385,11 @@ pub(super) fn freeze(
         true => needed(members.to_vec(), n_train),
         false => members.to_vec(),
     };
-    let members = lean(finished.won().map_or(&finished.begun, |challenge| &challenge.members));
+    let members = lean(&finished.members(&finished.kept()));
     let answers = Answers::new(run, &members, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let (fusion, ranks) = answers.chosen(&all)?.clone();
-    let held_out = held_out(run, finished, &lean(&finished.begun), &answers, features)?;
+    let held_out = held_out(run, finished, &lean, &answers, features)?;
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
     let best: Vec<f32> = answers.best.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
@@ -410,7 +430,8 @@ pub(super) fn freeze(
         steps: run.options.steps,
         n_train,
         n_validation: ranks.len(),
-        llm: actor.map(|actor| actor.provenance(run.options)),
+        llm: actor
+            .map(|actor| actor.provenance(members.iter().any(|member| asks(&member.program)))),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
     };
     let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
@@ -438,7 +459,7 @@ pub(super) fn freeze(
 fn held_out(
     run: &mut Run<'_>,
     finished: &Finished,
-    begun: &[Member],
+    lean: &dyn Fn(&[Member]) -> Vec<Member>,
     answers: &Answers,
     features: &PoolFeatures,
 ) -> Result<HeldOut, OptimizeError> {
@@ -448,18 +469,25 @@ fn held_out(
     rng.set_stream(FOLD_STREAM);
     order.shuffle(&mut rng);
     let folds = FOLDS.min(n);
-    let mut before: Option<Answers> = None;
+    let kept = finished.kept();
+    let mut others_kept: Vec<(Vec<bool>, Answers)> = Vec::new();
     let mut ranks = vec![0.0; n];
     for fold in 0..folds {
         let (inside, others): (Vec<usize>, Vec<usize>) =
             (0..n).partition(|place| place % folds == fold);
         let [inside, others] = [inside, others]
             .map(|places| places.iter().map(|&place| order[place]).collect::<Vec<_>>());
-        let still_won = finished.won().is_none_or(|challenge| challenge.wins_without(&inside));
-        let answers = match (&mut before, still_won) {
-            (_, true) => answers,
-            (Some(before), _) => before,
-            (none, _) => none.insert(Answers::new(run, begun, features)?),
+        let kept_here = finished.kept_without(&inside);
+        let known = others_kept.iter().position(|(other, _)| *other == kept_here);
+        let answers = match (kept_here == kept, known) {
+            (true, _) => answers,
+            (_, Some(at)) => &others_kept[at].1,
+            _ => {
+                let members = lean(&finished.members(&kept_here));
+                let answers = Answers::new(run, &members, features)?;
+                others_kept.push((kept_here, answers));
+                &others_kept[others_kept.len() - 1].1
+            }
         };
         let of = &answers.chosen(&others)?.1;
         for query in inside {

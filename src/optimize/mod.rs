@@ -3,9 +3,10 @@
 //! ```text
 //! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
 //! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: change a program of a front by an operator or by a model's rewrite; archive what
-//!       answers some query best; keep what training queries speak for
-//!    -> tune numbers -> race of all changes on validation -> router -> bundle
+//!    -> tune numbers of first programs
+//!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
+//!       training queries speak for
+//!    -> tune numbers -> race of the changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -19,11 +20,13 @@ mod accept;
 mod actor;
 mod adam;
 mod archive;
+pub mod asks;
 mod bandit;
 pub mod cutoff;
 pub mod discover;
 mod first_better;
 mod freeze;
+mod gate;
 mod improve;
 pub mod journal;
 pub mod leak;
@@ -33,6 +36,7 @@ pub mod mutate;
 pub mod order;
 pub mod plan;
 pub mod proof;
+mod race;
 pub mod reading;
 pub mod roles;
 pub mod route;
@@ -57,6 +61,7 @@ pub use crate::optimize::{
     accept::Decision,
     actor::{ACTOR_ROLE, Attempt, Categories, CategoryFound, Estimate, Range, estimate},
     first_better::{Better, What},
+    improve::Choice,
     verdict::{Standing, Verdict},
 };
 use crate::{
@@ -70,6 +75,7 @@ use crate::{
     optimize::{
         actor::{Actor, LLM},
         archive::Archived,
+        asks::Allowance,
         discover::Bound,
         first_better::FirstBetter,
         freeze::{Finished, Routing},
@@ -101,13 +107,16 @@ pub struct Options {
     pub dataset: String,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Steps of improvement.
+    /// Steps of improvement by the search actor.
     pub steps: usize,
+    /// Steps of improvement by a language model in every category.
+    pub llm_steps: usize,
     /// Steps of the longest walk that is mined, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Who proposes programs.
     pub actors: Actors,
-    /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
+    /// Whether programs of the model may call tools that ask one, within [`asks::most_runs`]; a bundle
+    /// of such programs needs one too.
     pub llm_tools: bool,
     /// Whether models are told of the functions of the AvaTaR tool API; programs may always call
     /// them.
@@ -344,6 +353,8 @@ struct Run<'a> {
     trials: Trials<'a>,
     /// What programs that were written after a look at training queries must not say.
     forbidden: ForbiddenWords,
+    /// Program runs that may still ask a model.
+    allowance: Allowance,
     /// Answers of tool calls.
     cache: Arc<ToolCache>,
     /// Tool calls answered from the cache, and not, while numbers were tuned.
@@ -384,8 +395,11 @@ pub fn run(
         Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
             .stoppable(stop.clone())
     };
-    let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
+    let asking = runtime()
+        .with_assistant(assistant.clone().filter(|_| options.llm_tools))
+        .asking_at_most(asks::REQUESTS_PER_RUN, asks::TOKENS_PER_RUN);
     let forbidden = forbidden_words(&base.kb, &train, &validation);
+    let allowance = Allowance::new(validation.len());
     let mut run = Run {
         base: base.clone(),
         options,
@@ -393,6 +407,7 @@ pub fn run(
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
         forbidden,
+        allowance,
         cache,
         tuning_cache: (0, 0),
         watch,
@@ -532,34 +547,44 @@ impl Run<'_> {
         Ok(ranks)
     }
 
-    /// A program on all training queries.
+    /// A program on all training queries, or on a part of them.
     fn member(
         &mut self,
         plan: Option<Plan>,
         program: Program,
         params: ParamValues,
+        part: Option<Vec<usize>>,
         origin: &Origin,
     ) -> Result<Member, OptimizeError> {
-        let all: Vec<usize> = (0..self.train.queries.len()).collect();
-        let train = self.trial(&program, &params, false, &all, origin)?;
+        let n = self.train.queries.len();
+        let queries = part.clone().unwrap_or_else(|| (0..n).collect());
+        let ranks = self.trial(&program, &params, false, &queries, origin)?;
+        let mut train = vec![0.0; n];
+        queries.iter().zip(ranks).for_each(|(&query, rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, name: None, queries: None, train })
+        let (name, queries) = (None, None);
+        Ok(Member { plan, program, params, proposed_by, name, queries, train, part })
     }
 
     /// The categories to begin with, what was measured on the way, and the walks that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { mut members, mut archive, walks } = match self.options.actors.search {
+        let Begun { mut members, mut archive, walks, .. } = match self.options.actors.search {
             true => self.discover()?,
             false => Begun { members: self.user_members()?, ..Begun::default() },
         };
-        if let Some(actor) = actor {
-            self.write_programs(actor, &mut members)?;
+        if !self.options.without.contains(&Ablation::Tuning) {
+            let all: Vec<usize> = (0..members.len()).collect();
+            self.tune_all(&mut members, &all)?;
         }
+        let challengers = match actor {
+            Some(actor) => self.write_programs(actor, &mut members)?,
+            None => Vec::new(),
+        };
         for member in &members {
             let change = "the category's first program".to_owned();
             archive.add(Archived { member: member.clone(), change, whole: true });
         }
-        Ok(Begun { members, archive, walks })
+        Ok(Begun { members, archive, walks, challengers })
     }
 }

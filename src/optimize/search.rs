@@ -53,13 +53,22 @@ impl Run<'_> {
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
+            let whole = queries.len() == n;
             let mut train = vec![0.0; n];
             queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
             let (plan, params) = (Some(plan.clone()), ParamValues::new());
             let proposed_by = SEARCH.to_owned();
-            let member =
-                Member { plan, program, params, proposed_by, name: None, queries: None, train };
-            let (change, whole) = (origin.change.clone(), queries.len() == n);
+            let member = Member {
+                plan,
+                program,
+                params,
+                proposed_by,
+                name: None,
+                queries: None,
+                train,
+                part: None,
+            };
+            let change = origin.change.clone();
             archive.add(Archived { member, change, whole });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
@@ -85,7 +94,7 @@ impl Run<'_> {
             }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
-            let member = self.member(Some(plan), program, ParamValues::new(), &origin)?;
+            let member = self.member(Some(plan), program, ParamValues::new(), None, &origin)?;
             let change = origin.change.clone();
             archive.add(Archived { member: member.clone(), change, whole: true });
             members.push(member);
@@ -101,7 +110,7 @@ impl Run<'_> {
             let bound = bound.map(|plan| discover::bound(plan, &walks, &looked_at));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        Ok(Begun { members, archive, walks })
+        Ok(Begun { members, archive, walks, challengers: Vec::new() })
     }
 
     /// The program of a plan.
@@ -147,8 +156,9 @@ impl Run<'_> {
             change: "tuned numbers".to_owned(),
             parent: Some(member.program.id().to_owned()),
         };
-        let mut tuned =
-            self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
+        let (plan, program, part) =
+            (member.plan.clone(), member.program.clone(), member.part.clone());
+        let mut tuned = self.member(plan, program, params, part, &origin)?;
         tuned.proposed_by.clone_from(&member.proposed_by);
         tuned.name.clone_from(&member.name);
         self.accept(member, tuned, queries, &origin).map(|_| ())

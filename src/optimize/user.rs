@@ -12,6 +12,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Event, OptimizeError, Run,
+        asks::asks,
         discover::{self, Worth},
         journal::{Journal, JournalError},
         members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, needed},
@@ -94,6 +95,14 @@ impl Run<'_> {
         let mut tried = Vec::new();
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
+            if asks(&one.program) {
+                (self.watch)(Event::Told(format!(
+                    "{}: left out, it calls functions that ask a language model, which only \
+                     programs of the llm actor may",
+                    one.file
+                )));
+                continue;
+            }
             let change = one.file.clone();
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
@@ -115,7 +124,7 @@ impl Run<'_> {
     pub(super) fn user_member(&mut self, tried: &Tried) -> Result<Member, OptimizeError> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
-        let mut member = self.member(None, program.clone(), none, &tried.origin)?;
+        let mut member = self.member(None, program.clone(), none, None, &tried.origin)?;
         let name = program.category().unwrap_or(file);
         member.name = Some(name.to_owned());
         Ok(member)
@@ -215,6 +224,7 @@ mod tests {
             name: name.map(str::to_owned),
             queries: None,
             train: Vec::new(),
+            part: None,
         };
         let mut members = vec![
             member("", Some("mine")),

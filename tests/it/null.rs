@@ -148,6 +148,7 @@ fn race(
         steps: STEPS,
         hops: DEFAULT_HOPS,
         actors: Actors { search: true, llm: false },
+        llm_steps: 0,
         llm_tools: false,
         avatar_tools: false,
         sandbox: SandboxOptions::default(),

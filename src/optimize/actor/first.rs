@@ -19,12 +19,15 @@ use crate::{
         Ablation, OptimizeError, Run,
         actor::{
             Actor,
+            drafts::Sheet,
             evidence::{cut, named, number},
         },
         members::Member,
         mine::{self, AnchorSource, Mined, Step},
+        trial::mean,
         wording::{self, Wording},
     },
+    program::Program,
     words::quoted,
 };
 
@@ -55,30 +58,19 @@ const QUERY_CHARS: usize = 400;
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
 impl Run<'_> {
-    /// The inputs of a first prompt, and the training queries shown in it.
-    ///
-    /// # Errors
-    /// Those of mining, which is done once in a run.
-    pub(super) fn first_inputs(
-        &mut self,
-        actor: &mut Actor,
-        name: &str,
-        queries: &[usize],
-        best: &Member,
-        sample: u32,
-    ) -> Result<(Value, Vec<usize>), OptimizeError> {
-        let examples = self.examples(queries, EXAMPLES, sample);
-        self.mine_for_prompts(actor)?;
+    /// The inputs of a first prompt; metapaths where they were mined.
+    pub(super) fn first_inputs(&self, actor: &Actor, sheet: &Sheet) -> Value {
+        let Sheet { name, tried, queries, best, .. } = sheet;
         let ranked = ranked(&actor.mined, queries);
         let mut inputs = self.briefed(actor, name);
-        inputs["queries"] = self.solved(&examples);
+        inputs["queries"] = self.solved(tried);
         inputs["metapaths"] = self.metapaths(&ranked, queries);
-        inputs["worked"] = self.worked(&ranked, &examples, queries);
-        inputs["links"] = self.links(&examples, queries);
-        inputs["documents"] = self.documents(&examples);
+        inputs["worked"] = self.worked(&ranked, tried);
+        inputs["links"] = self.links(tried, queries);
+        inputs["documents"] = self.documents(tried);
         inputs["best"] = self.standing(best, queries);
         inputs["elsewhere"] = actor.advice_elsewhere(name);
-        Ok((inputs, examples))
+        inputs
     }
 
     /// At most `n` of the queries, of both wordings, drawn for a step of a run.
@@ -106,22 +98,27 @@ impl Run<'_> {
 
     /// A program with its mean reciprocal rank on some queries, in all and by their wording.
     pub(super) fn standing(&self, member: &Member, queries: &[usize]) -> Value {
-        let ranks = member.train_on(queries);
-        let by_wording: Vec<(Wording, f32)> = queries
-            .iter()
-            .map(|&at| Wording::of(&self.train.queries[at].text))
-            .zip(ranks.iter().copied())
-            .collect();
+        self.standing_of(&member.program, queries, &member.train_on(queries))
+    }
+
+    /// [`Run::standing`] of a program with these reciprocal ranks.
+    pub(super) fn standing_of(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
+        let wording = |&at: &usize| Wording::of(&self.train.queries[at].text);
+        let by_wording: Vec<(Wording, f32)> =
+            queries.iter().map(wording).zip(ranks.iter().copied()).collect();
         json!({
-            "source": if member.program.is_module() { "" } else { member.program.source() },
-            "score": crate::optimize::trial::mean(&ranks),
+            "source": if program.is_module() { "" } else { program.source() },
+            "score": mean(ranks),
             "n": queries.len(),
             "by_wording": wording::told(&by_wording),
         })
     }
 
     /// Mines metapaths for the prompts of a run, once.
-    fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
+    ///
+    /// # Errors
+    /// Those of mining.
+    pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
         if actor.has_mined || self.options.without.contains(&Ablation::Mining) {
             return Ok(());
         }
@@ -177,9 +174,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ways from what a query names to an answer, along the best metapaths; of the example queries
-    /// where they can be.
-    fn worked(&self, ranked: &[Ranked<'_>], examples: &[usize], queries: &[usize]) -> Value {
+    /// Ways from what an example query names to an answer, along the best metapaths.
+    fn worked(&self, ranked: &[Ranked<'_>], examples: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {
             let pattern = &one.mined.pattern;
@@ -187,7 +183,7 @@ impl Run<'_> {
                 continue;
             }
             let reaches = |at: &&usize| one.reached.iter().any(|pair| pair.0 == **at);
-            let at = examples.iter().find(reaches).or_else(|| queries.iter().find(reaches));
+            let at = examples.iter().find(reaches);
             let way = at.and_then(|&at| {
                 let query = &self.train.queries[at];
                 let way = way(&self.base, &one.mined.pattern.steps, query, pattern)?;

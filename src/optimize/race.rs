@@ -1,0 +1,383 @@
+//! The race: whether changes that a run kept are proven to help, on validation queries.
+//!
+//! ```text
+//! together  programs with all kept changes against those the run began with, on the validation
+//!           queries of changed categories, in an order drawn from the seed
+//! each      if that is not won: every category by itself, which has to convince beside the others
+//! ```
+//!
+//! Nothing before the race looks at answers of validation queries, so its error rate holds for the
+//! whole run. All changes together need far fewer queries than each by itself: with ten changes and
+//! ten validation queries each, only those that gain very much can be proven alone.
+//!
+//! Must not know: how changes were found.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    bundle::{CategoryProof, Proof},
+    optimize::{
+        Event, OptimizeError, Run,
+        members::Member,
+        proof::{ERROR_RATE, Evidence, Levels, each_alone},
+        trial::Origin,
+    },
+};
+
+/// Queries of the first batch of a race; each further batch doubles what was raced.
+const FIRST_BATCH: usize = 4;
+/// Stream of random numbers for the order of a race.
+const RACE_STREAM: u64 = 3 << 40;
+/// Races that one run directory may hold.
+const MAX_RACES: usize = 1_000;
+
+/// A validation query of a changed category.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    query: usize,
+    category: usize,
+    /// What the changed program gains there in reciprocal rank, once it was run.
+    gain: Option<f64>,
+}
+
+/// Programs that were raced against those the run began with.
+pub(super) struct Challenge {
+    /// One per category the run began with, in their order.
+    members: Vec<Member>,
+    /// How the race ended.
+    pub(super) proof: Proof,
+    levels: Levels,
+    /// Categories that were raced by themselves, where all together did not win.
+    alone: Vec<usize>,
+    /// In the order of the race.
+    entries: Vec<Entry>,
+}
+
+impl Challenge {
+    /// By category, whether its change is proven.
+    pub(super) fn kept(&self) -> Vec<bool> {
+        self.kept_without(&[])
+    }
+
+    /// The same without some queries, with evidence as strong for each query as it takes with all:
+    /// fewer queries are not to be a reason for another choice. What was not won with all queries
+    /// is not won without some.
+    pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
+        let of = |category: Option<usize>| {
+            let in_it = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
+            let known: Vec<&Entry> =
+                self.entries.iter().filter(in_it).filter(|entry| entry.gain.is_some()).collect();
+            let left = known.iter().filter(|entry| !queries.contains(&entry.query));
+            let gains: Vec<f64> = left.filter_map(|entry| entry.gain).collect();
+            let share = gains.len() as f64 / known.len().max(1) as f64;
+            (gains, share)
+        };
+        let changed: Vec<usize> = self.changed();
+        if self.proof.proven {
+            let (gains, share) = of(None);
+            let level = self.levels.together.powf(share);
+            let mut evidence = Evidence::default();
+            let wins = gains.into_iter().any(|gain| {
+                evidence.add(gain);
+                evidence.proves(level)
+            });
+            if wins {
+                return (0..self.members.len()).map(|at| changed.contains(&at)).collect();
+            }
+        }
+        let raced = if self.proof.proven { &changed } else { &self.alone };
+        let found: Vec<(f64, f64)> = raced
+            .iter()
+            .map(|&at| {
+                let (gains, share) = of(Some(at));
+                (Evidence::of(&gains).e(), share)
+            })
+            .collect();
+        let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
+        let mut kept = vec![false; self.members.len()];
+        for ((&at, (_, share)), e) in raced.iter().zip(&found).zip(each_alone(&capitals)) {
+            kept[at] = e * self.levels.each.powf(*share) >= 1.0;
+        }
+        kept
+    }
+
+    /// The program of every category: the changed one where its change is kept.
+    pub(super) fn members(&self, begun: &[Member], kept: &[bool]) -> Vec<Member> {
+        let pairs = begun.iter().zip(&self.members).zip(kept);
+        pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
+    }
+
+    /// Categories whose program changed, ascending.
+    fn changed(&self) -> Vec<usize> {
+        let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        changed
+    }
+}
+
+impl Run<'_> {
+    /// Races improved programs against those the run began with; none when nothing changed. `routed`
+    /// are the validation queries of each category. Improved programs must not depend on answers of
+    /// validation queries.
+    pub(super) fn challenge(
+        &mut self,
+        begun: &[Member],
+        members: Vec<Member>,
+        routed: &[Vec<usize>],
+    ) -> Result<Option<Challenge>, OptimizeError> {
+        let changed: Vec<usize> =
+            (0..begun.len()).filter(|&at| !begun[at].answers_as(&members[at])).collect();
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        let levels = self.levels(&members)?;
+        let mut order: Vec<(usize, usize)> = changed
+            .iter()
+            .flat_map(|&at| routed[at].iter().map(move |&query| (query, at)))
+            .collect();
+        order.sort_unstable();
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(RACE_STREAM);
+        order.shuffle(&mut rng);
+        let mut entries: Vec<Entry> =
+            order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
+        let all: Vec<usize> = (0..entries.len()).collect();
+        let before = self.ranks_of(begun, &entries, &all)?;
+        let evidence = self.together(&members, &mut entries, &before, levels.together)?;
+        let proven = evidence.proves(levels.together);
+        let mut proof = Proof {
+            error_rate: ERROR_RATE,
+            level: levels.together,
+            e: evidence.e(),
+            n: evidence.n(),
+            of: entries.len(),
+            difference: evidence.difference(),
+            needed: evidence.needed(levels.together),
+            proven,
+            categories: Vec::new(),
+        };
+        let mut alone = Vec::new();
+        if proven {
+            self.gain(&members, &mut entries, &before, &all)?;
+        } else {
+            for &category in &changed {
+                let own: Vec<usize> =
+                    all.iter().copied().filter(|&at| entries[at].category == category).collect();
+                let best: Vec<f64> = own.iter().map(|&at| 1.0 - f64::from(before[at])).collect();
+                if Evidence::default().could_prove(levels.each, &best) {
+                    self.gain(&members, &mut entries, &before, &own)?;
+                    alone.push(category);
+                }
+            }
+            proof.categories = proofs(&alone, &members, &entries, levels.each);
+        }
+        (self.watch)(Event::Raced(&proof));
+        Ok(Some(Challenge { members, proof, levels, alone, entries }))
+    }
+
+    /// Races all changes together, in batches, until they are proven or cannot be any more.
+    fn together(
+        &mut self,
+        members: &[Member],
+        entries: &mut [Entry],
+        before: &[f32],
+        level: f64,
+    ) -> Result<Evidence, OptimizeError> {
+        let mut evidence = Evidence::default();
+        let mut raced = 0;
+        while raced < entries.len() && !evidence.proves(level) {
+            let to_come: Vec<f64> =
+                before[raced..].iter().map(|&rank| 1.0 - f64::from(rank)).collect();
+            if !evidence.could_prove(level, &to_come) {
+                break;
+            }
+            let most = FIRST_BATCH.max(2 * raced).min(entries.len());
+            let batch: Vec<usize> = (raced..most).collect();
+            self.gain(members, entries, before, &batch)?;
+            for entry in &entries[raced..most] {
+                if !evidence.proves(level) {
+                    evidence.add(entry.gain.unwrap_or_default());
+                }
+            }
+            raced = most;
+        }
+        Ok(evidence)
+    }
+
+    /// Notes what changed programs gain on some entries, where it is not known.
+    fn gain(
+        &mut self,
+        members: &[Member],
+        entries: &mut [Entry],
+        before: &[f32],
+        places: &[usize],
+    ) -> Result<(), OptimizeError> {
+        let open: Vec<usize> =
+            places.iter().copied().filter(|&at| entries[at].gain.is_none()).collect();
+        let after = self.ranks_of(members, entries, &open)?;
+        for (&at, after) in open.iter().zip(after) {
+            entries[at].gain = Some(f64::from(after) - f64::from(before[at]));
+        }
+        Ok(())
+    }
+
+    /// The levels of a race: by how many other races the journal holds, so that runs that were
+    /// continued after they had ended spend no error twice.
+    fn levels(&mut self, members: &[Member]) -> Result<Levels, OptimizeError> {
+        let mut hasher = blake3::Hasher::new();
+        for member in members {
+            let line = format!("{} {:?}\n", member.program.id(), member.params);
+            hasher.update(line.as_bytes());
+        }
+        let digest = hasher.finalize().to_hex().to_string();
+        for race in 1..=MAX_RACES {
+            let key = race.to_string();
+            match self.trials.journal.find::<String>("race", &key)? {
+                Some(other) if other != digest => {}
+                Some(_) => return Ok(Levels::of(race)),
+                None => {
+                    self.trials.journal.commit("race", &key, &digest, &[])?;
+                    return Ok(Levels::of(race));
+                }
+            }
+        }
+        Err(OptimizeError::Races(MAX_RACES))
+    }
+
+    /// Reciprocal ranks on some entries, each by the program of its category.
+    fn ranks_of(
+        &mut self,
+        members: &[Member],
+        entries: &[Entry],
+        places: &[usize],
+    ) -> Result<Vec<f32>, OptimizeError> {
+        let mut ranks = vec![0.0; places.len()];
+        for (category, member) in members.iter().enumerate() {
+            let own: Vec<usize> = (0..places.len())
+                .filter(|&place| entries[places[place]].category == category)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let queries: Vec<usize> =
+                own.iter().map(|&place| entries[places[place]].query).collect();
+            let origin = Origin {
+                proposed_by: member.proposed_by.clone(),
+                change: "raced on validation".to_owned(),
+                parent: None,
+            };
+            let of = self.trial(&member.program, &member.params, true, &queries, &origin)?;
+            for (place, rank) in own.into_iter().zip(of) {
+                ranks[place] = rank;
+            }
+        }
+        Ok(ranks)
+    }
+}
+
+/// How categories did that were raced by themselves.
+fn proofs(
+    alone: &[usize],
+    members: &[Member],
+    entries: &[Entry],
+    level: f64,
+) -> Vec<CategoryProof> {
+    let evidence: Vec<Evidence> = alone
+        .iter()
+        .map(|&at| {
+            let own = entries.iter().filter(|entry| entry.category == at);
+            Evidence::of(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
+        })
+        .collect();
+    let capitals: Vec<f64> = evidence.iter().map(Evidence::e).collect();
+    alone
+        .iter()
+        .zip(&evidence)
+        .zip(each_alone(&capitals))
+        .map(|((&at, evidence), e)| CategoryProof {
+            name: members[at].name().to_owned(),
+            level,
+            e,
+            n: evidence.n(),
+            difference: evidence.difference(),
+            proven: e * level >= 1.0,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{infer::ParamValues, program::Program};
+
+    fn member(source: &str) -> Member {
+        Member {
+            plan: None,
+            program: Program::new(source),
+            params: ParamValues::new(),
+            proposed_by: "a test".to_owned(),
+            name: None,
+            queries: None,
+            train: Vec::new(),
+            part: None,
+        }
+    }
+
+    /// A race that all changes together won or lost, of the gains of each category.
+    fn raced(gains: &[&[f64]]) -> Challenge {
+        let levels = Levels::of(1);
+        let (mut entries, mut query) = (Vec::new(), 0);
+        for (category, gains) in gains.iter().enumerate() {
+            for &gain in *gains {
+                entries.push(Entry { query, category, gain: Some(gain) });
+                query += 1;
+            }
+        }
+        let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
+        let evidence = Evidence::of(&all);
+        let members: Vec<Member> = gains.iter().map(|_| member("")).collect();
+        let alone: Vec<usize> = (0..gains.len()).collect();
+        let proof = Proof {
+            error_rate: ERROR_RATE,
+            level: levels.together,
+            e: evidence.e(),
+            n: all.len(),
+            of: all.len(),
+            difference: evidence.difference(),
+            needed: evidence.needed(levels.together),
+            proven: evidence.proves(levels.together),
+            categories: proofs(&alone, &members, &entries, levels.each),
+        };
+        Challenge { members, proof, levels, alone, entries }
+    }
+
+    #[test]
+    fn a_race_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+        let even = raced(&[&[0.4; 20]]);
+        assert!(even.proof.proven);
+        assert_eq!(even.kept_without(&[0, 5, 10, 15]), [true]);
+        let mut gains = [0.0; 20];
+        gains[..5].copy_from_slice(&[1.0; 5]);
+        let few = raced(&[&gains]);
+        assert!(few.proof.proven && few.kept() == [true], "{}", few.proof.e);
+        assert_eq!(few.kept_without(&[0, 1, 2, 3, 4]), [false]);
+    }
+
+    #[test]
+    fn a_category_that_gains_much_is_kept_where_another_loses_as_much() {
+        let challenge = raced(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
+        assert!(!challenge.proof.proven);
+        assert_eq!(challenge.kept(), [true, false, false]);
+        let proven: Vec<bool> =
+            challenge.proof.categories.iter().map(|category| category.proven).collect();
+        assert_eq!(proven, [true, false, false]);
+        let begun = [member("a"), member("b"), member("c")];
+        let frozen = challenge.members(&begun, &challenge.kept());
+        let sources: Vec<&str> = frozen.iter().map(|member| member.program.source()).collect();
+        assert_eq!(sources, ["", "b", "c"]);
+        // What was lost with all queries is lost without those that lost it.
+        assert_eq!(challenge.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
+    }
+}
