@@ -80,6 +80,8 @@ pub struct Linked {
     pub starts: Vec<Start>,
     /// How many nodes it found.
     pub n: usize,
+    /// Whether it links what the query names, rather than finding nodes otherwise.
+    pub names: bool,
 }
 
 /// A step along relations.
@@ -87,6 +89,8 @@ pub struct Linked {
 pub struct Walked {
     /// The call in few words: untrusted text, one line.
     pub label: String,
+    /// The line of the program, from 1, if it is known.
+    pub line: Option<usize>,
     /// Nodes that it reached.
     pub n: usize,
     /// Right answers among them, or, of a step before others, nodes that lead to one.
@@ -112,8 +116,6 @@ pub struct Signals {
     pub walked: Vec<Walked>,
     /// Why no right answer is first; none where one is.
     pub loss: Option<Loss>,
-    /// Nodes that may be answers in the ranking.
-    pub n_ranked: usize,
 }
 
 /// The evidence of a run on a query with known answers, with at most `n_wrong` wrong nodes.
@@ -136,7 +138,7 @@ pub fn signals(
     let (rows, same) = reader.rows(&shown);
     let sought = Sought::new(base, &flow, answers);
     let (linked, walked) = (reader.linked(&sought), reader.walked(&sought));
-    Signals { shown, rows, same, linked, walked, loss, n_ranked: ranked.len() }
+    Signals { shown, rows, same, linked, walked, loss }
 }
 
 /// The best right answer and the wrong nodes above it.
@@ -269,7 +271,8 @@ impl Reader<'_> {
             if !starts.iter().any(|start| start.leads) {
                 starts.extend(all.iter().find(|start| start.leads));
             }
-            let one = Linked { label: self.label(at, 0), starts, n: all.len() };
+            let names = self.flow.calls.get(at).is_some_and(|call| call.flow == NodeFlow::Link);
+            let one = Linked { label: self.label(at, 0), starts, n: all.len(), names };
             if !linked.contains(&one) {
                 linked.push(one);
             }
@@ -288,6 +291,7 @@ impl Reader<'_> {
             let Some(reached) = self.flow.result(at).and_then(node_set) else { continue };
             let one = Walked {
                 label: self.label(at, 0),
+                line: self.flow.calls.get(at).and_then(|call| call.line),
                 n: reached.len(),
                 n_sought: reached.intersection(&sought.nodes[at]).len(),
                 ends: sought.ends[at],
@@ -303,8 +307,16 @@ impl Reader<'_> {
     fn label(&self, at: usize, depth: usize) -> String {
         let Some(call) = self.flow.calls.get(at) else { return String::new() };
         let is_operator = !call.name.starts_with(|c: char| c.is_ascii_alphabetic());
-        let args: Vec<String> =
-            call.args.iter().filter_map(|arg| self.argument(at, arg, depth)).collect();
+        // Of a text that nodes are compared with, which nodes they are says nothing.
+        let compares = call.flow == NodeFlow::Carry
+            && call.args.iter().any(|arg| matches!(arg, Value::Text(_)));
+        let tells = |arg: &&Value| !(compares && node_set(arg).is_some());
+        let args: Vec<String> = call
+            .args
+            .iter()
+            .filter(tells)
+            .filter_map(|arg| self.argument(at, arg, depth))
+            .collect();
         match is_operator {
             true => args.join(&format!(" {} ", call.name)),
             false => format!("{}({})", call.name, args.join(", ")),
@@ -445,16 +457,13 @@ mod tests {
         let (rows, same) = reader.rows(&shown);
         let told: Vec<(&str, Option<f32>)> =
             rows.iter().map(|row| (row.label.as_str(), row.weight)).collect();
-        let search = "search(query)";
         let expected = [
-            (format!("similarity(\"left\", {search})"), Some(3.0)),
-            (format!("match_text(query, {search})"), Some(0.125)),
+            ("similarity(\"left\")", Some(3.0)),
+            ("match_text(query)", Some(0.125)),
         ];
-        let expected: Vec<(&str, Option<f32>)> =
-            expected.iter().map(|row| (row.0.as_str(), row.1)).collect();
         assert_eq!(told, expected);
         assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
-        assert_eq!(same, [search]);
+        assert_eq!(same, ["search(query)"]);
     }
 
     #[test]

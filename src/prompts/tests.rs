@@ -37,13 +37,11 @@ fn example(name: &str) -> Value {
     let elsewhere = json!([{"category": "by use", "before": 0.4, "after": 0.6,
                             "advice": "1. Link what is quoted only."}]);
     let table = "query (free wording): a steel dart by Dart World\n1 right answer; ranked low at + \
-                 line 7: \"soft dart\" is first, \"steel dart\" has rank 2\n\
-                 R 0 \"steel dart\" (product), rank 2 of 9, score 1.31\n\
-                 W1 2 \"soft dart\" (product), rank 1 of 9, score 1.9\n\
-                 calls, those that part them most first; xN: weight: R | W1\n\
-                 - text = match_text(query, hop(link(query), \"has_brand\")) x0.5: 3.1 | 4.9\n\
+                 line 7\nR 0 \"steel dart\" (product), rank 2, score 1.31\n\
+                 W1 2 \"soft dart\" (product), rank 1, score 1.9\ncalls: R | W1\n\
+                 - text = match_text(query) x0.5: 3.1 | 4.9\n\
                  start link(query, [\"brand\"]), 1 nodes; lead to a right answer? \
-                 4 \"Dart World\" (brand) 0.84: yes\n";
+                 4 \"Dart World\" (brand) 0.84: yes\nstep of_brand: 23 nodes, 1 right answers\n";
     let node = |n: u32| json!({"n": n, "type": "product", "text": "steel dart\nDurable barrel."});
     match name {
         "actor/initial" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",

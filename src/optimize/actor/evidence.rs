@@ -4,12 +4,12 @@
 //!
 //! ```text
 //! query (free wording): ...
-//! R  17 "steel dart" (product), rank 4 of 200, score 1.31
-//! W1 23 "soft dart" (product), rank 1, score 1.90
-//! calls, those that part them most first; xN: weight in the score      R | W1 | W2
-//! - matched: match_text(query, hop(..)) x0.5: 3.1 | 4.9 | 4.0
-//! links that metapaths start from
-//! - link(query, ["brand"]), 3 nodes: 4 "Dart World" (brand) 0.84 leads to a right answer: yes; ...
+//! R 17 "steel dart" (product), rank 4, score 1.31
+//! W1 23 "soft dart" (product), rank 1, score 1.9
+//! calls: R | W1
+//! - matched = match_text(query) x0.5: 3.1 | 4.9
+//! start link(query, ["brand"]), 3 nodes; lead to a right answer? 4 "Dart World" (brand) 0.84: yes
+//! step of_brand: 23 nodes, 1 right answers
 //! ```
 //!
 //! Must not know: who asks for it.
@@ -18,7 +18,7 @@ use std::fmt::Write;
 
 use crate::{
     dataset::LabelledQuery,
-    explain::{Linked, Shown, Signal, Signals, Start, Walked, signals},
+    explain::{Kind, Linked, Shown, Signal, Signals, Start, Walked, signals},
     infer::{ParamValues, Runtime},
     kb::{Kb, NodeId},
     optimize::{OptimizeError, wording::Wording},
@@ -30,14 +30,15 @@ use crate::{
 /// Wrong nodes that are shown.
 const SHOWN_WRONG: usize = 3;
 /// Calls that are shown.
-const SHOWN_ROWS: usize = 10;
+const SHOWN_ROWS: usize = 8;
 /// Labels that are shown of calls that say the same of all.
-const SHOWN_SAME: usize = 4;
-/// What metapaths start from, and steps along relations, that are shown.
-const SHOWN_LINKS: usize = 5;
+const SHOWN_SAME: usize = 3;
+/// Calls that are shown of those that metapaths start from, and of steps along relations.
+const SHOWN_STARTS: usize = 3;
+const SHOWN_STEPS: usize = 4;
 /// Characters of a name, a label, a query.
-const NAME_CHARS: usize = 48;
-const LABEL_CHARS: usize = 110;
+const NAME_CHARS: usize = 40;
+const LABEL_CHARS: usize = 80;
 const QUERY_CHARS: usize = 600;
 const WHY_CHARS: usize = 200;
 
@@ -64,7 +65,8 @@ pub(super) fn of(
     let mut text = head(query, &signals, failure);
     nodes(&mut text, &base.kb, &signals);
     rows(&mut text, &signals, source);
-    links(&mut text, &base.kb, &signals);
+    starts(&mut text, &base.kb, &signals);
+    steps(&mut text, &signals, source);
     Ok(text)
 }
 
@@ -93,8 +95,12 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>) -> St
         }
         (None, Some(loss)) => {
             let line = loss.line.map_or_else(String::new, |line| format!(" line {line}"));
-            let (kind, why) = (loss.kind.name(), cut(&loss.why, WHY_CHARS));
-            let _ = writeln!(text, "{answers}; {kind} at {}{line}: {why}", loss.function);
+            let _ = write!(text, "{answers}; {} at {}{line}", loss.kind.name(), loss.function);
+            // The table says why others stand above.
+            if loss.kind != Kind::RankedLow {
+                let _ = write!(text, ": {}", cut(&loss.why, WHY_CHARS));
+            }
+            text.push('\n');
         }
         (None, None) => {
             let _ = writeln!(text, "{answers}; one is first");
@@ -108,7 +114,7 @@ fn nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     for (letter, Shown { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown) {
         let place = match (rank, score) {
             (Some(rank), Some(score)) => {
-                format!("rank {rank} of {}, score {}", signals.n_ranked, number(*score))
+                format!("rank {rank}, score {}", number(*score))
             }
             _ => "not ranked".to_owned(),
         };
@@ -130,7 +136,7 @@ fn letters(signals: &Signals) -> Vec<String> {
 fn rows(text: &mut String, signals: &Signals, source: &str) {
     if !signals.rows.is_empty() {
         let letters = letters(signals).join(" | ");
-        let _ = writeln!(text, "calls, those that part them most first; xN: weight: {letters}");
+        let _ = writeln!(text, "calls: {letters}");
     }
     for Signal { label, line, weight, values } in signals.rows.iter().take(SHOWN_ROWS) {
         let variable = line.and_then(|line| variable(source, line));
@@ -148,25 +154,41 @@ fn rows(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// What metapaths start from, and what they reach.
-fn links(text: &mut String, kb: &Kb, signals: &Signals) {
-    for Linked { label, starts, n } in signals.linked.iter().take(SHOWN_LINKS) {
+/// What metapaths start from: linked entities before what was found otherwise, of which the best is
+/// shown with the best that leads to an answer.
+fn starts(text: &mut String, kb: &Kb, signals: &Signals) {
+    let mut all: Vec<&Linked> = signals.linked.iter().collect();
+    all.sort_by_key(|linked| !linked.names);
+    for Linked { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
         let start = |Start { node, strength, leads }: &Start| {
             let strength = strength.map_or_else(String::new, |s| format!(" {}", number(s)));
             let leads = if *leads { "yes" } else { "no" };
             format!("{}{strength}: {leads}", named(kb, *node))
         };
-        let starts: Vec<String> = starts.iter().map(start).collect();
-        let label = cut(label, LABEL_CHARS);
+        let leading = starts.iter().skip(1).find(|start| start.leads);
+        let shown: Vec<String> = match names {
+            true => starts.iter().map(start).collect(),
+            false => starts.iter().take(1).chain(leading).map(start).collect(),
+        };
         let _ = writeln!(
             text,
-            "start {label}, {n} nodes; lead to a right answer? {}",
-            if starts.is_empty() { "none found".to_owned() } else { starts.join("; ") }
+            "start {}, {n} nodes; lead to a right answer? {}",
+            cut(label, LABEL_CHARS),
+            if shown.is_empty() { "none found".to_owned() } else { shown.join("; ") }
         );
     }
-    for Walked { label, n, n_sought, ends } in signals.walked.iter().take(SHOWN_LINKS) {
+}
+
+/// Steps along relations that reach answers, or that should and do not.
+fn steps(text: &mut String, signals: &Signals, source: &str) {
+    let tells = |step: &&Walked| step.ends || step.n_sought == 0;
+    for Walked { label, line, n, n_sought, ends } in
+        signals.walked.iter().filter(tells).take(SHOWN_STEPS)
+    {
         let what = if *ends { "right answers" } else { "nodes that lead to one" };
-        let _ = writeln!(text, "step {}: {n} nodes, {n_sought} {what}", cut(label, LABEL_CHARS));
+        let variable = line.and_then(|line| variable(source, line));
+        let label = variable.map_or_else(|| cut(label, LABEL_CHARS), str::to_owned);
+        let _ = writeln!(text, "step {label}: {n} nodes, {n_sought} {what}");
     }
 }
 
