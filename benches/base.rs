@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use agent::{
     dataset::Home,
-    index::{TextPart, names},
+    index::{TextPart, entities},
     kb::{Direction, Kb, NodeId, RelationId},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -28,8 +28,8 @@ fn linking(criterion: &mut Criterion) {
     let (temporary, base) = support::sample();
     let kb = Kb::open(&base.kb_dir()).unwrap();
     let path = temporary.path().join("names");
-    names::build(&kb, &path, &mut || Ok(())).unwrap();
-    let names = names::NameIndex::open(&path).unwrap();
+    entities::build(&kb, &path, &mut || Ok(())).unwrap();
+    let names = entities::EntityIndex::open(&path).unwrap();
     let n = kb.n_nodes();
     let mut nodes = (0..n).step_by(n as usize / 7).cycle();
     criterion.bench_function(&format!("link a query to {n} names of a sample"), |b| {
@@ -62,8 +62,9 @@ fn using(criterion: &mut Criterion) {
             neighbors.sum::<usize>()
         })
     });
-    criterion
-        .bench_function("link a query", |b| b.iter(|| base.names.link(&base.kb, next(), &[], 2)));
+    criterion.bench_function("link a query", |b| {
+        b.iter(|| base.entities.link(&base.kb, next(), &[], 2))
+    });
     criterion.bench_function("search by words, 100 nodes", |b| {
         b.iter(|| base.text.search(next(), TextPart::Document, &[], 100))
     });

@@ -18,7 +18,7 @@
 //! | program | Rhai source with `params()` and `retrieve(query, candidates, params)` |
 //! | category | queries that one program answers |
 //! | bundle | frozen programs, one per category, with a router and all fingerprints |
-//! | actor | proposes programs; the tuner moves their numbers; the router picks a category |
+//! | actor | proposes programs; the tuner moves their parameters; the router picks a category |
 //!
 //! # Layers
 //!

@@ -29,7 +29,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Effort, Means, STAND_IN, SandboxArgs, open_system},
+        systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -161,9 +161,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let means =
-        Means { effort: args.effort, queries: asked, ..Means::new(llm.as_ref(), places, ctx) };
-    let open = |name: &String| open_system(name, &base, &means);
+    let resources = Resources {
+        effort: args.effort,
+        queries: asked,
+        ..Resources::new(llm.as_ref(), places, ctx)
+    };
+    let open = |name: &String| open_system(name, &base, &resources);
     let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
     let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
@@ -171,7 +174,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent = || means.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let spent =
+            || resources.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
         let before = spent().unwrap_or_default();
         let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
         one.llm = spent().unwrap_or_default().since(before);

@@ -23,7 +23,7 @@ use crate::{
         explain::report::Report,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Means, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
+        systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
     },
     dataset::{LabelledQuery, Split},
     explain::{Explained, Explainer},
@@ -148,8 +148,8 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
 /// The system to be explained, with its name.
 fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let runtime_of = |origin| open_runtime(base, all_threads(), &means, origin);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let runtime_of = |origin| open_runtime(base, all_threads(), &resources, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();

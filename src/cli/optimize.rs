@@ -63,7 +63,7 @@ const LLM_STEPS: usize = 3;
 const STAGES: Plan = &[
     ("asking the model", 0.5),
     ("reading queries", 2.0),
-    ("mining walks", 8.0),
+    ("mining metapaths", 8.0),
     ("trying plans", 30.0),
     ("building categories", 4.0),
     ("trying your programs", 4.0),
@@ -71,7 +71,7 @@ const STAGES: Plan = &[
     ("writing programs", 2.0),
     ("training the router", 2.0),
     ("improving programs", 25.0),
-    ("tuning numbers", 15.0),
+    ("tuning parameters", 15.0),
     ("racing on validation", 3.0),
     ("measuring and freezing", 8.0),
 ];
@@ -82,12 +82,12 @@ const MAX_RUNS: usize = 9_999;
 
 /// Find, prove and freeze retrieval programs for a dataset
 ///
-/// The search actor mines walks from training answers, composes programs from them and improves
+/// The search actor mines metapaths from training answers, composes programs from them and improves
 /// them; the llm actor asks a language model for categories, programs and better programs. Both take
 /// part where a language model is configured, and the search actor alone where none is. All
-/// improvements together, and else those of each category, race against the programs the run began
-/// with, on the validation split; what the race proves is frozen, with an error rate of 0.2 over the
-/// whole run. Ends with
+/// improvements together, and else those of each category, sequential test against the programs the
+/// run began with, on the validation split; what the sequential test proves is frozen, with an
+/// error rate of 0.2 over the whole run. Ends with
 /// how the bundle stands against the best baseline on the validation split, by kind of question, and
 /// with its place. The test split is opened with --test only, and on built-in samples; every opening
 /// is counted. The run can be interrupted at any time and continued with --resume. A language model
@@ -130,7 +130,8 @@ pub(super) struct Args {
     /// Steps of improvement by the search actor after the categories are found [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
-    /// Mine walks of at most this many relations from what a query names to its answers [default: 2]
+    /// Mine metapaths of at most this many relations from what a query names to its answers
+    /// [default: 2]
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u64).range(2..=MAX_HOPS as u64))]
     hops: Option<u64>,
     /// Begin no further step after this many minutes; the best so far is frozen
@@ -171,11 +172,11 @@ enum Actor {
 /// A part that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Walks from training answers; only search by words is left
+    /// Metapaths from training answers; only search by words is left
     Mining,
-    /// Other numbers than the declared ones
+    /// Other values of parameters than the declared ones
     Tuning,
-    /// What misses a walk; only nodes that all walks reach are ranked
+    /// What misses a metapath; only nodes that all metapaths reach are ranked
     Relaxation,
     /// What a query says; all go where most are answered best
     Router,
@@ -287,7 +288,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (hits, misses) = outcome.cache;
         printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
         let (hits, misses) = outcome.tuning_cache;
-        printer.detail(&format!("while numbers were tuned: {hits} of {}", hits + misses));
+        printer.detail(&format!("while parameters were tuned: {hits} of {}", hits + misses));
         if let Some(opened) = &opened {
             opened.finish(ctx)?;
         }
@@ -671,7 +672,9 @@ fn watched(
         Event::Category { name, n, mrr, bound } => {
             let could = bound.map_or(String::new(), |bound| {
                 let (recall, mrr) = (100.0 * bound.recall, 100.0 * bound.mrr);
-                format!("; walks alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most")
+                format!(
+                    "; metapaths alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most"
+                )
             });
             let mrr = 100.0 * mrr;
             printer.notice(&format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}"));
@@ -691,7 +694,7 @@ fn watched(
                 printer.notice(&first_better(&better));
             }
         }
-        Event::Raced(proof) => printer.notice(&raced(proof)),
+        Event::SequentialTest(proof) => printer.notice(&raced(proof)),
     };
     let base = base.clone();
     optimize::run(
@@ -728,7 +731,7 @@ fn print_times(timing: &Timing, printer: &Printer) {
     }
 }
 
-/// How a race ended, in words.
+/// How a sequential test ended, in words.
 pub(super) fn raced(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
@@ -741,7 +744,7 @@ pub(super) fn raced(proof: &Proof) -> String {
     };
     let mut told = format!(
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
-         categories, evidence {:.1} of {:.1}, error rate {}{more}",
+         categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
         proof.of,
         proof.e,

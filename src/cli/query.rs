@@ -12,7 +12,7 @@ use crate::{
         hits::{self, Hit, MAX_K},
         llm::{self, LlmArgs},
         printer::{plain, table},
-        systems::{Effort, Means, STAND_IN, SandboxArgs, open_bundle, read_bundle},
+        systems::{Effort, Resources, STAND_IN, SandboxArgs, open_bundle, read_bundle},
     },
     index::IndexedBase,
     infer::BundleRetriever,
@@ -137,8 +137,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
-    let opened = open_bundle(&bundle, &base, &means)?;
+    let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
+    let opened = open_bundle(&bundle, &base, &resources)?;
     stages.note("open_ms");
     let retriever = &opened.answers;
     let k = args.k as usize;
@@ -162,7 +162,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
         stages.note("explain_ms");
     }
-    let recognised = base.names.link(&base.kb, text, &[], 1).largest() >= SURE_LINK;
+    let recognised = base.entities.link(&base.kb, text, &[], 1).largest() >= SURE_LINK;
     match (recognised, hits.is_empty()) {
         (false, true) => ctx.printer.notice("nothing in this base was recognised"),
         (false, false) => ctx.printer.notice(
@@ -267,10 +267,10 @@ mod tests {
         let whole = "category a (60 %): rank 1, score 2.0000\n  search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n  \
             +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n  top(2 scores, 1) = 1 scores; this node 2.0000\n\
             category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n\
-            order +1.20: length 0.50\n";
+            re-ranker +1.20: length 0.50\n";
         let kept = "category a (60 %): rank 1, score 2.0000\n  \
             search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n\
-            order +1.20: length 0.50";
+            re-ranker +1.20: length 0.50";
         assert_eq!(told(whole), kept);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         eval::write,
         failure::Result,
         program::sources::Sources,
-        systems::{Means, SandboxArgs},
+        systems::{Resources, SandboxArgs},
     },
     dataset::{DatasetError, Split, load_split},
     optimize::journal::Journal,
@@ -34,8 +34,9 @@ const DEFAULT_FILE: &str = "report.html";
 /// Write what a run found as one page
 ///
 /// The page shows programs by category with their diffs, where answers are lost, baselines, how well
-/// the router knows the best program, changes and their race, and what all of it took. It is one file without scripts, for browsers and phones. Uses
-/// training and validation queries only. A run that is not finished is told as far as it is.
+/// the router knows the best program, changes and their sequential test, and what all of it took.
+/// It is one file without scripts, for browsers and phones. Uses training and validation queries
+/// only. A run that is not finished is told as far as it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Directory of a run
@@ -106,6 +107,6 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    let means = Means::new(None, args.sandbox.places(ctx), ctx);
-    gather::Measured::of(record, bundle, &base, queries, &means, ctx).map(Some)
+    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
+    gather::Measured::of(record, bundle, &base, queries, &resources, ctx).map(Some)
 }

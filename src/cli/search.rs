@@ -6,7 +6,7 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
-        systems::{Means, SandboxArgs, open_system},
+        systems::{Resources, SandboxArgs, open_system},
     },
     retrieve::checked,
     systems,
@@ -47,8 +47,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&args.system, &base, &means)?;
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let system = open_system(&args.system, &base, &resources)?;
     let ranking = system.retrieve(text, args.k as usize)?;
     let mut hits = hits::hits(&base.kb, &ranking);
     if args.explain {

@@ -82,7 +82,7 @@ impl Places {
 
 /// What systems get beside the base.
 #[derive(Clone)]
-pub(super) struct Means {
+pub(super) struct Resources {
     /// The language model, where one is configured: answers the tools of programs, reranks, calls
     /// tools.
     pub(super) assistant: Option<Arc<Assistant>>,
@@ -96,12 +96,12 @@ pub(super) struct Means {
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Means {
+impl Resources {
     /// A language model that may have been opened, and where programs run; no effort.
-    pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Means {
+    pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Resources {
         let assistant = opened.map(|opened| opened.assistant.clone());
         let (effort, queries) = (Effort::default(), Arc::default());
-        Means { assistant, effort, places, queries, stop: ctx.stop.clone() }
+        Resources { assistant, effort, places, queries, stop: ctx.stop.clone() }
     }
 }
 
@@ -129,18 +129,18 @@ pub(super) fn all_threads() -> usize {
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,
-    means: &Means,
+    resources: &Resources,
     open: impl FnOnce(&Opener<'_>) -> std::result::Result<T, SystemError>,
 ) -> Result<T> {
     Ok(open(&Opener {
         base,
-        assistant: means.assistant.as_ref(),
-        effort: means.effort,
+        assistant: resources.assistant.as_ref(),
+        effort: resources.effort,
         threads,
-        sandbox: &|origin| means.places.of(origin),
-        queries: &means.queries,
-        notice: &|told| means.places.printer.notice(told),
-        stop: &means.stop,
+        sandbox: &|origin| resources.places.of(origin),
+        queries: &resources.queries,
+        notice: &|told| resources.places.printer.notice(told),
+        stop: &resources.stop,
         level: 0,
     })?)
 }
@@ -152,9 +152,9 @@ fn with_opener<T>(
 pub(super) fn open_system(
     name: &str,
     base: &Arc<IndexedBase>,
-    means: &Means,
+    resources: &Resources,
 ) -> Result<Box<dyn Retriever>> {
-    with_opener(base, all_threads(), means, |opener| systems::open(name, opener))
+    with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
 }
 
 /// What programs of one origin run on, with this many threads and a cache.
@@ -164,10 +164,10 @@ pub(super) fn open_system(
 pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
-    means: &Means,
+    resources: &Resources,
     origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
-    with_opener(base, threads, means, |opener| opener.runtime(origin))
+    with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
 /// Reads a bundle and checks its digest.
@@ -185,7 +185,7 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
-    means: &Means,
+    resources: &Resources,
 ) -> Result<OpenedBundle> {
-    with_opener(base, all_threads(), means, |opener| systems::bundle::open(bundle, opener))
+    with_opener(base, all_threads(), resources, |opener| systems::bundle::open(bundle, opener))
 }

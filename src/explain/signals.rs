@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Metapaths followed back from the end of a run; earlier ones are not looked at.
-const MAX_WALKS: usize = 16;
+const MAX_METAPATHS: usize = 16;
 /// Nodes shown of what a metapath starts from.
 const SHOWN_STARTS: usize = 3;
 /// Characters of a text in the label of a call.
@@ -142,12 +142,7 @@ pub fn signals(
 }
 
 /// The best right answer and the wrong nodes above it.
-fn shown(
-    ranked: &Ranking,
-    answers: &[NodeId],
-    place: Option<usize>,
-    n_wrong: usize,
-) -> Vec<Shown> {
+fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: usize) -> Vec<Shown> {
     let at = |at: usize, is_answer| {
         ranked.get(at).map(|&(node, score)| Shown {
             node,
@@ -183,13 +178,16 @@ impl Sought {
     fn new(base: &Arc<IndexedBase>, flow: &Flow<'_>, answers: &[NodeId]) -> Sought {
         let n = flow.calls.len();
         let ends = flow.leading_to(flow.last, n);
-        let mut all =
-            Sought { nodes: vec![NodeSet::default(); n], starts: vec![false; n], ends: ends.clone() };
+        let mut all = Sought {
+            nodes: vec![NodeSet::default(); n],
+            starts: vec![false; n],
+            ends: ends.clone(),
+        };
         all.add(&ends, &answers.iter().copied().collect());
         let leads = |all: &Sought, at: &usize| all.ends[*at] || all.starts[*at];
         let mut followed = 0;
         for at in (0..n).rev() {
-            if flow.way(at) != Way::Walk || !leads(&all, &at) || followed == MAX_WALKS {
+            if flow.way(at) != Way::Metapath || !leads(&all, &at) || followed == MAX_METAPATHS {
                 continue;
             }
             followed += 1;
@@ -285,7 +283,7 @@ impl Reader<'_> {
         let mut walked: Vec<Walked> = Vec::new();
         for at in 0..self.flow.calls.len() {
             let on_the_way = sought.ends[at] || sought.starts[at];
-            if !on_the_way || self.flow.way(at) != Way::Walk {
+            if !on_the_way || self.flow.way(at) != Way::Metapath {
                 continue;
             }
             let Some(reached) = self.flow.result(at).and_then(node_set) else { continue };
@@ -427,9 +425,7 @@ mod tests {
         let close = scores(&[(1, 0.1), (2, 0.9), (3, 0.8)]);
         let normal = Value::scores(of(&words).normalized());
         let weighed = Value::scores(of(&close).scale(3.0));
-        let sum = Value::scores(
-            of(&normal).combine(of(&weighed), crate::kb::Combine::Sum),
-        );
+        let sum = Value::scores(of(&normal).combine(of(&weighed), crate::kb::Combine::Sum));
         let top = Value::scores(of(&sum).top(3));
         let text = || Value::text("a query");
         let pool = Value::nodes(of(&found).nodes());
@@ -452,15 +448,13 @@ mod tests {
         let flow = Flow::new(&calls, &ranking);
         let reader = Reader { flow: &flow, query: "a query" };
         let shown = shown(&ranking, &[1], Some(2), 2);
-        let nodes: Vec<(NodeId, bool)> = shown.iter().map(|one| (one.node, one.is_answer)).collect();
+        let nodes: Vec<(NodeId, bool)> =
+            shown.iter().map(|one| (one.node, one.is_answer)).collect();
         assert_eq!(nodes, [(1, true), (2, false), (3, false)]);
         let (rows, same) = reader.rows(&shown);
         let told: Vec<(&str, Option<f32>)> =
             rows.iter().map(|row| (row.label.as_str(), row.weight)).collect();
-        let expected = [
-            ("similarity(\"left\")", Some(3.0)),
-            ("match_text(query)", Some(0.125)),
-        ];
+        let expected = [("similarity(\"left\")", Some(3.0)), ("match_text(query)", Some(0.125))];
         assert_eq!(told, expected);
         assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
         assert_eq!(same, ["search(query)"]);

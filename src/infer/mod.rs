@@ -41,8 +41,8 @@ use crate::{
     bundle::{
         Bundle, Fusion,
         cutoff::Cutoff,
-        order::{Evidence, Order, evidence},
         reading::{Phrasings, read},
+        reranker::{NodeFeatures, Reranker, node_features},
         router::{Router, features},
     },
     index::IndexedBase,
@@ -152,7 +152,7 @@ impl Runtime {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
-    /// The numbers a program declares, by name.
+    /// The parameters a program declares, by name.
     ///
     /// # Errors
     /// What `params()` fails with.
@@ -228,7 +228,7 @@ pub struct ProgramRetriever {
 }
 
 impl ProgramRetriever {
-    /// The program with its declared numbers, but for those given.
+    /// The program with its declared parameters, but for those given.
     ///
     /// # Errors
     /// When it does not compile.
@@ -329,13 +329,13 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
 pub struct Joining<'a> {
     /// How many categories answer, and how their scores are joined.
     pub fusion: Fusion,
-    /// The order of the evidence, where the fusion asks for it.
-    pub order: Option<&'a Order>,
+    /// The learned re-ranker, where the fusion asks for it.
+    pub reranker: Option<&'a Reranker>,
     /// How plain questions are worded; without it none is read.
     pub phrasings: Option<&'a Phrasings>,
 }
 
-/// Rankings of several categories as one answer: fused, put in the order of the evidence where the
+/// Rankings of several categories as one answer: fused, ordered by the learned re-ranker where the
 /// bundle has one, and the answers of a plain question before all others.
 ///
 /// # Errors
@@ -357,8 +357,8 @@ fn join_to_end(
     joining: Joining<'_>,
 ) -> Result<(Ranking, Option<usize>), RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
-    let joined = match joining.order.filter(|_| joining.fusion.ordered) {
-        Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
+    let joined = match joining.reranker.filter(|_| joining.fusion.ordered) {
+        Some(reranker) => reranker.apply(&node_features(base, query, rankings)?, &fused),
         None => fused,
     };
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
@@ -368,25 +368,26 @@ fn join_to_end(
     })
 }
 
-/// Kinds of evidence that an explanation names.
+/// Features that an explanation names.
 const MAX_REASONS: usize = 6;
-/// Gain below which a kind of evidence is not named.
+/// Gain below which a feature is not named.
 const LEAST_GAIN: f32 = 0.05;
 
-/// One line for each kind of evidence that moves a node most in the order of the answer: by how
-/// much against the mean of all nodes put forward, which evidence, what it is on this node.
-fn explain_order(order: &Order, evidence: &Evidence, node: NodeId) -> String {
+/// One line for each feature that moves a node most in the order of the answer: by how
+/// much against the mean of all nodes put forward, which feature, what it is on this node.
+fn explain_reranker(reranker: &Reranker, features: &NodeFeatures, node: NodeId) -> String {
     let mut lines = String::new();
-    for reason in order.reasons(evidence, node).into_iter().take(MAX_REASONS) {
+    for reason in reranker.reasons(features, node).into_iter().take(MAX_REASONS) {
         if reason.gain.abs() >= LEAST_GAIN {
-            lines += &format!("order {:+.2}: {} {:.2}\n", reason.gain, reason.name, reason.value);
+            lines +=
+                &format!("re-ranker {:+.2}: {} {:.2}\n", reason.gain, reason.name, reason.value);
         }
     }
     lines
 }
 
 /// One category, ready to run.
-struct Member {
+struct CategoryProgram {
     name: String,
     description: String,
     compiled: Compiled,
@@ -397,10 +398,10 @@ struct Member {
 pub struct BundleRetriever {
     runtime: Arc<Runtime>,
     name: String,
-    members: Vec<Member>,
+    category_programs: Vec<CategoryProgram>,
     router: Router,
     fusion: Fusion,
-    order: Option<Order>,
+    reranker: Option<Reranker>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
     /// Who routes instead of the bundle's router.
@@ -413,12 +414,12 @@ impl BundleRetriever {
     /// # Errors
     /// When one of its programs does not compile.
     pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
-        let members: Result<Vec<Member>, Failure> = bundle
+        let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
             .iter()
             .map(|category| {
                 let compiled = runtime.compile(&category.program)?;
-                Ok(Member {
+                Ok(CategoryProgram {
                     name: category.name.clone(),
                     description: category.program.description().to_owned(),
                     compiled,
@@ -428,10 +429,20 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
+        let (reranker, cutoff) = (bundle.reranker.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
-        let (members, assistant) = (members?, None);
-        Ok(Self { runtime, name, members, router, fusion, order, phrasings, cutoff, assistant })
+        let (category_programs, assistant) = (category_programs?, None);
+        Ok(Self {
+            runtime,
+            name,
+            category_programs,
+            router,
+            fusion,
+            reranker,
+            phrasings,
+            cutoff,
+            assistant,
+        })
     }
 
     /// The same, routed by a language model: it is told names and descriptions of the categories.
@@ -467,14 +478,14 @@ impl BundleRetriever {
         query: &str,
     ) -> Result<Option<(usize, f32)>, RetrieveError> {
         let categories: Vec<serde_json::Value> = self
-            .members
+            .category_programs
             .iter()
             .enumerate()
-            .map(|(at, member)| {
+            .map(|(at, category_program)| {
                 json!({
                     "n": at + 1,
-                    "name": member.name,
-                    "description": member.description,
+                    "name": category_program.name,
+                    "description": category_program.description,
                     "queries": [],
                 })
             })
@@ -491,21 +502,23 @@ impl BundleRetriever {
         let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
         // A model that does not say how sure it is says nothing for its choice.
         let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
-        let known = number.filter(|n| (1..=self.members.len()).contains(n));
+        let known = number.filter(|n| (1..=self.category_programs.len()).contains(n));
         Ok(known.map(|n| (n - 1, sure)))
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
     fn rank(
         &self,
-        member: &Member,
+        category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<Ranking, RetrieveError> {
         self.runtime
-            .run(&member.compiled, &member.params, query, trace)?
+            .run(&category_program.compiled, &category_program.params, query, trace)?
             .map(|outcome| outcome.ranking)
-            .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))
+            .map_err(|failure| {
+                RetrieveError::Program(format!("{}: {failure}", category_program.name))
+            })
     }
 }
 
@@ -521,13 +534,14 @@ impl Retriever for BundleRetriever {
     fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
         let mut rankings = Vec::new();
         for (category, probability) in self.route(query)? {
-            rankings.push((probability, self.rank(&self.members[category], query, None)?));
+            rankings
+                .push((probability, self.rank(&self.category_programs[category], query, None)?));
         }
         let borrowed: Vec<(f32, &Ranking)> =
             rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
         let joining = Joining {
             fusion: self.fusion,
-            order: self.order.as_ref(),
+            reranker: self.reranker.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
         let base = self.runtime.base();
@@ -545,23 +559,27 @@ impl Retriever for BundleRetriever {
         let mut lines = String::new();
         let mut rankings = Vec::new();
         for (category, probability) in self.route(query)? {
-            let (member, trace) = (&self.members[category], Trace::default());
-            let ranking = self.rank(member, query, Some(&trace))?;
+            let (category_program, trace) = (&self.category_programs[category], Trace::default());
+            let ranking = self.rank(category_program, query, Some(&trace))?;
             let place = ranking.iter().position(|pair| pair.0 == node);
             let place = place.map_or("not ranked".to_owned(), |at| {
                 format!("rank {}, score {:.4}", at + 1, ranking[at].1)
             });
-            lines += &format!("category {} ({:.0} %): {place}\n", member.name, probability * 100.0);
+            lines += &format!(
+                "category {} ({:.0} %): {place}\n",
+                category_program.name,
+                probability * 100.0
+            );
             for line in explain_calls(self.runtime.base(), &trace, node).lines() {
                 lines += &format!("  {line}\n");
             }
             rankings.push((probability, ranking));
         }
-        if let Some(order) = self.order.as_ref().filter(|_| self.fusion.ordered) {
+        if let Some(reranker) = self.reranker.as_ref().filter(|_| self.fusion.ordered) {
             let borrowed: Vec<(f32, &Ranking)> =
                 rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-            let evidence = evidence(self.runtime.base(), checked(query)?, &borrowed)?;
-            lines += &explain_order(order, &evidence, node);
+            let features = node_features(self.runtime.base(), checked(query)?, &borrowed)?;
+            lines += &explain_reranker(reranker, &features, node);
         }
         let base = self.runtime.base();
         let reading = self.phrasings.as_ref().and_then(|of| read(base, query, of));
@@ -573,6 +591,6 @@ impl Retriever for BundleRetriever {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         let route = self.route(query)?;
-        Ok(route.first().map(|&(category, _)| self.members[category].name.clone()))
+        Ok(route.first().map(|&(category, _)| self.category_programs[category].name.clone()))
     }
 }

@@ -16,8 +16,8 @@ use crate::{
     llm::{LlmError, RoleSpec},
     retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
     tools::{
-        Assistant, AssistantError, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
-        ToolSpec, Told, Value, registry, schema_text, source::literal, toolkit_text,
+        Assistant, AssistantError, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost,
+        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
     },
 };
 

@@ -175,7 +175,7 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
         categories: vec![category("right", &words("product")), category("wrong", &words("brand"))],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
         fusion: Fusion { most, normalized: true, ordered: false },
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation {

@@ -1,5 +1,6 @@
 //! Acceptance: which changes a run keeps while it goes on. A change is kept when training queries
-//! of its category speak for it: a choice, no proof; that is the [race](super::race)'s.
+//! of its category speak for it: a choice, no proof; that is the [sequential
+//! test](super::sequential test)'s.
 //!
 //! Must not know: who proposes changes, how validation queries are answered.
 
@@ -10,8 +11,8 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Event, OptimizeError, Run,
-        members::Member,
-        proof::{Evidence, Levels},
+        category_programs::CategoryProgram,
+        e_value::{EValue, Levels},
         trial::Origin,
         wording::{self, Wording},
     },
@@ -28,9 +29,9 @@ pub struct Decision {
     pub category: String,
     /// The program it had.
     pub from: String,
-    /// The program that was tested; the same when only numbers changed.
+    /// The program that was tested; the same when only parameters changed.
     pub to: String,
-    /// Numbers of the tested program that differ from the declared ones.
+    /// Parameters of the tested program that differ from the declared ones.
     pub params: ParamValues,
     /// What was changed.
     pub change: String,
@@ -44,7 +45,7 @@ pub struct Decision {
     /// Two-sided p of the paired randomisation test; the queries were seen when the change was
     /// made, so it is no proof.
     pub p: f64,
-    /// Evidence for an improvement, see [`Evidence::e`].
+    /// E-value of an improvement, see [`EValue::e`].
     #[serde(default)]
     pub e: f64,
     /// How many more queries with such differences would be proof, by themselves.
@@ -58,30 +59,31 @@ impl Run<'_> {
     /// Replaces a category's program if its training queries speak for it; whether they did.
     pub(super) fn accept(
         &mut self,
-        member: &mut Member,
-        mut changed: Member,
+        category_program: &mut CategoryProgram,
+        mut changed: CategoryProgram,
         queries: &[usize],
         origin: &Origin,
     ) -> Result<bool, OptimizeError> {
         let differences: Vec<f64> = queries
             .iter()
-            .map(|&at| f64::from(changed.train[at]) - f64::from(member.train[at]))
+            .map(|&at| f64::from(changed.train[at]) - f64::from(category_program.train[at]))
             .collect();
-        let evidence = Evidence::of(&differences);
-        let difference = evidence.difference();
+        let e_value = EValue::of(&differences);
+        let difference = e_value.difference();
         let p = match differences.is_empty() {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
         };
         let worded = |(&at, &by): (&usize, &f64)| (Wording::of(&self.train.queries[at].text), by);
-        let by_wording: Vec<(Wording, f64)> = queries.iter().zip(&differences).map(worded).collect();
+        let by_wording: Vec<(Wording, f64)> =
+            queries.iter().zip(&differences).map(worded).collect();
         let gain = wording::gain(&by_wording);
         let accepted = gain >= MIN_GAIN;
-        let (name, change) = (member.name(), &origin.change);
+        let (name, change) = (category_program.name(), &origin.change);
         (self.watch)(Event::Tested { name, change, difference, p, accepted });
         let decision = Decision {
             category: name.to_owned(),
-            from: member.program.id().to_owned(),
+            from: category_program.program.id().to_owned(),
             to: changed.program.id().to_owned(),
             params: changed.params.clone(),
             change: change.clone(),
@@ -89,17 +91,17 @@ impl Run<'_> {
             difference,
             gain,
             p,
-            e: evidence.e(),
-            needed: evidence.needed(Levels::of(1).together),
+            e: e_value.e(),
+            needed: e_value.needed(Levels::of(1).together),
             accepted,
         };
         let key = serde_json::to_string(&decision).unwrap_or_default();
         let key = blake3::hash(key.as_bytes()).to_hex().to_string();
         self.trials.journal.commit("decision", &key, &decision, &[])?;
         if accepted {
-            changed.queries = member.queries.take();
-            changed.name = member.name.take();
-            *member = changed;
+            changed.queries = category_program.queries.take();
+            changed.name = category_program.name.take();
+            *category_program = changed;
         }
         Ok(accepted)
     }

@@ -1,4 +1,4 @@
-//! Programs of a run with their reciprocal ranks on training queries: what operators take walks
+//! Programs of a run with their reciprocal ranks on training queries: what operators take metapaths
 //! from, and what a category may take over in the end.
 //!
 //! Must not know: how programs are run, who proposes them.
@@ -6,7 +6,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::optimize::members::Member;
+use crate::optimize::category_programs::CategoryProgram;
 
 /// Programs of an archive at most; beyond, the one with the least sum is dropped.
 const MAX_PROGRAMS: usize = 256;
@@ -15,7 +15,7 @@ const MAX_PROGRAMS: usize = 256;
 #[derive(Clone)]
 pub(super) struct Archived {
     /// The program with its reciprocal ranks; 0 where it was not run.
-    pub(super) member: Member,
+    pub(super) category_program: CategoryProgram,
     /// How it was made, in words.
     pub(super) change: String,
     /// Whether it was run on every training query that it is to be run on.
@@ -31,14 +31,17 @@ pub(super) struct Archive {
 impl Archive {
     /// Adds a program, or what is known of it now, if it is there already.
     pub(super) fn add(&mut self, program: Archived) {
-        let same = |other: &&mut Archived| other.member.answers_as(&program.member);
+        let same =
+            |other: &&mut Archived| other.category_program.answers_as(&program.category_program);
         match self.programs.iter_mut().find(same) {
             Some(known) if !known.whole => *known = program,
             Some(_) => {}
             None => self.programs.push(program),
         }
         if self.programs.len() > MAX_PROGRAMS {
-            let sum = |one: &Archived| one.member.train.iter().map(|&rank| f64::from(rank)).sum();
+            let sum = |one: &Archived| {
+                one.category_program.train.iter().map(|&rank| f64::from(rank)).sum()
+            };
             let sums: Vec<f64> = self.programs.iter().map(sum).collect();
             let least = (0..sums.len()).reduce(|a, b| if sums[b] < sums[a] { b } else { a });
             least.into_iter().for_each(|at| drop(self.programs.remove(at)));
@@ -52,9 +55,9 @@ impl Archive {
 
     /// The programs that answer some of these training queries better than another program does:
     /// first those that do so on most, ties in the order in which they came.
-    pub(super) fn beyond(&self, other: &Member, queries: &[usize]) -> Vec<&Archived> {
+    pub(super) fn beyond(&self, other: &CategoryProgram, queries: &[usize]) -> Vec<&Archived> {
         let better = |one: &Archived| {
-            queries.iter().filter(|&&at| one.member.train[at] > other.train[at]).count()
+            queries.iter().filter(|&&at| one.category_program.train[at] > other.train[at]).count()
         };
         let mut found: Vec<(usize, &Archived)> =
             self.programs.iter().map(|one| (better(one), one)).filter(|one| one.0 > 0).collect();
@@ -89,7 +92,7 @@ mod tests {
     use crate::{infer::ParamValues, program::Program};
 
     fn archived(source: &str, ranks: &[f32]) -> Archived {
-        let member = Member {
+        let category_program = CategoryProgram {
             plan: None,
             program: Program::new(source),
             params: ParamValues::new(),
@@ -99,7 +102,7 @@ mod tests {
             train: ranks.to_vec(),
             part: None,
         };
-        Archived { member, change: "written".to_owned(), whole: true }
+        Archived { category_program, change: "written".to_owned(), whole: true }
     }
 
     fn archive(programs: &[&[f32]]) -> Archive {
@@ -114,8 +117,8 @@ mod tests {
     fn programs_that_answer_more_queries_better_come_first() {
         let archive = archive(&[&[1.0, 0.5, 0.0], &[0.5, 1.0, 0.0], &[0.6, 1.0, 0.2]]);
         let beyond = |own: &[f32], queries: &[usize]| -> Vec<String> {
-            let found = archive.beyond(&archived("own", own).member, queries).into_iter();
-            found.map(|one| one.member.program.source().to_owned()).collect()
+            let found = archive.beyond(&archived("own", own).category_program, queries).into_iter();
+            found.map(|one| one.category_program.program.source().to_owned()).collect()
         };
         assert_eq!(beyond(&[0.5, 0.9, 0.1], &[0, 1, 2]), ["2", "0", "1"]);
         assert_eq!(beyond(&[0.5, 0.9, 0.1], &[1]), ["1", "2"]);
@@ -131,7 +134,10 @@ mod tests {
         let programs = archive.programs();
         assert_eq!(programs.len(), MAX_PROGRAMS);
         assert_eq!(
-            (programs[0].member.program.source(), programs[2].member.program.source()),
+            (
+                programs[0].category_program.program.source(),
+                programs[2].category_program.program.source()
+            ),
             ("0", "more 2")
         );
     }

@@ -30,9 +30,9 @@ use crate::{
         archive::{Archive, Archived, drawn},
         asks::asks,
         bandit::Bandit,
-        discover::Walk,
+        category_programs::{CategoryProgram, GOOD, assign, lacking},
+        discover::Metapath,
         gate::gate,
-        members::{GOOD, Member, assign, lacking},
         mutate::{Material, Operator, children, in_order},
         plan::Plan,
         search::SEARCH,
@@ -48,14 +48,14 @@ const PARENT: &str = "parent";
 #[derive(Default)]
 pub(super) struct Begun {
     /// The categories.
-    pub(super) members: Vec<Member>,
+    pub(super) category_programs: Vec<CategoryProgram>,
     /// Programs that were measured on the way.
     pub(super) archive: Archive,
-    /// Walks that operators draw from.
-    pub(super) walks: Vec<Walk>,
+    /// Metapaths that operators draw from.
+    pub(super) metapaths: Vec<Metapath>,
     /// First programs of a model that are better than a category's, by its position, and are still
     /// to be proven so.
-    pub(super) challengers: Vec<(usize, Member)>,
+    pub(super) challengers: Vec<(usize, CategoryProgram)>,
 }
 
 /// Which program a step changed, as the journal keeps it.
@@ -78,7 +78,7 @@ pub(super) struct Place<'a> {
     /// Its position.
     pub(super) at: usize,
     /// Its present program.
-    pub(super) member: &'a mut Member,
+    pub(super) category_program: &'a mut CategoryProgram,
     /// Its training queries.
     pub(super) queries: &'a [usize],
 }
@@ -118,7 +118,7 @@ enum Turn {
 struct State {
     archive: Archive,
     bandit: Bandit,
-    walks: Vec<Walk>,
+    metapaths: Vec<Metapath>,
     /// Plans that were measured for a category, with their branches in order.
     tried: BTreeSet<(usize, Plan)>,
     /// Steps of the model by category.
@@ -139,46 +139,50 @@ impl Run<'_> {
         &mut self,
         begun: Begun,
         mut actor: Option<&mut Actor>,
-    ) -> Result<(Vec<Member>, Stop), OptimizeError> {
-        let Begun { mut members, archive, walks, challengers } = begun;
-        let first = members.clone();
-        self.take_challengers(&mut members, challengers)?;
+    ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
+        let Begun { mut category_programs, archive, metapaths, challengers } = begun;
+        let first = category_programs.clone();
+        self.take_challengers(&mut category_programs, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
         let tunes = !without(Ablation::Tuning);
         let of_search = if mutates { self.options.steps } else { 0 };
-        let of_model = if actor.is_some() { self.options.llm_steps * members.len() } else { 0 };
-        let (bandit, asked) = (Bandit::default(), vec![0; members.len()]);
-        let mut state = State { archive, bandit, walks, tried: BTreeSet::new(), asked };
+        let of_model =
+            if actor.is_some() { self.options.llm_steps * category_programs.len() } else { 0 };
+        let (bandit, asked) = (Bandit::default(), vec![0; category_programs.len()]);
+        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), asked };
         let turns = turns(of_search, of_model);
         for (step, turn) in turns.iter().enumerate() {
             if self.is_late() {
-                return Ok((members, Stop::Minutes));
+                return Ok((category_programs, Stop::Minutes));
             }
             let (phase, total) = ("improving programs", turns.len());
             (self.watch)(Event::Progress { phase, done: step, total });
             match (turn, actor.as_deref_mut()) {
                 (Turn::Search, actor) => {
-                    self.search_step(step, &mut members, &mut state, actor.as_deref())?;
+                    self.search_step(step, &mut category_programs, &mut state, actor.as_deref())?;
                 }
                 (Turn::Model, Some(actor)) => match actor.stop() {
-                    Some(unusable @ Stop::Unusable(_)) => return Ok((members, unusable.clone())),
+                    Some(unusable @ Stop::Unusable(_)) => {
+                        return Ok((category_programs, unusable.clone()));
+                    }
                     Some(_) => {}
-                    None => self.model_step(step, &mut members, &mut state, actor)?,
+                    None => self.model_step(step, &mut category_programs, &mut state, actor)?,
                 },
                 (Turn::Model, None) => {}
             }
         }
-        self.take_archived(&mut members, &state.archive)?;
+        self.take_archived(&mut category_programs, &state.archive)?;
         if tunes {
-            let changed: Vec<usize> =
-                (0..members.len()).filter(|&at| !members[at].answers_as(&first[at])).collect();
-            if !self.tune_all(&mut members, &changed)? {
-                return Ok((members, Stop::Minutes));
+            let changed: Vec<usize> = (0..category_programs.len())
+                .filter(|&at| !category_programs[at].answers_as(&first[at]))
+                .collect();
+            if !self.tune_all(&mut category_programs, &changed)? {
+                return Ok((category_programs, Stop::Minutes));
             }
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
-        Ok((members, stopped.unwrap_or(Stop::Done)))
+        Ok((category_programs, stopped.unwrap_or(Stop::Done)))
     }
 
     /// Whether the time for the run is over.
@@ -189,17 +193,17 @@ impl Run<'_> {
     /// Tunes the numbers of some categories' programs; whether there was time for all.
     pub(super) fn tune_all(
         &mut self,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         which: &[usize],
     ) -> Result<bool, OptimizeError> {
         for (done, &at) in which.iter().enumerate() {
             if self.is_late() {
                 return Ok(false);
             }
-            let (phase, total) = ("tuning numbers", which.len());
+            let (phase, total) = ("tuning parameters", which.len());
             (self.watch)(Event::Progress { phase, done, total });
-            let assigned = assign(members, self.train.queries.len());
-            self.tune(&mut members[at], &assigned[at])?;
+            let assigned = assign(category_programs, self.train.queries.len());
+            self.tune(&mut category_programs[at], &assigned[at])?;
         }
         Ok(true)
     }
@@ -207,17 +211,17 @@ impl Run<'_> {
     /// First programs of a model become those of their categories where they gain enough.
     fn take_challengers(
         &mut self,
-        members: &mut [Member],
-        challengers: Vec<(usize, Member)>,
+        category_programs: &mut [CategoryProgram],
+        challengers: Vec<(usize, CategoryProgram)>,
     ) -> Result<(), OptimizeError> {
-        for (at, member) in challengers {
-            let assigned = assign(members, self.train.queries.len());
+        for (at, category_program) in challengers {
+            let assigned = assign(category_programs, self.train.queries.len());
             let origin = Origin {
-                proposed_by: member.proposed_by.clone(),
+                proposed_by: category_program.proposed_by.clone(),
                 change: "the model's first program".to_owned(),
                 parent: None,
             };
-            self.accept(&mut members[at], member, &assigned[at], &origin)?;
+            self.accept(&mut category_programs[at], category_program, &assigned[at], &origin)?;
         }
         Ok(())
     }
@@ -227,21 +231,25 @@ impl Run<'_> {
     fn search_step(
         &mut self,
         step: usize,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         state: &mut State,
         actor: Option<&Actor>,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
-        let assigned = assign(members, self.train.queries.len());
+        let assigned = assign(category_programs, self.train.queries.len());
         let mut rng = self.rng_of(step);
-        let plans: Vec<Plan> = members.iter().filter_map(|member| member.plan.clone()).collect();
+        let plans: Vec<Plan> = category_programs
+            .iter()
+            .filter_map(|category_program| category_program.plan.clone())
+            .collect();
         let operators = state.bandit.order();
-        for at in drawn(&lacking(members, &assigned), &mut rng) {
+        for at in drawn(&lacking(category_programs, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
-            let mut place = Place { step, at, member: &mut members[at], queries };
-            let header = actor.map(|one| one.category_header(place.member.name()));
-            let header = header.filter(|_| place.member.queries.is_some());
+            let mut place =
+                Place { step, at, category_program: &mut category_programs[at], queries };
+            let header = actor.map(|one| one.category_header(place.category_program.name()));
+            let header = header.filter(|_| place.category_program.queries.is_some());
             for &operator in &operators {
                 let by = (operator, header.as_deref());
                 if let Some(measured) = self.operate(by, &plans, &mut place, state, &mut rng)? {
@@ -258,24 +266,25 @@ impl Run<'_> {
     fn model_step(
         &mut self,
         step: usize,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         state: &mut State,
         actor: &mut Actor,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
-        let assigned = assign(members, self.train.queries.len());
-        let lacking = lacking(members, &assigned);
+        let assigned = assign(category_programs, self.train.queries.len());
+        let lacking = lacking(category_programs, &assigned);
         let order = |&a: &usize, &b: &usize| {
             let fewest = state.asked[a].cmp(&state.asked[b]);
             fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
         };
-        let readable = (0..members.len()).filter(|&at| !members[at].program.is_module());
+        let readable =
+            (0..category_programs.len()).filter(|&at| !category_programs[at].program.is_module());
         let Some(at) = readable.min_by(order) else { return Ok(()) };
         state.asked[at] += 1;
         let queries = assigned[at].as_slice();
-        let open = unanswered(members, queries);
-        let place = Place { step, at, member: &mut members[at], queries };
+        let open = unanswered(category_programs, queries);
+        let place = Place { step, at, category_program: &mut category_programs[at], queries };
         let mut rng = self.rng_of(step);
         let done = self.rewrite(actor, place, &open, &mut state.archive, &mut rng);
         actor.unless_stopped(done).map(drop)
@@ -298,18 +307,18 @@ impl Run<'_> {
         state: &mut State,
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Measured>, OptimizeError> {
-        let parent = place.member.clone();
+        let parent = place.category_program.clone();
         let Some(plan) = &parent.plan else { return Ok(None) };
         let mates: Vec<Option<&Plan>> = match operator {
             Operator::Merge => {
                 let beyond = state.archive.beyond(&parent, place.queries).into_iter();
-                beyond.map(|mate| mate.member.plan.as_ref()).collect()
+                beyond.map(|mate| mate.category_program.plan.as_ref()).collect()
             }
             _ => vec![None],
         };
         let untried = mates.into_iter().find_map(|mate| {
-            let (walks, queries) = (state.walks.as_slice(), place.queries);
-            let material = Material { walks, others: plans, mate, queries };
+            let (metapaths, queries) = (state.metapaths.as_slice(), place.queries);
+            let material = Material { metapaths, others: plans, mate, queries };
             let mut made = children(operator, plan, &material);
             made.retain(|(plan, _)| !state.knows(place.at, plan));
             (!made.is_empty()).then_some(made)
@@ -342,7 +351,7 @@ impl Run<'_> {
         let choice = Choice {
             category: place.at,
             queries: place.queries.to_vec(),
-            parent: place.member.program.id().to_owned(),
+            parent: place.category_program.program.id().to_owned(),
             child: program.id().to_owned(),
         };
         self.trials.journal.commit(PARENT, &place.step.to_string(), &choice, &[])?;
@@ -354,7 +363,7 @@ impl Run<'_> {
                 break;
             }
             ranks = self.trial(&program, &params, false, queries, &origin)?;
-            let before = place.member.train_on(queries);
+            let before = place.category_program.train_on(queries);
             let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
             measured.n = queries.len();
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
@@ -370,18 +379,20 @@ impl Run<'_> {
         place.queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
         let (name, queries) = (None, None);
-        let changed = Member { plan, program, params, proposed_by, name, queries, train, part };
-        measured.accepted = self.accept(place.member, changed, place.queries, &origin)?;
+        let changed =
+            CategoryProgram { plan, program, params, proposed_by, name, queries, train, part };
+        measured.accepted = self.accept(place.category_program, changed, place.queries, &origin)?;
         if measured.accepted {
             if whole {
                 let all: Vec<usize> = (0..self.train.queries.len()).collect();
-                let Member { program, params, .. } = &*place.member;
+                let CategoryProgram { program, params, .. } = &*place.category_program;
                 let (program, params) = (program.clone(), params.clone());
-                place.member.train = self.trial(&program, &params, false, &all, &origin)?;
+                place.category_program.train =
+                    self.trial(&program, &params, false, &all, &origin)?;
                 measured.calls += all.len();
             }
-            let (member, change) = (place.member.clone(), origin.change);
-            archive.add(Archived { member, change, whole: true });
+            let (category_program, change) = (place.category_program.clone(), origin.change);
+            archive.add(Archived { category_program, change, whole: true });
         }
         Ok(measured)
     }
@@ -390,33 +401,37 @@ impl Run<'_> {
     /// that gains enough and is no other category's.
     fn take_archived(
         &mut self,
-        members: &mut [Member],
+        category_programs: &mut [CategoryProgram],
         archive: &Archive,
     ) -> Result<(), OptimizeError> {
-        let assigned = assign(members, self.train.queries.len());
+        let assigned = assign(category_programs, self.train.queries.len());
         for (at, queries) in assigned.iter().enumerate() {
-            let sum = |of: &Member| of.sum_on(queries);
-            let fits = |of: &Member| {
-                let named = members[at].queries.is_none() || of.name() == members[at].name();
-                named && !members.iter().any(|member| member.answers_as(of))
+            let sum = |of: &CategoryProgram| of.sum_on(queries);
+            let fits = |of: &CategoryProgram| {
+                let named = category_programs[at].queries.is_none()
+                    || of.name() == category_programs[at].name();
+                named
+                    && !category_programs
+                        .iter()
+                        .any(|category_program| category_program.answers_as(of))
             };
-            let least = sum(&members[at]) + MIN_GAIN;
+            let least = sum(&category_programs[at]) + MIN_GAIN;
             let best = archive
                 .programs()
                 .iter()
                 .enumerate()
-                .filter(|(_, one)| fits(&one.member))
-                .map(|(at, one)| (sum(&one.member), at))
+                .filter(|(_, one)| fits(&one.category_program))
+                .map(|(at, one)| (sum(&one.category_program), at))
                 .filter(|&(sum, _)| sum >= least)
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((_, best)) = best {
                 let taken = self.whole(archive, best)?;
                 let origin = Origin {
-                    proposed_by: taken.member.proposed_by.clone(),
+                    proposed_by: taken.category_program.proposed_by.clone(),
                     change: taken.change,
                     parent: None,
                 };
-                self.accept(&mut members[at], taken.member, queries, &origin)?;
+                self.accept(&mut category_programs[at], taken.category_program, queries, &origin)?;
             }
         }
         Ok(())
@@ -426,10 +441,12 @@ impl Run<'_> {
     fn whole(&mut self, archive: &Archive, at: usize) -> Result<Archived, OptimizeError> {
         let mut program = archive.programs()[at].clone();
         if !program.whole {
-            let Member { plan, program: source, params, proposed_by, part, .. } = program.member;
+            let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
+                program.category_program;
             let change = program.change.clone();
             let origin = Origin { proposed_by, change, parent: None };
-            program.member = self.member(plan, source, params, part, &origin)?;
+            program.category_program =
+                self.category_program(plan, source, params, part, &origin)?;
             program.whole = true;
         }
         Ok(program)
@@ -441,7 +458,7 @@ impl State {
     fn knows(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &Archived| {
-            one.whole && one.member.plan.as_ref().is_some_and(|own| in_order(own) == plan)
+            one.whole && one.category_program.plan.as_ref().is_some_and(|own| in_order(own) == plan)
         };
         self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(category, plan))
     }
@@ -449,8 +466,10 @@ impl State {
 
 /// Those of some training queries that no category's program answers well: the others are for the
 /// router to send elsewhere, and no reason to change a program.
-fn unanswered(members: &[Member], queries: &[usize]) -> Vec<usize> {
-    let is_open = |&&query: &&usize| members.iter().all(|member| member.train[query] < GOOD);
+fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
+    let is_open = |&&query: &&usize| {
+        category_programs.iter().all(|category_program| category_program.train[query] < GOOD)
+    };
     queries.iter().filter(is_open).copied().collect()
 }
 
@@ -458,8 +477,8 @@ fn unanswered(members: &[Member], queries: &[usize]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn member(ranks: &[f32]) -> Member {
-        Member {
+    fn category_program(ranks: &[f32]) -> CategoryProgram {
+        CategoryProgram {
             plan: None,
             program: Program::new(""),
             params: ParamValues::new(),
@@ -487,8 +506,9 @@ mod tests {
 
     #[test]
     fn what_another_program_answers_is_no_failure() {
-        let members = [member(&[0.1, 0.0, 1.0, 0.1]), member(&[0.0, 0.5, 0.0, 0.19])];
-        assert_eq!(unanswered(&members, &[0, 1, 2, 3]), [0, 3]);
-        assert_eq!(unanswered(&members, &[1, 2]), [0usize; 0]);
+        let category_programs =
+            [category_program(&[0.1, 0.0, 1.0, 0.1]), category_program(&[0.0, 0.5, 0.0, 0.19])];
+        assert_eq!(unanswered(&category_programs, &[0, 1, 2, 3]), [0, 3]);
+        assert_eq!(unanswered(&category_programs, &[1, 2]), [0usize; 0]);
     }
 }

@@ -1,12 +1,12 @@
 //! The loop: finds programs for categories of queries, proves them on validation, freezes them.
 //!
 //! ```text
-//! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
+//! search actor: mine metapaths -> shortlist plans -> trials on training queries -> categories
 //! llm actor:    find categories -> put queries into them -> write programs -> mend, try
 //!    -> tune numbers of first programs
 //!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
 //!       training queries speak for
-//!    -> tune numbers -> race of the changes on validation -> router -> bundle
+//!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -22,22 +22,22 @@ mod adam;
 mod archive;
 pub mod asks;
 mod bandit;
+mod category_programs;
 pub mod cutoff;
 pub mod discover;
+pub mod e_value;
 mod first_better;
 mod freeze;
 mod gate;
 mod improve;
 pub mod journal;
 pub mod leak;
-mod members;
 pub mod mine;
 pub mod mutate;
-pub mod order;
 pub mod plan;
-pub mod proof;
 mod race;
 pub mod reading;
+pub mod reranker;
 pub mod roles;
 pub mod route;
 mod search;
@@ -76,13 +76,13 @@ use crate::{
         actor::{Actor, LLM},
         archive::Archived,
         asks::Allowance,
+        category_programs::CategoryProgram,
         discover::Bound,
         first_better::FirstBetter,
         freeze::{Finished, Routing},
         improve::Begun,
         journal::{Journal, JournalError},
         leak::ForbiddenWords,
-        members::Member,
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
@@ -111,7 +111,7 @@ pub struct Options {
     pub steps: usize,
     /// Steps of improvement by a language model in every category.
     pub llm_steps: usize,
-    /// Steps of the longest walk that is mined, 2 or [`mine::MAX_HOPS`].
+    /// Steps of the longest metapath that is mined, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Who proposes programs.
     pub actors: Actors,
@@ -205,8 +205,8 @@ pub enum OptimizeError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The run was continued and raced too often.
-    #[error("the run holds {0} races, the limit; start another with --run DIR")]
-    Races(usize),
+    #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
+    SequentialTests(usize),
     /// A prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -280,7 +280,7 @@ pub enum Event<'a> {
         n: usize,
         /// Mean reciprocal rank on them.
         mrr: f64,
-        /// What the walks of a composed program could bring there.
+        /// What the metapaths of a composed program could bring there.
         bound: Option<Bound>,
     },
     /// The llm actor did something worth a line.
@@ -315,7 +315,7 @@ pub struct Outcome {
     pub stopped: Stop,
     /// Tool calls answered from the cache, and not.
     pub cache: (u64, u64),
-    /// Those of them that were made while numbers were tuned.
+    /// Those of them that were made while parameters were tuned.
     pub tuning_cache: (u64, u64),
 }
 
@@ -357,7 +357,7 @@ struct Run<'a> {
     allowance: Allowance,
     /// Answers of tool calls.
     cache: Arc<ToolCache>,
-    /// Tool calls answered from the cache, and not, while numbers were tuned.
+    /// Tool calls answered from the cache, and not, while parameters were tuned.
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
@@ -427,16 +427,19 @@ pub fn run(
     run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run)?;
     let beginning = run.begin(actor.as_mut())?;
-    let begun = beginning.members.clone();
+    let begun = beginning.category_programs.clone();
     run.begins("training the router");
     let routing = Routing::new(&features, &begun);
     run.compare_together(&routing.train, &begun)?;
-    let (members, stopped) = run.improve(beginning, actor.as_mut())?;
-    run.compare_together(&routing.train, &members)?;
+    let (category_programs, stopped) = run.improve(beginning, actor.as_mut())?;
+    run.compare_together(&routing.train, &category_programs)?;
     run.begins("racing on validation");
-    let routed: Vec<Vec<usize>> =
-        begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
-    let challenge = run.challenge(&begun, members, &routed)?;
+    let routed: Vec<Vec<usize>> = begun
+        .iter()
+        .zip(&routing.validation)
+        .map(|(category_program, own)| category_program.routed(own))
+        .collect();
+    let challenge = run.challenge(&begun, category_programs, &routed)?;
     let finished = Finished { begun, challenge };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
@@ -548,14 +551,14 @@ impl Run<'_> {
     }
 
     /// A program on all training queries, or on a part of them.
-    fn member(
+    fn category_program(
         &mut self,
         plan: Option<Plan>,
         program: Program,
         params: ParamValues,
         part: Option<Vec<usize>>,
         origin: &Origin,
-    ) -> Result<Member, OptimizeError> {
+    ) -> Result<CategoryProgram, OptimizeError> {
         let n = self.train.queries.len();
         let queries = part.clone().unwrap_or_else(|| (0..n).collect());
         let ranks = self.trial(&program, &params, false, &queries, origin)?;
@@ -563,28 +566,33 @@ impl Run<'_> {
         queries.iter().zip(ranks).for_each(|(&query, rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
         let (name, queries) = (None, None);
-        Ok(Member { plan, program, params, proposed_by, name, queries, train, part })
+        Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
-    /// The categories to begin with, what was measured on the way, and the walks that operators
+    /// The categories to begin with, what was measured on the way, and the metapaths that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { mut members, mut archive, walks, .. } = match self.options.actors.search {
-            true => self.discover()?,
-            false => Begun { members: self.user_members()?, ..Begun::default() },
-        };
+        let Begun { mut category_programs, mut archive, metapaths, .. } =
+            match self.options.actors.search {
+                true => self.discover()?,
+                false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
+            };
         if !self.options.without.contains(&Ablation::Tuning) {
-            let all: Vec<usize> = (0..members.len()).collect();
-            self.tune_all(&mut members, &all)?;
+            let all: Vec<usize> = (0..category_programs.len()).collect();
+            self.tune_all(&mut category_programs, &all)?;
         }
         let challengers = match actor {
-            Some(actor) => self.write_programs(actor, &mut members)?,
+            Some(actor) => self.write_programs(actor, &mut category_programs)?,
             None => Vec::new(),
         };
-        for member in &members {
+        for category_program in &category_programs {
             let change = "the category's first program".to_owned();
-            archive.add(Archived { member: member.clone(), change, whole: true });
+            archive.add(Archived {
+                category_program: category_program.clone(),
+                change,
+                whole: true,
+            });
         }
-        Ok(Begun { members, archive, walks, challengers })
+        Ok(Begun { category_programs, archive, metapaths, challengers })
     }
 }

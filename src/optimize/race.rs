@@ -1,4 +1,4 @@
-//! The race: whether changes that a run kept are proven to help, on validation queries.
+//! The sequential test: whether changes that a run kept are proven to help, on validation queries.
 //!
 //! ```text
 //! together  programs with all kept changes against those the run began with, on the validation
@@ -6,9 +6,9 @@
 //! each      if that is not won: every category by itself, which has to convince beside the others
 //! ```
 //!
-//! Nothing before the race looks at answers of validation queries, so its error rate holds for the
-//! whole run. All changes together need far fewer queries than each by itself: with ten changes and
-//! ten validation queries each, only those that gain very much can be proven alone.
+//! Nothing before the sequential test looks at answers of validation queries, so its error rate
+//! holds for the whole run. All changes together need far fewer queries than each by itself: with
+//! ten changes and ten validation queries each, only those that gain very much can be proven alone.
 //!
 //! Must not know: how changes were found.
 
@@ -19,17 +19,17 @@ use crate::{
     bundle::{CategoryProof, Proof},
     optimize::{
         Event, OptimizeError, Run,
-        members::Member,
-        proof::{ERROR_RATE, Evidence, Levels, each_alone},
+        category_programs::CategoryProgram,
+        e_value::{ERROR_RATE, Evidence, Levels, each_alone},
         trial::Origin,
     },
 };
 
-/// Queries of the first batch of a race; each further batch doubles what was raced.
+/// Queries of the first batch of a sequential test; each further batch doubles what was tested.
 const FIRST_BATCH: usize = 4;
-/// Stream of random numbers for the order of a race.
+/// Stream of random numbers for the order of a sequential test.
 const RACE_STREAM: u64 = 3 << 40;
-/// Races that one run directory may hold.
+/// Sequential tests that one run directory may hold.
 const MAX_RACES: usize = 1_000;
 
 /// A validation query of a changed category.
@@ -41,16 +41,16 @@ struct Entry {
     gain: Option<f64>,
 }
 
-/// Programs that were raced against those the run began with.
+/// Programs that were tested against those the run began with.
 pub(super) struct Challenge {
     /// One per category the run began with, in their order.
-    members: Vec<Member>,
-    /// How the race ended.
+    category_programs: Vec<CategoryProgram>,
+    /// How the sequential test ended.
     pub(super) proof: Proof,
     levels: Levels,
     /// Categories that were raced by themselves, where all together did not win.
     alone: Vec<usize>,
-    /// In the order of the race.
+    /// In the order of the sequential test.
     entries: Vec<Entry>,
 }
 
@@ -83,7 +83,7 @@ impl Challenge {
                 evidence.proves(level)
             });
             if wins {
-                return (0..self.members.len()).map(|at| changed.contains(&at)).collect();
+                return (0..self.category_programs.len()).map(|at| changed.contains(&at)).collect();
             }
         }
         let raced = if self.proof.proven { &changed } else { &self.alone };
@@ -95,7 +95,7 @@ impl Challenge {
             })
             .collect();
         let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
-        let mut kept = vec![false; self.members.len()];
+        let mut kept = vec![false; self.category_programs.len()];
         for ((&at, (_, share)), e) in raced.iter().zip(&found).zip(each_alone(&capitals)) {
             kept[at] = e * self.levels.each.powf(*share) >= 1.0;
         }
@@ -103,8 +103,12 @@ impl Challenge {
     }
 
     /// The program of every category: the changed one where its change is kept.
-    pub(super) fn members(&self, begun: &[Member], kept: &[bool]) -> Vec<Member> {
-        let pairs = begun.iter().zip(&self.members).zip(kept);
+    pub(super) fn category_programs(
+        &self,
+        begun: &[CategoryProgram],
+        kept: &[bool],
+    ) -> Vec<CategoryProgram> {
+        let pairs = begun.iter().zip(&self.category_programs).zip(kept);
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
 
@@ -118,21 +122,21 @@ impl Challenge {
 }
 
 impl Run<'_> {
-    /// Races improved programs against those the run began with; none when nothing changed. `routed`
-    /// are the validation queries of each category. Improved programs must not depend on answers of
-    /// validation queries.
+    /// Tests improved programs against those the run began with; none when nothing changed.
+    /// `routed` are the validation queries of each category. Improved programs must not depend on
+    /// answers of validation queries.
     pub(super) fn challenge(
         &mut self,
-        begun: &[Member],
-        members: Vec<Member>,
+        begun: &[CategoryProgram],
+        category_programs: Vec<CategoryProgram>,
         routed: &[Vec<usize>],
     ) -> Result<Option<Challenge>, OptimizeError> {
         let changed: Vec<usize> =
-            (0..begun.len()).filter(|&at| !begun[at].answers_as(&members[at])).collect();
+            (0..begun.len()).filter(|&at| !begun[at].answers_as(&category_programs[at])).collect();
         if changed.is_empty() {
             return Ok(None);
         }
-        let levels = self.levels(&members)?;
+        let levels = self.levels(&category_programs)?;
         let mut order: Vec<(usize, usize)> = changed
             .iter()
             .flat_map(|&at| routed[at].iter().map(move |&query| (query, at)))
@@ -145,7 +149,7 @@ impl Run<'_> {
             order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
         let all: Vec<usize> = (0..entries.len()).collect();
         let before = self.ranks_of(begun, &entries, &all)?;
-        let evidence = self.together(&members, &mut entries, &before, levels.together)?;
+        let evidence = self.together(&category_programs, &mut entries, &before, levels.together)?;
         let proven = evidence.proves(levels.together);
         let mut proof = Proof {
             error_rate: ERROR_RATE,
@@ -160,27 +164,28 @@ impl Run<'_> {
         };
         let mut alone = Vec::new();
         if proven {
-            self.gain(&members, &mut entries, &before, &all)?;
+            self.gain(&category_programs, &mut entries, &before, &all)?;
         } else {
             for &category in &changed {
                 let own: Vec<usize> =
                     all.iter().copied().filter(|&at| entries[at].category == category).collect();
                 let best: Vec<f64> = own.iter().map(|&at| 1.0 - f64::from(before[at])).collect();
                 if Evidence::default().could_prove(levels.each, &best) {
-                    self.gain(&members, &mut entries, &before, &own)?;
+                    self.gain(&category_programs, &mut entries, &before, &own)?;
                     alone.push(category);
                 }
             }
-            proof.categories = proofs(&alone, &members, &entries, levels.each);
+            proof.categories = proofs(&alone, &category_programs, &entries, levels.each);
         }
-        (self.watch)(Event::Raced(&proof));
-        Ok(Some(Challenge { members, proof, levels, alone, entries }))
+        (self.watch)(Event::SequentialTest(&proof));
+        Ok(Some(Challenge { category_programs, proof, levels, alone, entries }))
     }
 
-    /// Races all changes together, in batches, until they are proven or cannot be any more.
+    /// Sequential tests all changes together, in batches, until they are proven or cannot be any
+    /// more.
     fn together(
         &mut self,
-        members: &[Member],
+        category_programs: &[CategoryProgram],
         entries: &mut [Entry],
         before: &[f32],
         level: f64,
@@ -195,7 +200,7 @@ impl Run<'_> {
             }
             let most = FIRST_BATCH.max(2 * raced).min(entries.len());
             let batch: Vec<usize> = (raced..most).collect();
-            self.gain(members, entries, before, &batch)?;
+            self.gain(category_programs, entries, before, &batch)?;
             for entry in &entries[raced..most] {
                 if !evidence.proves(level) {
                     evidence.add(entry.gain.unwrap_or_default());
@@ -209,26 +214,26 @@ impl Run<'_> {
     /// Notes what changed programs gain on some entries, where it is not known.
     fn gain(
         &mut self,
-        members: &[Member],
+        category_programs: &[CategoryProgram],
         entries: &mut [Entry],
         before: &[f32],
         places: &[usize],
     ) -> Result<(), OptimizeError> {
         let open: Vec<usize> =
             places.iter().copied().filter(|&at| entries[at].gain.is_none()).collect();
-        let after = self.ranks_of(members, entries, &open)?;
+        let after = self.ranks_of(category_programs, entries, &open)?;
         for (&at, after) in open.iter().zip(after) {
             entries[at].gain = Some(f64::from(after) - f64::from(before[at]));
         }
         Ok(())
     }
 
-    /// The levels of a race: by how many other races the journal holds, so that runs that were
-    /// continued after they had ended spend no error twice.
-    fn levels(&mut self, members: &[Member]) -> Result<Levels, OptimizeError> {
+    /// The levels of a sequential test: by how many other sequential tests the journal holds, so
+    /// that runs that were continued after they had ended spend no error twice.
+    fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
         let mut hasher = blake3::Hasher::new();
-        for member in members {
-            let line = format!("{} {:?}\n", member.program.id(), member.params);
+        for category_program in category_programs {
+            let line = format!("{} {:?}\n", category_program.program.id(), category_program.params);
             hasher.update(line.as_bytes());
         }
         let digest = hasher.finalize().to_hex().to_string();
@@ -243,18 +248,18 @@ impl Run<'_> {
                 }
             }
         }
-        Err(OptimizeError::Races(MAX_RACES))
+        Err(OptimizeError::SequentialTests(MAX_RACES))
     }
 
     /// Reciprocal ranks on some entries, each by the program of its category.
     fn ranks_of(
         &mut self,
-        members: &[Member],
+        category_programs: &[CategoryProgram],
         entries: &[Entry],
         places: &[usize],
     ) -> Result<Vec<f32>, OptimizeError> {
         let mut ranks = vec![0.0; places.len()];
-        for (category, member) in members.iter().enumerate() {
+        for (category, category_program) in category_programs.iter().enumerate() {
             let own: Vec<usize> = (0..places.len())
                 .filter(|&place| entries[places[place]].category == category)
                 .collect();
@@ -264,11 +269,17 @@ impl Run<'_> {
             let queries: Vec<usize> =
                 own.iter().map(|&place| entries[places[place]].query).collect();
             let origin = Origin {
-                proposed_by: member.proposed_by.clone(),
-                change: "raced on validation".to_owned(),
+                proposed_by: category_program.proposed_by.clone(),
+                change: "tested on validation".to_owned(),
                 parent: None,
             };
-            let of = self.trial(&member.program, &member.params, true, &queries, &origin)?;
+            let of = self.trial(
+                &category_program.program,
+                &category_program.params,
+                true,
+                &queries,
+                &origin,
+            )?;
             for (place, rank) in own.into_iter().zip(of) {
                 ranks[place] = rank;
             }
@@ -280,7 +291,7 @@ impl Run<'_> {
 /// How categories did that were raced by themselves.
 fn proofs(
     alone: &[usize],
-    members: &[Member],
+    category_programs: &[CategoryProgram],
     entries: &[Entry],
     level: f64,
 ) -> Vec<CategoryProof> {
@@ -297,7 +308,7 @@ fn proofs(
         .zip(&evidence)
         .zip(each_alone(&capitals))
         .map(|((&at, evidence), e)| CategoryProof {
-            name: members[at].name().to_owned(),
+            name: category_programs[at].name().to_owned(),
             level,
             e,
             n: evidence.n(),
@@ -312,8 +323,8 @@ mod tests {
     use super::*;
     use crate::{infer::ParamValues, program::Program};
 
-    fn member(source: &str) -> Member {
-        Member {
+    fn category_program(source: &str) -> CategoryProgram {
+        CategoryProgram {
             plan: None,
             program: Program::new(source),
             params: ParamValues::new(),
@@ -325,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A race that all changes together won or lost, of the gains of each category.
+    /// A sequential test that all changes together won or lost, of the gains of each category.
     fn raced(gains: &[&[f64]]) -> Challenge {
         let levels = Levels::of(1);
         let (mut entries, mut query) = (Vec::new(), 0);
@@ -337,7 +348,8 @@ mod tests {
         }
         let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
         let evidence = Evidence::of(&all);
-        let members: Vec<Member> = gains.iter().map(|_| member("")).collect();
+        let category_programs: Vec<CategoryProgram> =
+            gains.iter().map(|_| category_program("")).collect();
         let alone: Vec<usize> = (0..gains.len()).collect();
         let proof = Proof {
             error_rate: ERROR_RATE,
@@ -348,9 +360,9 @@ mod tests {
             difference: evidence.difference(),
             needed: evidence.needed(levels.together),
             proven: evidence.proves(levels.together),
-            categories: proofs(&alone, &members, &entries, levels.each),
+            categories: proofs(&alone, &category_programs, &entries, levels.each),
         };
-        Challenge { members, proof, levels, alone, entries }
+        Challenge { category_programs, proof, levels, alone, entries }
     }
 
     #[test]
@@ -373,9 +385,10 @@ mod tests {
         let proven: Vec<bool> =
             challenge.proof.categories.iter().map(|category| category.proven).collect();
         assert_eq!(proven, [true, false, false]);
-        let begun = [member("a"), member("b"), member("c")];
-        let frozen = challenge.members(&begun, &challenge.kept());
-        let sources: Vec<&str> = frozen.iter().map(|member| member.program.source()).collect();
+        let begun = [category_program("a"), category_program("b"), category_program("c")];
+        let frozen = challenge.category_programs(&begun, &challenge.kept());
+        let sources: Vec<&str> =
+            frozen.iter().map(|category_program| category_program.program.source()).collect();
         assert_eq!(sources, ["", "b", "c"]);
         // What was lost with all queries is lost without those that lost it.
         assert_eq!(challenge.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);

@@ -1,4 +1,4 @@
-//! Trials: one program, with its numbers, on some queries of one pool.
+//! Trials: one program, with its parameters, on some queries of one pool.
 //!
 //! A trial is a step of the journal, keyed by everything its result depends on, so that no trial is
 //! run twice, in this run or after it was interrupted. Its result is a reciprocal rank per query.
@@ -70,7 +70,7 @@ pub struct Origin {
 pub struct Trial {
     /// Id of the program.
     pub program: String,
-    /// Numbers that differ from the declared ones.
+    /// Parameters that differ from the declared ones.
     pub params: ParamValues,
     /// Name of the pool.
     pub pool: String,

@@ -1,7 +1,7 @@
-//! `multi`: the vectors of a document's pieces, pooled. What finds a node is its best piece: the
-//! nodes of the [`PIECES`] pieces most similar to the query, of all pieces, are the candidates, and
-//! all pieces of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so a
-//! document that one vector blurs is never found.)
+//! `multi`: the vectors of a document's chunks, pooled. What finds a node is its best chunk: the
+//! nodes of the [`CHUNKS`] chunks most similar to the query, of all chunks, are the candidates, and
+//! all chunks of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so
+//! a document that one vector blurs is never found.)
 
 use std::{fmt::Write, sync::Arc};
 
@@ -14,16 +14,16 @@ use crate::{
     retrieve::{Ranking, RetrieveError, Retriever, checked, excerpt},
 };
 
-/// Pieces whose nodes are candidates, at least, and for each node asked for.
-const PIECES: usize = 1_000;
-const PIECES_PER_NODE: usize = 4;
-/// Pieces that an explanation shows.
+/// Chunks whose nodes are candidates, at least, and for each node asked for.
+const CHUNKS: usize = 1_000;
+const CHUNKS_PER_NODE: usize = 4;
+/// Chunks that an explanation shows.
 const EXPLAINED: usize = 3;
 
-/// How scores of pieces become one of a node.
+/// How scores of chunks become one of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// The best piece.
+    /// The best chunk.
     Max,
     /// The mean of all.
     Mean,
@@ -41,7 +41,7 @@ impl Pooling {
         }
     }
 
-    /// The score of a node; `None` without pieces.
+    /// The score of a node; `None` without chunks.
     fn pool(self, mut scores: Vec<f32>) -> Option<f32> {
         scores.sort_unstable_by(|a, b| b.total_cmp(a));
         let n = match self {
@@ -54,7 +54,7 @@ impl Pooling {
     }
 }
 
-/// Pooled search over pieces of documents.
+/// Pooled search over chunks of documents.
 pub struct Multi {
     base: Arc<IndexedBase>,
     index: ChunkIndex,
@@ -62,7 +62,7 @@ pub struct Multi {
 }
 
 impl Multi {
-    /// Opens the pieces of a base.
+    /// Opens the chunks of a base.
     ///
     /// # Errors
     /// That there are none, or that they are damaged.
@@ -83,7 +83,7 @@ impl Retriever for Multi {
             return Ok(Vec::new());
         }
         let mut ranking = Ranking::new();
-        for node in self.index.nodes_near(&vector, PIECES.max(k.saturating_mul(PIECES_PER_NODE)))? {
+        for node in self.index.nodes_near(&vector, CHUNKS.max(k.saturating_mul(CHUNKS_PER_NODE)))? {
             let score = self.pooling.pool(self.index.scores(&vector, node)?);
             ranking.extend(score.map(|score| (node, score)));
         }
@@ -95,17 +95,17 @@ impl Retriever for Multi {
         let mut scores: Vec<(usize, f32)> =
             self.index.scores(&vector, node)?.into_iter().enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let pieces = chunks_of(self.base.kb.text(node));
+        let chunks = chunks_of(self.base.kb.text(node));
         let mut lines = String::new();
         let how = match self.pooling {
             Pooling::Max => "the best counts",
             Pooling::Mean => "their mean counts",
             Pooling::Top3 => "the mean of the best three counts",
         };
-        let _ = writeln!(lines, "pieces: {}; {how}", scores.len());
+        let _ = writeln!(lines, "chunks: {}; {how}", scores.len());
         for (at, score) in scores.into_iter().take(EXPLAINED) {
-            let text = pieces.get(at).copied().unwrap_or_default();
-            let _ = writeln!(lines, "piece {}, score {score:.4}: {}", at + 1, excerpt(text));
+            let text = chunks.get(at).copied().unwrap_or_default();
+            let _ = writeln!(lines, "chunk {}, score {score:.4}: {}", at + 1, excerpt(text));
         }
         Ok(lines)
     }

@@ -19,16 +19,24 @@ impl BaseNames {
     /// answers to another type, both types, a further relation and type, and fields of the answers.
     pub(super) fn new(kb: &Kb) -> Self {
         let rank = |tuple: &&Tuple| {
-            (kb.candidate_types().contains(&tuple.source), tuple.source != tuple.target, tuple.edges)
+            (
+                kb.candidate_types().contains(&tuple.source),
+                tuple.source != tuple.target,
+                tuple.edges,
+            )
         };
         let edge = kb.tuples().iter().max_by_key(rank);
-        let other = kb.tuples().iter().filter(|one| edge.is_none_or(|e| e.relation != one.relation));
+        let other =
+            kb.tuples().iter().filter(|one| edge.is_none_or(|e| e.relation != one.relation));
         let other = other.max_by_key(rank).or(edge);
         let is_third = |name: &&String| {
-            edge.is_none_or(|e| **name != kb.type_name(e.source) && **name != kb.type_name(e.target))
+            edge.is_none_or(|e| {
+                **name != kb.type_name(e.source) && **name != kb.type_name(e.target)
+            })
         };
         let third = kb.types().iter().find(is_third).or(kb.types().last());
-        let relation = |tuple: Option<&Tuple>| tuple.map(|t| kb.relation_name(t.relation).to_owned());
+        let relation =
+            |tuple: Option<&Tuple>| tuple.map(|t| kb.relation_name(t.relation).to_owned());
         let is_number = |text: &str| text.trim().parse::<f64>().is_ok();
         Self(vec![
             ("product", edge.map(|edge| kb.type_name(edge.source).to_owned())),

@@ -1,4 +1,4 @@
-//! Tools over typed relations: sets of nodes, hops, walks.
+//! Tools over typed relations: sets of nodes, hops, metapaths.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 
 /// What steps cost.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
-/// Steps of one walk.
+/// Steps of one metapath.
 const MAX_STEPS: usize = 6;
 
 const ANY_DIRECTION: ArgSpec =
@@ -30,7 +30,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Directed),
+        flow: NodeFlow::Metapath(Steps::Directed),
         cost: FOLLOWED,
         doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
               node reached from several nodes gets the sum of their scores, with \"max\" the \
@@ -49,7 +49,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Path),
+        flow: NodeFlow::Metapath(Steps::Path),
         cost: FOLLOWED,
         doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
               \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
@@ -63,7 +63,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Either),
+        flow: NodeFlow::Metapath(Steps::Either),
         cost: "1 per edge followed; 1 per node started from and relation of the base",
         doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
               scores it is reached from, plain nodes count 1 each.",
@@ -256,7 +256,7 @@ fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let steps = args.texts(1)?;
     if steps.len() > MAX_STEPS {
-        return Err(ToolError::BadArgs(format!("a walk has at most {MAX_STEPS} steps")));
+        return Err(ToolError::BadArgs(format!("a metapath has at most {MAX_STEPS} steps")));
     }
     let limit = args.count(2)?;
     let mut reached = start(ctx.base, args)?;

@@ -17,8 +17,8 @@ use crate::{
     kb::{Kb, NodeId},
     llm::{LlmError, replies::Asked},
     tools::{
-        ArgSpec, Args, Asker, Assistant, Kind, NodeFlow, ToolCache, ToolCtx, ToolError, ToolHost,
-        Value, registry, source::literal,
+        ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError,
+        ToolHost, Value, registry, source::literal,
     },
 };
 
@@ -238,7 +238,7 @@ pub struct Session {
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
     texts: KnownTexts,
-    asker: Asker,
+    requester: Requester,
     trace: Option<Trace>,
     /// The line of the next call.
     line: Option<usize>,
@@ -255,7 +255,7 @@ impl Session {
             cache,
             meter: Meter::default(),
             texts: KnownTexts::default(),
-            asker: Asker::default(),
+            requester: Requester::default(),
             trace: None,
             line: None,
             span: Span::current(),
@@ -264,7 +264,7 @@ impl Session {
 
     /// The same session with a language model for the tools that ask one.
     pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
-        self.asker = Asker::new(assistant);
+        self.requester = Requester::new(assistant);
         self
     }
 
@@ -313,17 +313,17 @@ impl Session {
             base: &self.base,
             meter: &mut self.meter,
             texts: &mut self.texts,
-            asker: &mut self.asker,
+            requester: &mut self.requester,
         };
-        let waited = ctx.asker.waited();
+        let waited = ctx.requester.waited();
         let result = (spec.run)(&mut ctx, &Args::new(args));
-        self.meter.note_waiting(self.asker.waited().saturating_sub(waited));
+        self.meter.note_waiting(self.requester.waited().saturating_sub(waited));
         // Nothing that was made of a damaged graph is an answer.
         let result = match self.base.kb.met_damage() {
             true => Err(ToolError::Internal(DAMAGED.to_owned())),
             false => result,
         };
-        let (asked, unparsed) = self.asker.take_notes();
+        let (asked, unparsed) = self.requester.take_notes();
         if let (Ok(value), Some((cache, key))) = (&result, key)
             && unparsed == 0
         {
@@ -353,11 +353,11 @@ impl ToolHost for Session {
     }
 
     fn waited(&self) -> Duration {
-        self.asker.waited()
+        self.requester.waited()
     }
 
     fn outage(&self) -> Option<LlmError> {
-        self.meter.stopped.then_some(LlmError::Stopped).or_else(|| self.asker.outage())
+        self.meter.stopped.then_some(LlmError::Stopped).or_else(|| self.requester.outage())
     }
 
     fn begin(&mut self, deadline: Duration) {
@@ -365,7 +365,7 @@ impl ToolHost for Session {
     }
 
     fn patience(&self) -> Duration {
-        self.asker.patience()
+        self.requester.patience()
     }
 
     fn place(&mut self, line: usize) {

@@ -175,7 +175,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cost::words(ctx, text)?;
             cost::scored(ctx, nodes.len(), 0)?;
             let nodes = lookup::nodes(ctx.base, &nodes)?;
-            let left = ctx.base.names.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
+            let left =
+                ctx.base.entities.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
             Ok(Value::text(&left))
         },
     },
@@ -266,7 +267,7 @@ fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (text, k) = (args.text(0)?, found_count(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
     cost::words(ctx, text)?;
-    let names = &ctx.base.names;
+    let names = &ctx.base.entities;
     let found = names.link_while(&ctx.base.kb, text, &types, k, &mut || ctx.meter.poll())?;
     Ok(Value::scores(found))
 }

@@ -90,7 +90,9 @@ mod tests {
 
     #[test]
     fn inches_and_apostrophes_and_single_marks_quote_nothing() {
-        for text in ["a 15\" laptop", "it's the dog's", "", "\"", "\"\"", "\" \"", "5\" or 6\" pipe"] {
+        for text in
+            ["a 15\" laptop", "it's the dog's", "", "\"", "\"\"", "\" \"", "5\" or 6\" pipe"]
+        {
             assert_eq!(quoted(text), [""; 0], "{text}");
         }
         assert_eq!(quoted("like \"Bag for a 15\" laptop\""), ["Bag for a 15\" laptop"]);

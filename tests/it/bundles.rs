@@ -57,7 +57,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation {

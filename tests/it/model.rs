@@ -276,7 +276,7 @@ fn better(user: &str) -> String {
         user.lines()
             .any(|line| line.starts_with(&format!("- {kind}:")) && line.contains("may be answers"))
     };
-    let mut walks = Vec::new();
+    let mut metapaths = Vec::new();
     for line in user.lines() {
         let Some((edge, _)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once(", "))
         else {
@@ -285,20 +285,22 @@ fn better(user: &str) -> String {
         let Some((source, rest)) = edge.split_once(" -") else { continue };
         let Some((relation, target)) = rest.split_once("-> ") else { continue };
         if is_answer(source) {
-            walks.push(format!("hop(link(query, {target:?}, 3), {relation:?}, \"in\", \"max\")"));
+            metapaths
+                .push(format!("hop(link(query, {target:?}, 3), {relation:?}, \"in\", \"max\")"));
         }
         if is_answer(target) {
-            walks.push(format!("hop(link(query, {source:?}, 3), {relation:?}, \"out\", \"max\")"));
+            metapaths
+                .push(format!("hop(link(query, {source:?}, 3), {relation:?}, \"out\", \"max\")"));
         }
     }
-    walks.truncate(8);
+    metapaths.truncate(8);
     let mut source = String::from(
         "fn params() {\n    #{ w_walk: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
          fn retrieve(query, candidates, params) {\n    \
          let pool = normalize(search_with_names(query, [], 200)) * 0.5;\n",
     );
-    for walk in &walks {
-        source += &format!("    pool = pool + {walk} * params.w_walk;\n");
+    for metapath in &metapaths {
+        source += &format!("    pool = pool + {metapath} * params.w_walk;\n");
     }
     source += "    let pool = top(pool, 500);\n    top(pool + normalize(match_text(query, pool)), 100)\n}";
     source

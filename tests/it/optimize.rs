@@ -272,7 +272,7 @@ fn parts_are_left_out_and_the_bundle_says_so() {
     assert_eq!(strict["router"]["weights"].as_object().unwrap().len(), 1);
 
     go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other parts left out"]);
-    go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no walks"]);
+    go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no metapaths"]);
     let llm = ["--actor", "llm", "--without", "relaxation"];
     go("refused", &llm).fails(2, &["part of the search actor"]);
 }
@@ -413,7 +413,7 @@ fn what_a_run_needs_is_asked_for_before_anything_is_written() {
 }
 
 #[test]
-fn the_one_walk_that_answers_is_found_and_frozen() {
+fn the_one_metapath_that_answers_is_found_and_frozen() {
     let world = World::new();
     let source = world.path("planted");
     write_planted(&source);

@@ -194,12 +194,12 @@ impl Maker<'_> {
         format!("\"{}\"", self.kb.name(node))
     }
 
-    /// The question with the nodes that all walks from its names reach; none if a name is of
+    /// The question with the nodes that all metapaths from its names reach; none if a name is of
     /// several nodes, or there are no answers or too many.
-    fn plain(&self, text: String, walks: &[(NodeId, Vec<Link>)]) -> Option<Plain> {
-        let names: BTreeSet<NodeId> = walks.iter().map(|walk| walk.0).collect();
+    fn plain(&self, text: String, metapaths: &[(NodeId, Vec<Link>)]) -> Option<Plain> {
+        let names: BTreeSet<NodeId> = metapaths.iter().map(|metapath| metapath.0).collect();
         let mut answers: Option<BTreeSet<NodeId>> = None;
-        for (name, links) in walks {
+        for (name, links) in metapaths {
             let start = BTreeSet::from([*name]);
             let set = links.iter().fold(start, |nodes, link| link.reached(self.kb, &nodes));
             answers = Some(match answers {
@@ -343,13 +343,13 @@ fn names_are_spelled_out_whole_and_the_longest_is_meant() {
     write_films(&world.path("films"));
     let base = indexed(&world, &world.path("films"));
     let nodes = |text: &str| -> Vec<Vec<NodeId>> {
-        base.names.spelled(text).into_iter().map(|one| one.nodes).collect()
+        base.entities.spelled(text).into_iter().map(|one| one.nodes).collect()
     };
     assert_eq!(nodes("the director of The Silent Harbor Returns"), [[40]]);
     assert_eq!(nodes("films like the silent harbor"), [[0]], "two words are a name in any case");
     assert_eq!(nodes("with Gus Pemberton, and by Ada Moravec"), [[47], [41]], "in order");
-    assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no slip, no part");
-    let quoted = base.names.spelled("films of \"ada moravec\" and Fay Lindgren");
+    assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no typo, no part");
+    let quoted = base.entities.spelled("films of \"ada moravec\" and Fay Lindgren");
     assert_eq!(quoted.iter().map(|one| one.quoted).collect::<Vec<_>>(), [true, false]);
 }
 

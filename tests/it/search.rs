@@ -31,7 +31,7 @@ fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
     let world = World::indexed();
     let parts = [
         ("ann", "dense:ann", "exact: rank"),
-        ("multi", "multi:top3", "piece 1, score"),
+        ("multi", "multi:top3", "chunk 1, score"),
         ("late", "late", "dart ~ dart"),
     ];
     for (part, system, why) in parts {

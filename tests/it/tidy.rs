@@ -28,7 +28,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
     ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
     ("usearch", &["src/index/ann.rs"]),
-    ("tokenizers", &["src/embed/bert/pieces.rs"]),
+    ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
     ("clap", &["src/cli/", "src/main.rs"]),
     ("anyhow", &["src/cli/", "src/main.rs"]),
     ("indicatif", &["src/cli/", "src/main.rs"]),

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if row.len() == 2 {
                 row.push(plain(&test.change, MAX_SHOWN));
             } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
-                // The program's own origin first, then what its numbers were tested for.
+                // The program's own origin first, then what its parameters were tested for.
                 rows.add_row(row);
                 row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
             }

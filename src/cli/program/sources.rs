@@ -34,7 +34,7 @@ const RUN: &str = "run";
 const IDENTITY: &str = "identity";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
-/// Stands between the id of a program and that of its numbers.
+/// Stands between the id of a program and that of its parameters.
 const TUNED: char = '~';
 /// Digits of the latter.
 const TUNED_DIGITS: usize = 4;
@@ -62,7 +62,7 @@ pub(in crate::cli) struct Score {
     pub(in crate::cli) mrr: f64,
 }
 
-/// A program with its numbers.
+/// A program with its parameters.
 pub(in crate::cli) struct Entry {
     /// The program.
     pub(in crate::cli) program: Program,
@@ -86,7 +86,7 @@ pub(in crate::cli) struct Entry {
 /// All programs of a place.
 pub(in crate::cli) struct Sources {
     /// In the order in which they were proposed, or of the bundle's categories. A program is here
-    /// once for each set of numbers it ran with.
+    /// once for each set of parameters it ran with.
     pub(in crate::cli) entries: Vec<Entry>,
     /// First trial of every program; of runs only.
     pub(in crate::cli) origins: HashMap<String, Trial>,
@@ -102,8 +102,8 @@ pub(in crate::cli) struct Sources {
     journal: Option<PathBuf>,
 }
 
-/// The short id of a program with its numbers: that of the program and, where numbers differ from
-/// the declared ones, [`TUNED`] and four digits of a digest of these.
+/// The short id of a program with its parameters: that of the program and, where parameters differ
+/// from the declared ones, [`TUNED`] and four digits of a digest of these.
 pub(in crate::cli) fn variant(program: &Program, params: &ParamValues) -> String {
     let id = program.short_id();
     if params.is_empty() {
@@ -193,7 +193,7 @@ impl Sources {
             validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
             journal: Some(dir.join(DATABASE_FILE)),
         };
-        // Entries by program and numbers.
+        // Entries by program and parameters.
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         for step in journal.steps()? {
             if step.kind == DECISION {
@@ -250,7 +250,7 @@ impl Sources {
 
     /// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
     /// one program with
-    /// several sets of numbers: the frozen one, else the one accepted last, else the first.
+    /// several sets of parameters: the frozen one, else the one accepted last, else the first.
     ///
     /// # Errors
     /// That there is none, or that there are several.
@@ -310,7 +310,7 @@ impl Sources {
     }
 }
 
-/// The numbers a program declares; none when it does not run.
+/// The parameters a program declares; none when it does not run.
 pub(in crate::cli) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Who is named where only the numbers of a program changed.
+/// Who is named where only the parameters of a program changed.
 const TUNER: &str = "tuner";
 
 /// Print what a run did, one line per step

@@ -1,4 +1,5 @@
-//! The generated graph: sizes of the types, edges per tuple, and exact set-valued walks over them.
+//! The generated graph: sizes of the types, edges per tuple, and exact set-valued metapaths over
+//! them.
 //!
 //! It must not know names, documents or wording.
 //! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
@@ -122,14 +123,14 @@ impl Adjacency {
     }
 }
 
-/// One step of a walk: from a type over a relation to a type, whatever the stored orientation.
+/// One step of a metapath: from a type over a relation to a type, whatever the stored orientation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Step {
-    /// Type walked from.
+    /// Type the step starts from.
     pub(super) from: usize,
-    /// Relation walked over.
+    /// Relation the step follows.
     pub(super) relation: &'static str,
-    /// Type walked to.
+    /// Type the step leads to.
     pub(super) to: usize,
 }
 
@@ -171,8 +172,8 @@ impl Graph {
         self.adjacency.get(&step).map_or(&[], |adjacency| adjacency.neighbors(node))
     }
 
-    /// Returns the end nodes of a walk from one start node, ascending and distinct.
-    pub(super) fn walk(&self, steps: &[Step], start: u32) -> Vec<u32> {
+    /// Returns the end nodes of a metapath from one start node, ascending and distinct.
+    pub(super) fn follow(&self, steps: &[Step], start: u32) -> Vec<u32> {
         let mut nodes = vec![start];
         for &step in steps {
             let mut next: Vec<u32> =

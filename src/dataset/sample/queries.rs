@@ -1,6 +1,6 @@
-//! Questions with exact answers, constructed as STaRK does: ground a template, walk, pick a gold
-//! answer, take one or two of its hidden facts as textual properties, keep the candidates that have
-//! them, phrase it.
+//! Questions with exact answers, constructed as STaRK does: ground a template, follow its
+//! metapaths, pick a gold answer, take one or two of its hidden facts as textual properties, keep
+//! the candidates that have them, phrase it.
 //!
 //! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check
 //! properties there are replaced by facts that are known exactly. It must not know how documents
@@ -21,7 +21,7 @@ pub(super) const MAX_ANSWERS: usize = 20;
 /// Nodes of the answer type that must share the properties: fewer would identify the answers
 /// without any relation.
 pub(super) const MIN_SHARING: usize = 5;
-/// Candidates of a walk at most; a question about more would hardly need its relation.
+/// Candidates of a metapath at most; a question about more would hardly need its relation.
 const MAX_CANDIDATES: usize = 2_000;
 /// Attempts per wanted question before a template is given up.
 const ATTEMPTS: usize = 300;
@@ -91,19 +91,20 @@ impl Source<'_> {
         steps
     }
 
-    /// Returns the candidates of a grounded template, ascending: the intersection of all walks,
-    /// without targets of negated walks and, where the template says so, without the slot nodes.
+    /// Returns the candidates of a grounded template, ascending: the intersection of all metapaths,
+    /// without targets of negated metapaths and, where the template says so, without the slot
+    /// nodes.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let mut candidates: Option<Vec<u32>> = None;
         for (position, branch) in template.branches.iter().enumerate() {
             let steps = self.steps(template, position);
             if branch.negated {
                 if let Some(nodes) = &mut candidates {
-                    nodes.retain(|&node| self.graph.walk(&steps, node).is_empty());
+                    nodes.retain(|&node| self.graph.follow(&steps, node).is_empty());
                 }
                 continue;
             }
-            let ends = self.graph.walk(&steps, slots[branch.slot]);
+            let ends = self.graph.follow(&steps, slots[branch.slot]);
             candidates = Some(match candidates {
                 None => ends,
                 Some(mut nodes) => {
@@ -136,8 +137,8 @@ impl Source<'_> {
         Some(node)
     }
 
-    /// Grounds the slots: the first from `starts`, further ones by walking back from a random end
-    /// of its walk.
+    /// Grounds the slots: the first from `starts`, further ones by following back from a random end
+    /// of its metapath.
     fn ground(
         &self,
         template: &'static Template,
@@ -383,7 +384,7 @@ pub(super) fn construct(
             if candidates.is_empty() || candidates.len() > MAX_CANDIDATES {
                 continue;
             }
-            // A walk with a single end needs no text; a few are kept.
+            // A metapath with a single end needs no text; a few are kept.
             if candidates.len() == 1 && !stream.percent(15) {
                 continue;
             }

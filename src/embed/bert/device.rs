@@ -11,8 +11,8 @@ use crate::{
         bert::{
             config::{Pooling, Shape},
             kernels::Activation,
-            pieces::Pieces,
             weights::Tensors,
+            word_pieces::WordPieces,
         },
     },
     gpu::{self, Device, encoder::Encoder},
@@ -79,7 +79,7 @@ impl OnDevice {
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
-        cut: impl Fn(&[&str]) -> Result<Vec<Pieces>, EmbedError> + Sync,
+        cut: impl Fn(&[&str]) -> Result<Vec<WordPieces>, EmbedError> + Sync,
     ) -> Result<Vec<f32>, EmbedError> {
         if texts.len() <= PORTION_TEXTS {
             return self.embed_portion(&cut(texts)?);
@@ -100,7 +100,7 @@ impl OnDevice {
     }
 
     /// Texts of like length go in one pass.
-    fn embed_portion(&self, pieces: &[Pieces]) -> Result<Vec<f32>, EmbedError> {
+    fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
         // A text without pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();
         let mut order: Vec<usize> = (0..pieces.len()).filter(full).collect();
@@ -126,7 +126,7 @@ impl OnDevice {
     }
 
     /// The last rows of all pieces of a text, `[pieces, hidden]`.
-    pub(super) fn rows(&self, pieces: &Pieces) -> Result<Vec<f32>, EmbedError> {
+    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -20,12 +20,12 @@ use crate::{
             categories::Found,
             changes::changes,
             drafts::Written,
-            evidence,
+            execution_trace,
         },
         archive::Archive,
         asks::asks,
+        category_programs::{CategoryProgram, GOOD},
         improve::{Child, Place},
-        members::{GOOD, Member},
         trial::{Origin, mean},
         wording::{self, Wording},
     },
@@ -65,7 +65,7 @@ const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
 
-/// Evidence of queries that a program answers well, and of those that it answers badly.
+/// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     /// The calls on a well answered query, if there is one.
     good: Option<String>,
@@ -99,7 +99,7 @@ impl Run<'_> {
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
-        let name = place.member.name().to_owned();
+        let name = place.category_program.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
         if notes.gap > PATIENCE {
             notes.gap = 0;
@@ -108,7 +108,8 @@ impl Run<'_> {
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
             return self.restart(actor, &name, &mut place, archive);
         }
-        let Some(contrast) = self.contrast(place.member, place.queries, open, rng)? else {
+        let Some(contrast) = self.contrast(place.category_program, place.queries, open, rng)?
+        else {
             return Ok(());
         };
         self.follow(actor, &name, &contrast, &mut place, archive)
@@ -123,12 +124,12 @@ impl Run<'_> {
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
         let sample = place.step as u32 + 1;
-        let sheet = self.sheet(name, place.queries, place.member, sample);
-        let before = mean(&place.member.train_on(place.queries));
+        let sheet = self.sheet(name, place.queries, place.category_program, sample);
+        let before = mean(&place.category_program.train_on(place.queries));
         let mut attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        let program = self.not_tried_before(actor, name, place.member, written);
+        let program = self.not_tried_before(actor, name, place.category_program, written);
         let key = format!("initial {name} {sample}");
         let doing = Doing { key, change: "begun anew", advice: "" };
         self.test(actor, doing, &mut attempt, program, place, archive)
@@ -143,7 +144,7 @@ impl Run<'_> {
         place: &mut Place<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
-        let before = mean(&place.member.train_on(place.queries));
+        let before = mean(&place.category_program.train_on(place.queries));
         let advice = self.advice(actor, name, place, contrast)?;
         let mut attempt = Attempt::new(name, "improve", before);
         attempt.advice = advice.as_ref().ok().cloned();
@@ -172,9 +173,9 @@ impl Run<'_> {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
                 let change = doing.change.to_owned();
-                let parent = Some(place.member.program.id().to_owned());
+                let parent = Some(place.category_program.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                let params = self.inherited(place.member, &program)?;
+                let params = self.inherited(place.category_program, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
                 let measured = self.measure(child, place, archive)?;
@@ -203,9 +204,13 @@ impl Run<'_> {
         self.commit_attempt(actor, &doing.key, attempt.clone())
     }
 
-    /// The tuned numbers of a program that another, written from it, declares alike: its author left
-    /// them as they were.
-    fn inherited(&self, parent: &Member, child: &Program) -> Result<ParamValues, OptimizeError> {
+    /// The tuned parameters of a program that another, written from it, declares alike: its author
+    /// left them as they were.
+    fn inherited(
+        &self,
+        parent: &CategoryProgram,
+        child: &Program,
+    ) -> Result<ParamValues, OptimizeError> {
         if parent.params.is_empty() || parent.program.is_module() {
             return Ok(ParamValues::new());
         }
@@ -221,11 +226,11 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Evidence of queries that a program answers well, and of those of `open` that it answers
-    /// badly; none where there are none of these.
+    /// Execution traces of queries that a program answers well, and of those of `open` that it
+    /// answers badly; none where there are none of these.
     fn contrast(
         &mut self,
-        member: &Member,
+        category_program: &CategoryProgram,
         queries: &[usize],
         open: &[usize],
         rng: &mut ChaCha8Rng,
@@ -233,17 +238,17 @@ impl Run<'_> {
         if open.is_empty() {
             return Ok(None);
         }
-        let is_good = |&&query: &&usize| member.train[query] >= GOOD;
+        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
         let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
         let wording = |at: usize| Wording::of(&self.train.queries[at].text);
         let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
         let bad = wording::sample(open, SHOWN_BAD, wording, rng);
-        let compiled = self.trials.compile(&member.program)?;
+        let compiled = self.trials.compile(&category_program.program)?;
         let (runtime, source) =
-            (self.trials.runtime_of(&member.program), member.program.source());
+            (self.trials.runtime_of(&category_program.program), category_program.program.source());
         let shown = |at: &usize| {
             let query = &self.train.queries[*at];
-            evidence::of(runtime, &compiled, &member.params, source, query)
+            execution_trace::of(runtime, &compiled, &category_program.params, source, query)
         };
         let line = |at: &usize| evidence::line(&self.base.kb, &self.train.queries[*at]);
         Ok(Some(Contrast {
@@ -264,7 +269,7 @@ impl Run<'_> {
         let sample = place.step as u32 + 1;
         let inputs = json!({
             "category": actor.category(name),
-            "current": self.standing(place.member, place.queries),
+            "current": self.standing(place.category_program, place.queries),
             "good": contrast.good,
             "also_good": contrast.also_good,
             "bad": contrast.bad,
@@ -283,10 +288,11 @@ impl Run<'_> {
         advice: &str,
         contrast: &Contrast,
     ) -> Result<Written, OptimizeError> {
-        let (member, queries, sample) = (&*place.member, place.queries, place.step as u32 + 1);
+        let (category_program, queries, sample) =
+            (&*place.category_program, place.queries, place.step as u32 + 1);
         let mut inputs = self.briefed(actor, name);
         inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
-        inputs["current"] = self.standing(member, queries);
+        inputs["current"] = self.standing(category_program, queries);
         inputs["advice"] = advice.into();
         inputs["elsewhere"] = actor.advice_elsewhere(name);
         inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
@@ -295,10 +301,10 @@ impl Run<'_> {
             .get(name)
             .into_iter()
             .flat_map(|notes| &notes.memory)
-            .filter(|memory| memory.source != member.program.source())
+            .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
-                    "changes": changes(&memory.source, member.program.source()),
+                    "changes": changes(&memory.source, category_program.program.source()),
                     "score": memory.score,
                     "n": memory.n,
                     "advice": memory.advice,
@@ -306,12 +312,14 @@ impl Run<'_> {
             })
             .collect();
         let mut tried = queries.to_vec();
-        tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
-        let sheet = self.sheet_of(name, tried, queries, member);
+        tried.sort_by(|&a, &b| {
+            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
+        });
+        let sheet = self.sheet_of(name, tried, queries, category_program);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        Ok(self.not_tried_before(actor, name, member, written))
+        Ok(self.not_tried_before(actor, name, category_program, written))
     }
 
     /// A program, unless it was measured before.
@@ -319,13 +327,13 @@ impl Run<'_> {
         &mut self,
         actor: &Actor,
         name: &str,
-        member: &Member,
+        category_program: &CategoryProgram,
         written: Written,
     ) -> Written {
         let program = written?;
         let notes = actor.notes.get(name);
         let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
-        match tried || program.id() == member.program.id() {
+        match tried || program.id() == category_program.program.id() {
             true => Err("the model gave a program that was tried before".to_owned()),
             false => Ok(program),
         }

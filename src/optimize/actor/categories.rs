@@ -17,7 +17,7 @@ use crate::{
     optimize::{
         OptimizeError, Run,
         actor::Actor,
-        members::{MAX_CATEGORIES, Queries},
+        category_programs::{MAX_CATEGORIES, Queries},
         trial::Pool,
     },
 };

@@ -22,12 +22,12 @@ use crate::{
             Actor, Attempt, LLM, Notes,
             author::{ACTOR_ROLE, TRIED, failure, headed},
             categories::Found,
-            evidence,
+            execution_trace,
             first::EXAMPLES,
         },
         asks::asks,
+        category_programs::CategoryProgram,
         gate::gate,
-        members::Member,
         plan::{self, Plan},
         search::SEARCH,
         trial::{Origin, mean, reciprocal_ranks, told},
@@ -53,7 +53,7 @@ pub(super) struct Sheet {
     /// The training queries of the category.
     pub(super) queries: Vec<usize>,
     /// The best program at hand, for what the prompt says of it.
-    pub(super) best: Member,
+    pub(super) best: CategoryProgram,
 }
 
 /// What became of a request: a program that runs, or why there is none.
@@ -72,18 +72,18 @@ enum Read {
 }
 
 impl Run<'_> {
-    /// Adds a member for every category the model finds: with its program, or with the best one at
+    /// Adds a program for every category the model finds: with its program, or with the best one at
     /// hand where that answers the category's queries better. Gives, by position, the programs that
     /// are better only as far as queries tell that the model was shown.
     pub(in crate::optimize) fn write_programs(
         &mut self,
         actor: &mut Actor,
-        members: &mut Vec<Member>,
-    ) -> Result<Vec<(usize, Member)>, OptimizeError> {
+        category_programs: &mut Vec<CategoryProgram>,
+    ) -> Result<Vec<(usize, CategoryProgram)>, OptimizeError> {
         (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
         let found = self.find_categories(actor)?;
         self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(members)?;
+        let fallback = self.fallback(category_programs)?;
         for Found { name, description, .. } in &found {
             let description = description.clone();
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
@@ -91,7 +91,9 @@ impl Run<'_> {
         let best_on = |queries: &[usize]| {
             fallback
                 .iter()
-                .map(|member| (mean(&member.train_on(queries)), member))
+                .map(|category_program| {
+                    (mean(&category_program.train_on(queries)), category_program)
+                })
                 .reduce(|best, next| if next.0 > best.0 { next } else { best })
         };
         let sheet = |one: &Found| {
@@ -115,35 +117,46 @@ impl Run<'_> {
                 }
                 None => None,
             };
-            let sum = |member: &Member, of: &[usize]| member.sum_on(of);
+            let sum =
+                |category_program: &CategoryProgram, of: &[usize]| category_program.sum_on(of);
             let unseen: Vec<usize> =
                 queries.train.iter().copied().filter(|at| !sheet.tried.contains(at)).collect();
-            let is_sure = |draft: &Member| sum(draft, &unseen) >= sum(best, &unseen) + MIN_GAIN;
-            let (mut member, mut challenger) = match draft {
+            let is_sure =
+                |draft: &CategoryProgram| sum(draft, &unseen) >= sum(best, &unseen) + MIN_GAIN;
+            let (mut category_program, mut challenger) = match draft {
                 Some(draft) if is_sure(&draft) => (draft, None),
                 draft => (self.taken_over(best, &actor.category_header(&name))?, draft),
             };
             let n = queries.train.len();
-            member.queries = Some(queries.clone());
-            for member in [Some(&mut member), challenger.as_mut()].into_iter().flatten() {
-                if member.proposed_by == LLM && !self.options.without.contains(&Ablation::Tuning) {
-                    self.tune(member, &queries.train)?;
+            category_program.queries = Some(queries.clone());
+            for category_program in
+                [Some(&mut category_program), challenger.as_mut()].into_iter().flatten()
+            {
+                if category_program.proposed_by == LLM
+                    && !self.options.without.contains(&Ablation::Tuning)
+                {
+                    self.tune(category_program, &queries.train)?;
                 }
             }
-            let mrr = mean(&member.train_on(&queries.train));
+            let mrr = mean(&category_program.train_on(&queries.train));
             (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            challengers.extend(challenger.map(|challenger| (members.len(), challenger)));
-            members.push(member);
+            challengers.extend(challenger.map(|challenger| (category_programs.len(), challenger)));
+            category_programs.push(category_program);
         }
         Ok(challengers)
     }
 
     /// Programs that a category has when the model writes none that is better: those of the search
     /// actor, or search by words.
-    fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
+    fn fallback(
+        &mut self,
+        category_programs: &[CategoryProgram],
+    ) -> Result<Vec<CategoryProgram>, OptimizeError> {
         // A module has no header that could name another category.
-        let readable = members.iter().filter(|member| !member.program.is_module());
-        let readable: Vec<Member> = readable.cloned().collect();
+        let readable = category_programs
+            .iter()
+            .filter(|category_program| !category_program.program.is_module());
+        let readable: Vec<CategoryProgram> = readable.cloned().collect();
         if !readable.is_empty() {
             return Ok(readable);
         }
@@ -151,18 +164,28 @@ impl Run<'_> {
         let program = plan::render(&self.base, &plan);
         let change = "search by words".to_owned();
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
-        Ok(vec![self.member(Some(plan), program, ParamValues::new(), None, &origin)?])
+        Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
     }
 
-    /// A member's program under another category's header.
-    fn taken_over(&mut self, member: &Member, header: &str) -> Result<Member, OptimizeError> {
-        let program = Program::new(&headed(member.program.source(), header));
+    /// A category's program under another category's header.
+    fn taken_over(
+        &mut self,
+        category_program: &CategoryProgram,
+        header: &str,
+    ) -> Result<CategoryProgram, OptimizeError> {
+        let program = Program::new(&headed(category_program.program.source(), header));
         let origin = Origin {
-            proposed_by: member.proposed_by.clone(),
+            proposed_by: category_program.proposed_by.clone(),
             change: "taken over for the category".to_owned(),
-            parent: Some(member.program.id().to_owned()),
+            parent: Some(category_program.program.id().to_owned()),
         };
-        self.member(member.plan.clone(), program, member.params.clone(), None, &origin)
+        self.category_program(
+            category_program.plan.clone(),
+            program,
+            category_program.params.clone(),
+            None,
+            &origin,
+        )
     }
 
     /// What the first program of a category is asked for: its examples are drawn anew for each
@@ -171,7 +194,7 @@ impl Run<'_> {
         &self,
         name: &str,
         queries: &[usize],
-        best: &Member,
+        best: &CategoryProgram,
         sample: u32,
     ) -> Sheet {
         self.sheet_of(name, self.examples(queries, EXAMPLES, sample), queries, best)
@@ -183,7 +206,7 @@ impl Run<'_> {
         name: &str,
         tried: Vec<usize>,
         queries: &[usize],
-        best: &Member,
+        best: &CategoryProgram,
     ) -> Sheet {
         let (runs, queries) = (self.runs_of(queries), queries.to_vec());
         Sheet { name: name.to_owned(), tried, runs, queries, best: best.clone() }
@@ -288,8 +311,8 @@ impl Run<'_> {
         })
     }
 
-    /// Why a program cannot be measured: it does not compile, its numbers are not declared well, it
-    /// says what it must not, it may ask no model any more, it fails on queries, or it finds
+    /// Why a program cannot be measured: it does not compile, its parameters are not declared well,
+    /// it says what it must not, it may ask no model any more, it fails on queries, or it finds
     /// nothing. Empty when it can.
     fn failures(&mut self, program: &Program, sheet: &Sheet) -> Result<Vec<Value>, OptimizeError> {
         let queries: Vec<usize> = sheet.tried.iter().copied().take(TRIED).collect();
@@ -360,7 +383,7 @@ impl Run<'_> {
                 .take(TRIED_OUT_TRACES)
                 .map(|place| {
                     let query = &self.train.queries[tried[place]];
-                    evidence::of(runtime, &compiled, &none, program.source(), query)
+                    execution_trace::of(runtime, &compiled, &none, program.source(), query)
                 })
                 .collect();
             let mut one = self.briefed(actor, &sheet.name);
@@ -401,10 +424,10 @@ impl Run<'_> {
         actor: &mut Actor,
         sheet: &Sheet,
         queries: &[usize],
-        best: &Member,
+        best: &CategoryProgram,
         before: f64,
         written: Written,
-    ) -> Result<Option<Member>, OptimizeError> {
+    ) -> Result<Option<CategoryProgram>, OptimizeError> {
         let mut attempt = Attempt::new(&sheet.name, "initial", before);
         let draft = match written {
             Ok(program) => {
@@ -424,7 +447,7 @@ impl Run<'_> {
                     if of.len() == queries.len() {
                         let part = asks(&program).then(|| queries.to_vec());
                         let (program, none) = (program.clone(), none);
-                        draft = Some(self.member(None, program, none, part, &origin)?);
+                        draft = Some(self.category_program(None, program, none, part, &origin)?);
                         break;
                     }
                 }

@@ -24,7 +24,7 @@ use crate::{
             drafts::MENDS,
         },
         asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, most_runs},
-        members::MAX_CATEGORIES,
+        category_programs::MAX_CATEGORIES,
     },
     tools::{Assistant, TOOLS_ROLE},
 };
@@ -42,8 +42,8 @@ const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
 const PER_PROGRAM: u64 = 1 + MENDS as u64;
 /// Requests of a program for one of its own at most: the first and its repair.
 const PER_TOOL_REQUEST: u64 = 2;
-/// Tokens of a contrast with its evidence, at most.
-const EVIDENCE_TOKENS: u64 = 20_000;
+/// Tokens of a contrast with its execution traces, at most.
+const TRACE_TOKENS: u64 = 20_000;
 
 /// What a run will ask.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,14 +118,14 @@ pub fn estimate(
         Kind {
             role: ACTOR_ROLE,
             calls: [2, most * (PER_PROGRAM + 1)],
-            sent: sent(&brief, EVIDENCE_TOKENS),
+            sent: sent(&brief, TRACE_TOKENS),
         },
-        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, EVIDENCE_TOKENS) },
+        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
             // One that is begun anew is revised too.
             calls: [0, steps * (PER_PROGRAM + 1)],
-            sent: sent(&brief, EVIDENCE_TOKENS),
+            sent: sent(&brief, TRACE_TOKENS),
         },
         Kind { role: TOOLS_ROLE, calls: [0, asked], sent: [0, TOKENS_PER_RUN / REQUESTS_PER_RUN] },
     ];

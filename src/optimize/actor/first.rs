@@ -22,8 +22,8 @@ use crate::{
             drafts::Sheet,
             evidence::{cut, named, number},
         },
-        members::Member,
-        mine::{self, AnchorSource, Mined, Step},
+        category_programs::CategoryProgram,
+        mine::{self, LinkSource, Mined, Step},
         trial::mean,
         wording::{self, Wording},
     },
@@ -97,8 +97,8 @@ impl Run<'_> {
     }
 
     /// A program with its mean reciprocal rank on some queries, in all and by their wording.
-    pub(super) fn standing(&self, member: &Member, queries: &[usize]) -> Value {
-        self.standing_of(&member.program, queries, &member.train_on(queries))
+    pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
+        self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
     }
 
     /// [`Run::standing`] of a program with these reciprocal ranks.
@@ -145,14 +145,15 @@ impl Run<'_> {
                 .sum();
             let all = kb.nodes_of_type(pattern.target).len() as f64;
             let found = match pattern.source {
-                AnchorSource::Named => "named",
-                AnchorSource::Described => "described (found by search)",
+                LinkSource::Named => "named",
+                LinkSource::Described => "described (found by search)",
             };
-            let steps: Vec<String> = pattern.steps.iter().map(|step| self.written_step(step)).collect();
+            let steps: Vec<String> =
+                pattern.steps.iter().map(|step| self.written_step(step)).collect();
             format!(
                 "from {} that is {found}: [{}] to {}: {:.0} % of the answers of {} queries, any \
                  answer of {} of them, among about {:.0} nodes a query",
-                kb.type_name(pattern.anchor),
+                kb.type_name(pattern.start),
                 steps.join(", "),
                 kb.type_name(pattern.target),
                 100.0 * share / queries.len().max(1) as f64,
@@ -179,7 +180,7 @@ impl Run<'_> {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {
             let pattern = &one.mined.pattern;
-            if lines.len() == WORKED || pattern.source != AnchorSource::Named {
+            if lines.len() == WORKED || pattern.source != LinkSource::Named {
                 continue;
             }
             let reaches = |at: &&usize| one.reached.iter().any(|pair| pair.0 == **at);
@@ -193,7 +194,11 @@ impl Run<'_> {
             let mut line = format!("query: {}\nlink gives ", cut(&query.text, QUERY_CHARS));
             line += &format!("{} {}", named(&self.base.kb, way[0]), number(strength));
             for (step, &node) in pattern.steps.iter().zip(&way[1..]) {
-                line += &format!("\n{} leads to {}", self.written_step(step), named(&self.base.kb, node));
+                line += &format!(
+                    "\n{} leads to {}",
+                    self.written_step(step),
+                    named(&self.base.kb, node)
+                );
             }
             line += ", a right answer";
             lines.push(line);
@@ -205,7 +210,7 @@ impl Run<'_> {
     fn links(&self, examples: &[usize], queries: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         let mut told = |call: String, text: &str| {
-            let found = self.base.names.link(&self.base.kb, text, &[], COUNTED_NODES).ranking();
+            let found = self.base.entities.link(&self.base.kb, text, &[], COUNTED_NODES).ranking();
             let nodes = found.iter().take(LINKED_NODES).map(|&(node, strength)| {
                 format!("{} {}", named(&self.base.kb, node), number(strength))
             });
@@ -229,7 +234,7 @@ impl Run<'_> {
         for &at in queries.iter().take(COUNTED) {
             let query = &self.train.queries[at];
             let near = self.around(&query.answers[..mine::n_looked_at(query)]);
-            let found = self.base.names.link(&self.base.kb, &query.text, &[], COUNTED_NODES);
+            let found = self.base.entities.link(&self.base.kb, &query.text, &[], COUNTED_NODES);
             for &(node, strength) in found.as_slice() {
                 let class = STRENGTHS.iter().position(|&least| strength >= least);
                 let Some(count) = class.and_then(|class| counts.get_mut(class)) else { continue };
@@ -320,15 +325,15 @@ fn way(
 ) -> Option<(f32, Vec<NodeId>)> {
     let answers = NodeSet::new(query.answers[..mine::n_looked_at(query)].to_vec());
     let mut left = WORKED_EDGES;
-    let of_pattern = |anchor: &mine::Anchor| {
-        anchor.source == pattern.source && base.kb.node_type(anchor.node) == pattern.anchor
+    let of_pattern = |start: &mine::LinkedEntity| {
+        start.source == pattern.source && base.kb.node_type(start.node) == pattern.start
     };
-    let mut anchors: Vec<mine::Anchor> =
-        mine::anchors(base, &query.text).into_iter().filter(of_pattern).collect();
-    anchors.sort_by(|a, b| b.strength.total_cmp(&a.strength));
-    anchors.into_iter().find_map(|anchor| {
-        let way = follow(base, anchor.node, steps, &answers, &mut left)?;
-        Some((anchor.strength, [vec![anchor.node], way].concat()))
+    let mut linked: Vec<mine::LinkedEntity> =
+        mine::linked_entities(base, &query.text).into_iter().filter(of_pattern).collect();
+    linked.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+    linked.into_iter().find_map(|start| {
+        let way = follow(base, start.node, steps, &answers, &mut left)?;
+        Some((start.strength, [vec![start.node], way].concat()))
     })
 }
 

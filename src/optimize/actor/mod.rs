@@ -5,7 +5,7 @@
 //! categories: discover on a sample, which it places -> assign the rest -> small ones join the others
 //! program:    initial -> extracted, compiled, tried -> mended with the error, at most twice
 //!             -> tried out: score and traces go back, one revision is taken
-//! step:       good and bad queries with evidence -> comparator's advice -> improve -> tried
+//! step:       good and bad queries with execution traces -> comparator's advice -> improve -> tried
 //! ```
 //!
 //! What a model says is never believed: categories and numbers of queries are checked, programs
@@ -23,7 +23,7 @@ mod categories;
 mod changes;
 mod drafts;
 mod estimate;
-mod evidence;
+mod execution_trace;
 mod first;
 
 use std::{

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    index::names::{
-        MIN_FUZZY_LETTERS, NameIndex, PARTED_STRENGTH,
+    index::entities::{
+        EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
         bits::Bits,
         forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
     },
@@ -23,7 +23,7 @@ const MAX_QUERY_WORDS: usize = 256;
 /// Letters of each part of a word that stands for two.
 const MIN_PART_LETTERS: usize = 3;
 /// Strength of a stem matched with one edit, relative to the same stem.
-pub(super) const SLIP_STRENGTH: f32 = 0.9;
+pub(super) const TYPO_STRENGTH: f32 = 0.9;
 
 /// A word of a query.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Word {
 /// A query's words, ready to be looked up.
 pub(super) struct Linked {
     pub(super) words: Vec<Word>,
-    /// The words without slips: those that no name has replaced by the nearest that some name has.
+    /// The words without typos: those that no name has replaced by the nearest that some name has.
     /// Empty if none is replaced.
     pub(super) mended: Vec<Word>,
     /// Stems of the index that the query has, ascending, with their strength.
@@ -70,7 +70,7 @@ impl Linked {
     }
 }
 
-impl NameIndex {
+impl EntityIndex {
     /// The words of a text and the stems they may stand for; asks on the way whether to go on.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl NameIndex {
             match word.stem {
                 Some(stem) => add(stem, 1.0),
                 None => {
-                    self.near(&word.text).into_iter().for_each(|stem| add(stem, SLIP_STRENGTH));
+                    self.near(&word.text).into_iter().for_each(|stem| add(stem, TYPO_STRENGTH));
                     for (first, second) in self.parted(&stems, &word.text) {
                         add(first, PARTED_STRENGTH);
                         add(second, PARTED_STRENGTH);

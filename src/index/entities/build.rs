@@ -13,7 +13,7 @@ use crate::{
     index::{
         IndexError,
         arrays::{Arrays, Strings},
-        names::{
+        entities::{
             ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
             forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
         },
@@ -252,7 +252,7 @@ pub fn build(kb: &Kb, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{index::names::NameIndex, kb::KbWriter};
+    use crate::{index::entities::EntityIndex, kb::KbWriter};
 
     #[test]
     fn small_numbers_identify_nothing() {
@@ -277,7 +277,7 @@ mod tests {
             if left > 0 { Ok(()) } else { Err(IndexError::Stopped) }
         });
         assert!(matches!(stopped, Err(IndexError::Stopped)), "it asks at every node");
-        let names = NameIndex::open(&path).unwrap();
+        let names = EntityIndex::open(&path).unwrap();
         let linked = |text: &str| {
             names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
         };
@@ -301,7 +301,7 @@ mod tests {
         builder.add(0, &run, 0);
         builder.add(1, "steel bottle", 0);
         builder.write(&path, &mut || Ok(())).unwrap();
-        let index = NameIndex::open(&path).unwrap();
+        let index = EntityIndex::open(&path).unwrap();
         assert!(index.words.find(&run).is_some());
         let n_forms = index.fuzzy_keys.as_slice().len();
         assert!((10..20).contains(&n_forms), "{n_forms} forms");

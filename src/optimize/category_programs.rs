@@ -25,7 +25,7 @@ pub(super) struct Queries {
 
 /// A category while it is being improved.
 #[derive(Clone)]
-pub(super) struct Member {
+pub(super) struct CategoryProgram {
     /// What the program was composed from, if it was.
     pub(super) plan: Option<Plan>,
     pub(super) program: Program,
@@ -41,8 +41,8 @@ pub(super) struct Member {
     pub(super) part: Option<Vec<usize>>,
 }
 
-impl Member {
-    /// Whether it answers as another does: by the same program with the same numbers.
+impl CategoryProgram {
+    /// Whether it answers as another does: by the same program with the same parameters.
     pub(super) fn answers_as(&self, other: &Self) -> bool {
         self.program.id() == other.program.id() && self.params == other.params
     }
@@ -52,8 +52,8 @@ impl Member {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// The validation queries on which it is raced: those that were put into it, or else those that
-    /// are routed to it.
+    /// The validation queries on which it is tested: those that were put into it, or else those
+    /// that are routed to it.
     pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
         match &self.queries {
             Some(own) => own.validation.clone(),
@@ -72,41 +72,46 @@ impl Member {
     }
 }
 
-/// The members that still add to the others when each is judged on all training queries; plans
-/// were chosen on those that their walks support.
-pub(super) fn needed(members: Vec<Member>, n: usize) -> Vec<Member> {
-    let worths: Vec<discover::Worth> = members
+/// The programs of categories that still add to the others when each is judged on all training
+/// queries; plans were chosen on those that their metapaths support.
+pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
+    let worths: Vec<discover::Worth> = category_programs
         .iter()
-        .map(|member| member.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
+        .map(|category_program| {
+            category_program.train.iter().map(|&rank| f64::from(rank)).enumerate().collect()
+        })
         .collect();
     let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
     let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
     if kept.is_empty() {
         kept.push(0);
     }
-    let mut members: Vec<Option<Member>> = members.into_iter().map(Some).collect();
-    kept.into_iter().filter_map(|at| members[at].take()).collect()
+    let mut category_programs: Vec<Option<CategoryProgram>> =
+        category_programs.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
 }
 
 /// Training queries by category: those that were put into it, or else those that its program
 /// answers best; ties go to the earlier category, queries that no program answers to none.
-pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
-    let mut assigned = vec![Vec::new(); members.len()];
+pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
+    let mut assigned = vec![Vec::new(); category_programs.len()];
     for query in 0..n {
-        let best =
-            members.iter().enumerate().fold(None, |best: Option<(usize, f32)>, (at, member)| {
-                match best {
-                    Some((_, most)) if member.train[query] <= most => best,
-                    _ if member.train[query] > 0.0 => Some((at, member.train[query])),
-                    _ => best,
+        let best = category_programs.iter().enumerate().fold(
+            None,
+            |best: Option<(usize, f32)>, (at, category_program)| match best {
+                Some((_, most)) if category_program.train[query] <= most => best,
+                _ if category_program.train[query] > 0.0 => {
+                    Some((at, category_program.train[query]))
                 }
-            });
+                _ => best,
+            },
+        );
         if let Some((at, _)) = best {
             assigned[at].push(query);
         }
     }
-    for (queries, member) in assigned.iter_mut().zip(members) {
-        if let Some(own) = &member.queries {
+    for (queries, category_program) in assigned.iter_mut().zip(category_programs) {
+        if let Some(own) = &category_program.queries {
             queries.clone_from(&own.train);
         }
     }
@@ -115,10 +120,11 @@ pub(super) fn assign(members: &[Member], n: usize) -> Vec<Vec<usize>> {
 
 /// What the training queries of every category still lack, as reciprocal rank, and a half, so that
 /// none is forgotten; 0 for a category without queries.
-pub(super) fn lacking(members: &[Member], assigned: &[Vec<usize>]) -> Vec<f64> {
-    let lack = |(member, queries): (&Member, &Vec<usize>)| match queries.is_empty() {
-        true => 0.0,
-        false => queries.len() as f64 - member.sum_on(queries) + 0.5,
-    };
-    members.iter().zip(assigned).map(lack).collect()
+pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
+    let lack =
+        |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {
+            true => 0.0,
+            false => queries.len() as f64 - category_program.sum_on(queries) + 0.5,
+        };
+    category_programs.iter().zip(assigned).map(lack).collect()
 }

@@ -1,7 +1,7 @@
 //! Names that a text spells out: every word of a name, in order and as the name has it.
 //!
 //! Linking is generous, so that a program misses nothing; this is strict, so that what it finds
-//! needs no second look: no slip, no initials, no part of a name, and of names that overlap the
+//! needs no second look: no typo, no initials, no part of a name, and of names that overlap the
 //! longest alone.
 //!
 //! Must not know: relations, what a text asks for.
@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::{
-    index::names::{ACRONYM, MAX_EXACT_WORDS, NameIndex, SYMBOL, forms::Key},
+    index::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key},
     kb::NodeId,
     words::{is_question_word, name_words},
 };
@@ -42,7 +42,7 @@ struct Word<'a> {
     marked: bool,
 }
 
-impl NameIndex {
+impl EntityIndex {
     /// The names that a text spells out, in order, none overlapping another: the longest first,
     /// ties to the earlier. A single word that shapes questions is a name in quotation marks only.
     pub fn spelled(&self, text: &str) -> Vec<Spelled> {

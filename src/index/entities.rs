@@ -6,8 +6,8 @@
 //! - exactly: all words of a name in order, wherever words are parted and whatever their forms,
 //!   so that "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
 //! - in part: some words of it, weighted by rarity;
-//! - with a slip of the pen: one edit in a word of five letters or more. A word of the query that
-//!   some name has may be a slip too, but only where no name with it is covered by the query.
+//! - with a typo: one edit in a word of five letters or more. A word of the query that
+//!   some name has may be a typo too, but only where no name with it is covered by the query.
 //!
 //! | array | content |
 //! | --- | --- |
@@ -28,15 +28,15 @@ mod spelled;
 
 use std::{collections::BTreeSet, convert::Infallible, path::Path, sync::OnceLock};
 
-pub use crate::index::names::{build::build, spelled::Spelled};
+pub use crate::index::entities::{build::build, spelled::Spelled};
 use crate::{
     index::{
         IndexError,
         arrays::{Array, Arrays, Strings},
-        names::{
+        entities::{
             bits::Bits,
             forms::Key,
-            query::{Linked, SLIP_STRENGTH, Word},
+            query::{Linked, TYPO_STRENGTH, Word},
         },
     },
     kb::{Combine, Kb, NodeId, Scores, TypeId, best},
@@ -47,8 +47,8 @@ use crate::{
 const MAX_EXACT_WORDS: usize = 32;
 /// Entries whose coverage is computed for one query; stems are taken rarest first until then.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// Entries with a word of which one in the query may be a slip; more common ones are not tried.
-const MAX_SLIP_ENTRIES: usize = 2_000;
+/// Entries with a word of which one in the query may be a typo; more common ones are not tried.
+const MAX_TYPO_ENTRIES: usize = 2_000;
 /// Entries or nodes of one piece of work between two looks at whether to go on.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Numbers of entries whose idf is kept: most stems are rarer.
@@ -73,8 +73,8 @@ const PARTED_STRENGTH: f32 = 0.9;
 /// Strength of a name whose words have other forms, relative to the same words.
 const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem taken for what a known word of the query should be.
-const KNOWN_SLIP_STRENGTH: f32 = 0.7;
-/// Share of a name that must be covered for its words to be no slips.
+const KNOWN_TYPO_STRENGTH: f32 = 0.7;
+/// Share of a name that must be covered for its words to be no typos.
 const EXPLAINED: f32 = 0.75;
 /// Idf mass at which an exact name reaches half of full strength.
 const EXACT_HALF: f32 = 1.5;
@@ -82,7 +82,7 @@ const EXACT_HALF: f32 = 1.5;
 const PART_HALF: f32 = 6.0;
 
 /// The index of names.
-pub struct NameIndex {
+pub struct EntityIndex {
     entry_node: Array<u32>,
     entry_flags: Array<u8>,
     entry_words: Array<u8>,
@@ -113,7 +113,7 @@ struct Span {
     unknown: bool,
 }
 
-impl NameIndex {
+impl EntityIndex {
     /// Maps an index; costs the same whatever its size.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl NameIndex {
             exact.extend(node_of(entry).map(|node| (node, strength)));
         });
         self.for_exact(&linked.mended, |entry, strength| {
-            exact.extend(node_of(entry).map(|node| (node, strength * SLIP_STRENGTH)));
+            exact.extend(node_of(entry).map(|node| (node, strength * TYPO_STRENGTH)));
         });
         go_on()?;
         let sharing = self.sharing(&linked);
@@ -192,13 +192,13 @@ impl NameIndex {
                 _ => parts.push((node, strength)),
             }
         }
-        let mut slips: Vec<(NodeId, f32)> = Vec::new();
-        self.for_known_slips(&linked, &sharing, &explained, go_on, |entry, strength| {
-            slips.extend(node_of(entry).map(|node| (node, strength)));
+        let mut typos: Vec<(NodeId, f32)> = Vec::new();
+        self.for_known_typos(&linked, &sharing, &explained, go_on, |entry, strength| {
+            typos.extend(node_of(entry).map(|node| (node, strength)));
         })?;
         let found = Scores::new(exact)
             .combine(&Scores::new(parts), Combine::Max)
-            .combine(&Scores::new(slips), Combine::Max);
+            .combine(&Scores::new(typos), Combine::Max);
         let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
         for &(node, strength) in found.as_slice() {
             if let Some(pairs) = by_type.get_mut(usize::from(kb.node_type(node).0)) {
@@ -208,7 +208,7 @@ impl NameIndex {
         Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
     }
 
-    /// The text without the words by which it names any of the nodes, slips and words that names
+    /// The text without the words by which it names any of the nodes, typos and words that names
     /// part otherwise among them; words keep their order.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
@@ -251,7 +251,7 @@ impl NameIndex {
         Ok(kept.join(" "))
     }
 
-    /// Whether a word is one of the stems, or a slip of one, or two of them in one.
+    /// Whether a word is one of the stems, or a typo of one, or two of them in one.
     fn names_any(&self, stems: &Stems, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
@@ -393,9 +393,9 @@ impl NameIndex {
         (covered, covered * covered * matched / (matched + PART_HALF))
     }
 
-    /// Every entry that shares a stem with the query, and another but for a slip in a word that
+    /// Every entry that shares a stem with the query, and another but for a typo in a word that
     /// other names have: one that explains no name covered by the query.
-    fn for_known_slips<E>(
+    fn for_known_typos<E>(
         &self,
         linked: &Linked,
         sharing: &Bits,
@@ -403,19 +403,19 @@ impl NameIndex {
         go_on: &mut dyn FnMut() -> Result<(), E>,
         mut keep: impl FnMut(u32, f32),
     ) -> Result<(), E> {
-        let may_slip = |word: &&Word| {
+        let may_typo = |word: &&Word| {
             let unexplained = word.stem.is_some_and(|stem| !explained.contains(stem));
             unexplained && !word.asks && word.text.chars().nth(MIN_FUZZY_LETTERS - 1).is_some()
         };
-        for word in linked.words.iter().filter(may_slip) {
+        for word in linked.words.iter().filter(may_typo) {
             for stem in self.near(&word.text) {
                 go_on()?;
                 let entries = self.entries_of(stem);
-                if linked.strength(stem) > 0.0 || entries.len() > MAX_SLIP_ENTRIES {
+                if linked.strength(stem) > 0.0 || entries.len() > MAX_TYPO_ENTRIES {
                     continue;
                 }
                 for &entry in entries.iter().filter(|&&entry| sharing.contains(entry)) {
-                    let more = Some((stem, KNOWN_SLIP_STRENGTH));
+                    let more = Some((stem, KNOWN_TYPO_STRENGTH));
                     keep(entry, self.strength_of_part(linked, entry, more).1);
                 }
             }

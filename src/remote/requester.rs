@@ -19,17 +19,17 @@ use tracing::{Instrument, debug_span, field};
 use crate::remote::{
     Limits, RemoteError, account,
     attempt::Attempt,
-    breaker::{Breaker, Probe},
     chance,
+    circuit_breaker::{CircuitBreaker, Probe},
     failure::AccountSecrets,
-    pace::Pace,
+    rate_limiter::RateLimiter,
 };
 
 /// How often a request looks whether it is to stop.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Asks one service for all who ask it.
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     pub(super) base: Url,
@@ -39,13 +39,13 @@ pub(super) struct Asker {
     pub(super) limits: Limits,
     /// The only bound on requests under way, whoever sends them.
     pub(super) gate: Semaphore,
-    pub(super) breaker: Breaker,
-    pub(super) pace: Pace,
+    pub(super) circuit_breaker: CircuitBreaker,
+    pub(super) rate_limiter: RateLimiter,
     pub(super) retries: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Asker {
+impl Requester {
     /// The reply to a request, or an error soon after the stop flag is set.
     pub(super) async fn ask(
         &self,
@@ -72,7 +72,7 @@ impl Asker {
         body: &[u8],
         weight: u64,
     ) -> Result<Vec<u8>, RemoteError> {
-        let arrival = self.breaker.arrival();
+        let arrival = self.circuit_breaker.arrival();
         // The gate is never closed.
         let _turn = self.gate.acquire().await;
         let url = account::join(&self.base, path);
@@ -84,21 +84,21 @@ impl Asker {
             probe: None,
         };
         loop {
-            self.pass_breaker(arrival, &mut course).await?;
+            self.pass_circuit_breaker(arrival, &mut course).await?;
             self.keep_pace(weight, &course).await?;
             course.attempts += 1;
             match self.traced_attempt(&url, body, &course).await {
                 Ok(reply) => {
-                    self.breaker.succeeded();
+                    self.circuit_breaker.succeeded();
                     return Ok(reply);
                 }
                 Err(Attempt::Final(error)) => {
                     // The service answers, and says what is wrong.
-                    self.breaker.succeeded();
+                    self.circuit_breaker.succeeded();
                     return Err(error);
                 }
                 Err(Attempt::Again { message, told }) => {
-                    self.breaker.failed(&message);
+                    self.circuit_breaker.failed(&message);
                     course.last = message;
                     sleep(self.wait(&mut course, told)?).await;
                     if Instant::now() >= course.deadline {
@@ -111,7 +111,7 @@ impl Asker {
     }
 
     /// Waits while others failed too often and one of them tries.
-    async fn pass_breaker<'a>(
+    async fn pass_circuit_breaker<'a>(
         &'a self,
         arrival: u64,
         course: &mut Course<'a>,
@@ -122,19 +122,19 @@ impl Asker {
         let outage = |(failures, message)| {
             Err(RemoteError::Outage { host: self.host.clone(), failures, message })
         };
-        match timeout_at(course.deadline, self.breaker.enter(arrival)).await {
+        match timeout_at(course.deadline, self.circuit_breaker.enter(arrival)).await {
             Ok(Ok(probe)) => {
                 course.probe = probe;
                 Ok(())
             }
             Ok(Err(state)) => outage(state),
-            Err(_) => outage(self.breaker.state()),
+            Err(_) => outage(self.circuit_breaker.state()),
         }
     }
 
     /// Waits until the limits of a minute let the next attempt begin.
     async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
-        match self.pace.turn(Instant::now(), weight, course.deadline) {
+        match self.rate_limiter.turn(Instant::now(), weight, course.deadline) {
             Ok(begin) => {
                 sleep_until(begin).await;
                 Ok(())
@@ -207,7 +207,7 @@ impl Asker {
     /// The end of a request; all who wait for it to try the service end with it.
     fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
         if course.probe.is_some() {
-            self.breaker.gave_up();
+            self.circuit_breaker.gave_up();
         }
         RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
     }

@@ -1,11 +1,12 @@
-//! The order of an answer: how the nodes that several programs found are put in one order.
+//! The learned re-ranker of an answer: how the nodes that several programs found are put in one
+//! order.
 //!
-//! Programs rank by scores that cannot be compared, and each knows its own walks alone. Here every
-//! node that a program or the search by words put forward is described by the same evidence,
+//! Programs rank by scores that cannot be compared, and each knows its own metapaths alone. Here
+//! every node that a program or the search by words put forward is described by the same features,
 //! whichever program found it: how the programs score it, what its document and the names of its
 //! neighbours say of the query's words together, which nodes that the query names stand beside it.
-//! A linear model over this evidence orders the nodes (listwise learning to rank: Cao et al. 2007);
-//! its weights hold for all categories and name nothing of the base.
+//! A linear model over these features orders the nodes (listwise learning to rank: Cao et al.
+//! 2007); its weights hold for all categories and name nothing of the base.
 //!
 //! Must not know: how weights are found, what programs do.
 
@@ -34,8 +35,8 @@ const STRONG_SCORE: f32 = 6.0;
 /// Logarithm below which a node's share of the score is not told apart from zero.
 const LEAST_LOG: f32 = -60.0;
 
-/// The evidence on one node, in this order.
-pub const EVIDENCE: [&str; 18] = [
+/// The features of one node, in this order.
+pub const FEATURES: [&str; 18] = [
     "scores of programs",
     "scores of programs, logarithm",
     "best score",
@@ -56,85 +57,85 @@ pub const EVIDENCE: [&str; 18] = [
     "length",
 ];
 
-/// Weights of [`EVIDENCE`] by name; what has none counts 0.
+/// Weights of [`FEATURES`] by name; what has none counts 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Order {
-    /// Weight by name of the evidence.
+pub struct Reranker {
+    /// Weight by name of the feature.
     pub weights: BTreeMap<String, f32>,
 }
 
 /// What is known of the nodes that were put forward for one query.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Evidence {
+pub struct NodeFeatures {
     /// The nodes, ascending.
     pub nodes: Vec<NodeId>,
-    /// One row of [`EVIDENCE`] for each node.
-    pub rows: Vec<[f32; EVIDENCE.len()]>,
+    /// One row of [`FEATURES`] for each node.
+    pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
-/// What one kind of evidence does for a node.
+/// What one feature does for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reason {
-    /// One of [`EVIDENCE`].
+    /// One of [`FEATURES`].
     pub name: &'static str,
-    /// What the evidence is on this node.
+    /// What the feature is on this node.
     pub value: f32,
     /// Its weight times what it exceeds the mean of all nodes put forward by: by as much it raises
     /// the logarithm of the node's score over theirs.
     pub gain: f32,
 }
 
-impl Order {
+impl Reranker {
     /// What moves a node up or down against the other nodes put forward, largest first, ties in the
-    /// order of [`EVIDENCE`]; empty for a node without evidence.
-    pub fn reasons(&self, evidence: &Evidence, node: NodeId) -> Vec<Reason> {
-        let row = evidence.nodes.binary_search(&node).ok().and_then(|at| evidence.rows.get(at));
+    /// order of [`FEATURES`]; empty for a node without features.
+    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Reason> {
+        let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
-        let n = evidence.rows.len() as f32;
+        let n = features.rows.len() as f32;
         let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
-            let all = evidence.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
+            let all = features.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
             let weight = self.weights.get(name).copied().unwrap_or(0.0);
             Reason { name, value, gain: weight * (value - all / n) }
         };
-        let mut reasons: Vec<Reason> = EVIDENCE.iter().zip(row).enumerate().map(reason).collect();
+        let mut reasons: Vec<Reason> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
         reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
         reasons
     }
 
-    /// The ranking with its nodes in the order of the evidence on them; those without evidence
+    /// The ranking with its nodes ordered by their features; those without features
     /// follow in their old order. Scores are in `0..=1`, best first, ties by smaller id.
-    pub fn apply(&self, evidence: &Evidence, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
+    pub fn apply(&self, features: &NodeFeatures, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let weight = |name: &&str| self.weights.get(*name).copied().unwrap_or(0.0);
-        let weights: Vec<f32> = EVIDENCE.iter().map(weight).collect();
-        let sum = |row: &[f32; EVIDENCE.len()]| {
+        let weights: Vec<f32> = FEATURES.iter().map(weight).collect();
+        let sum = |row: &[f32; FEATURES.len()]| {
             row.iter().zip(&weights).map(|(value, weight)| value * weight).sum::<f32>()
         };
-        let logs: Vec<f32> = evidence.rows.iter().map(sum).collect();
+        let logs: Vec<f32> = features.rows.iter().map(sum).collect();
         let largest = logs.iter().copied().fold(f32::MIN, f32::max);
         let share = |log: &f32| (log - largest).max(LEAST_LOG).exp();
         let ordered: Vec<(NodeId, f32)> =
-            evidence.nodes.iter().copied().zip(logs.iter().map(share)).collect();
+            features.nodes.iter().copied().zip(logs.iter().map(share)).collect();
         let least = ordered.iter().map(|pair| pair.1).fold(1.0, f32::min);
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let rest = ranking
             .iter()
-            .filter(|(node, _)| evidence.nodes.binary_search(node).is_err())
+            .filter(|(node, _)| features.nodes.binary_search(node).is_err())
             .map(|&(node, score)| (node, score.max(0.0) / top * least * 0.5));
         Scores::new(ordered.iter().copied().chain(rest).collect()).ranking()
     }
 }
 
-/// The evidence on all nodes that the rankings of programs, each with its probability, and the
+/// The features of all nodes that the rankings of programs, each with its probability, and the
 /// search by words put forward for a query. Only nodes that may be answers.
 ///
 /// # Errors
 /// Those of the embedder and of the vectors.
-pub fn evidence(
+pub fn node_features(
     base: &IndexedBase,
     query: &str,
     rankings: &[(f32, &Vec<(NodeId, f32)>)],
-) -> Result<Evidence, IndexError> {
+) -> Result<NodeFeatures, IndexError> {
     let types = base.kb.candidate_types();
     let found = base.text.search(query, TextPart::DocumentWithNames, types, COMPARED);
     let put_forward = rankings
@@ -145,7 +146,7 @@ pub fn evidence(
         .filter(|&node| base.kb.is_candidate(node));
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
-    let linked = base.names.link(&base.kb, query, &[], LINKED);
+    let linked = base.entities.link(&base.kb, query, &[], LINKED);
     let beside = beside_named(base, &nodes, &linked);
     let words = Words::new(base, query);
     let documents = base.terms.query(&base.stems, query);
@@ -180,7 +181,7 @@ pub fn evidence(
         ]
     });
     let rows = rows.collect();
-    Ok(Evidence { nodes, rows })
+    Ok(NodeFeatures { nodes, rows })
 }
 
 /// What programs say of each node: scores over the best of their program, times probability; the
@@ -290,11 +291,11 @@ mod tests {
     use super::*;
     use crate::tools::testing::example_base;
 
-    /// The value of one evidence on a node; none if the node was not put forward.
-    fn value(evidence: &Evidence, name: &str, node: NodeId) -> Option<f32> {
-        let at = evidence.nodes.binary_search(&node).ok()?;
-        let column = EVIDENCE.iter().position(|&other| other == name).unwrap();
-        Some(evidence.rows[at][column])
+    /// The value of one feature on a node; none if the node was not put forward.
+    fn value(features: &NodeFeatures, name: &str, node: NodeId) -> Option<f32> {
+        let at = features.nodes.binary_search(&node).ok()?;
+        let column = FEATURES.iter().position(|&other| other == name).unwrap();
+        Some(features.rows[at][column])
     }
 
     #[test]
@@ -305,8 +306,8 @@ mod tests {
         let beside = base.kb.neighbors(brand, relation, Direction::In)[0];
         let query = format!("{} wool", base.kb.name(brand));
         let (first, second) = (vec![(beside, 3.0), (1, 1.5)], vec![(brand, 2.0), (1, 0.5)]);
-        let evidence = evidence(&base, &query, &[(0.8, &first), (0.2, &second)]).unwrap();
-        let value = |name, node| value(&evidence, name, node);
+        let features = node_features(&base, &query, &[(0.8, &first), (0.2, &second)]).unwrap();
+        let value = |name, node| value(&features, name, node);
         assert_eq!(value("scores of programs", brand), None, "a brand cannot be an answer");
         let near = |name, node, expected: f32| {
             let value = value(name, node).unwrap();
@@ -315,7 +316,7 @@ mod tests {
         near("scores of programs", beside, 0.8);
         near("scores of programs", 1, 0.8 * 0.5 + 0.2 * 0.25);
         near("ranks", 1, 0.5);
-        let strength = base.names.link(&base.kb, &query, &[], LINKED).get(brand).unwrap();
+        let strength = base.entities.link(&base.kb, &query, &[], LINKED).get(brand).unwrap();
         assert!(strength > 0.0);
         assert_eq!(value("strongest named neighbour", beside), Some(strength));
         let shares = |node| {
@@ -331,34 +332,34 @@ mod tests {
 
     #[test]
     fn reasons_add_up_to_what_a_node_has_over_the_mean() {
-        let rows: Vec<[f32; EVIDENCE.len()]> = [(1.0, 0.5), (0.0, 2.0)]
+        let rows: Vec<[f32; FEATURES.len()]> = [(1.0, 0.5), (0.0, 2.0)]
             .map(|(joined, length)| {
-                let mut row = [0.0; EVIDENCE.len()];
+                let mut row = [0.0; FEATURES.len()];
                 (row[0], row[17]) = (joined, length);
                 row
             })
             .to_vec();
-        let evidence = Evidence { nodes: vec![4, 9], rows };
+        let features = NodeFeatures { nodes: vec![4, 9], rows };
         let weights = [("scores of programs", 3.0), ("length", -0.5)];
         let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
-        let order = Order { weights };
-        let reasons = order.reasons(&evidence, 9);
-        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (EVIDENCE[0], 0.0, -1.5));
+        let reranker = Reranker { weights };
+        let reasons = reranker.reasons(&features, 9);
+        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (FEATURES[0], 0.0, -1.5));
         assert_eq!((reasons[1].name, reasons[1].value), ("length", 2.0));
         assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
-        assert!(order.reasons(&evidence, 5).is_empty(), "nothing is known of node 5");
+        assert!(reranker.reasons(&features, 5).is_empty(), "nothing is known of node 5");
     }
 
     #[test]
     fn without_weights_nodes_are_ordered_by_id_and_nothing_is_lost() {
         let base = example_base();
         let ranking = vec![(2, 1.0), (0, 0.5)];
-        let evidence = evidence(&base, "steel", &[(1.0, &ranking)]).unwrap();
-        let ordered = Order::default().apply(&evidence, &ranking);
+        let features = node_features(&base, "steel", &[(1.0, &ranking)]).unwrap();
+        let ordered = Reranker::default().apply(&features, &ranking);
         let ids: Vec<NodeId> = ordered.iter().map(|pair| pair.0).collect();
-        assert_eq!(ids, evidence.nodes);
+        assert_eq!(ids, features.nodes);
         assert!(ids.contains(&0) && ids.contains(&2));
-        let unknown = Order::default().apply(&Evidence::default(), &ranking);
+        let unknown = Reranker::default().apply(&NodeFeatures::default(), &ranking);
         assert_eq!(unknown.iter().map(|pair| pair.0).collect::<Vec<_>>(), [2, 0]);
     }
 }

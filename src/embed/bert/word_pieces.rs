@@ -30,7 +30,7 @@ const BYTES_PER_TOKEN: usize = 8;
 
 /// The word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Pieces {
+pub(super) struct WordPieces {
     /// Ids, each below the size of the vocabulary.
     pub(super) ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
@@ -98,9 +98,9 @@ impl Cutter {
     ///
     /// # Errors
     /// [`EmbedError::Model`] when the tokenizer fails, or knows pieces that the weights do not.
-    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<Pieces, EmbedError> {
+    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces, EmbedError> {
         if text.trim().is_empty() {
-            return Ok(Pieces::default());
+            return Ok(WordPieces::default());
         }
         let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
         let mut n_bytes = self.max_tokens * BYTES_PER_TOKEN;
@@ -123,7 +123,11 @@ impl Cutter {
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
-    pub(super) fn cut_all(&self, prompt: &str, texts: &[&str]) -> Result<Vec<Pieces>, EmbedError> {
+    pub(super) fn cut_all(
+        &self,
+        prompt: &str,
+        texts: &[&str],
+    ) -> Result<Vec<WordPieces>, EmbedError> {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
@@ -133,7 +137,7 @@ impl Cutter {
     }
 
     /// As [`cut`](Cutter::cut), of the whole text in one go.
-    pub(super) fn cut_whole(&self, text: &str) -> Result<Pieces, EmbedError> {
+    pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self
             .tokenizer
@@ -143,7 +147,7 @@ impl Cutter {
         let special: Vec<bool> =
             encoding.get_special_tokens_mask().iter().map(|mask| *mask != 0).collect();
         if special.iter().all(|special| *special) {
-            return Ok(Pieces::default());
+            return Ok(WordPieces::default());
         }
         let largest = |values: &[u32]| values.iter().max().map_or(0, |largest| *largest as usize);
         let fits =
@@ -159,6 +163,6 @@ impl Cutter {
             );
             return Err(unusable(&self.path, reason));
         }
-        Ok(Pieces { ids: ids.to_vec(), types: types.to_vec(), special })
+        Ok(WordPieces { ids: ids.to_vec(), types: types.to_vec(), special })
     }
 }

@@ -12,17 +12,17 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gives each attempt the time at which it may begin. Attempts are spaced evenly, with no burst:
 /// in any minute begin at most as many as the limits say, and one.
-pub(super) struct Pace {
+pub(super) struct RateLimiter {
     requests: Option<u32>,
     tokens: Option<u64>,
     /// When the next attempt may begin.
     next: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimiter {
     /// Limits of a minute; none means any number, and 0 counts as 1.
-    pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> Pace {
-        Pace { requests, tokens, next: Mutex::default() }
+    pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
+        RateLimiter { requests, tokens, next: Mutex::default() }
     }
 
     /// When an attempt of this weight may begin, in the order of the calls.
@@ -63,28 +63,32 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn begins(pace: &Pace, weights: &[u64]) -> Vec<f64> {
+    fn begins(rate_limiter: &RateLimiter, weights: &[u64]) -> Vec<f64> {
         let now = Instant::now();
         let deadline = now + 10 * MINUTE;
-        let begins = weights.iter().map(|weight| pace.turn(now, *weight, deadline).unwrap());
+        let begins =
+            weights.iter().map(|weight| rate_limiter.turn(now, *weight, deadline).unwrap());
         begins.map(|begin| (begin - now).as_secs_f64()).collect()
     }
 
     #[test]
     fn attempts_are_spaced_by_the_tighter_limit() {
-        assert_eq!(begins(&Pace::new(None, None), &[5, 5, 5]), [0.0; 3]);
-        assert_eq!(begins(&Pace::new(Some(60), None), &[0, 0, 0]), [0.0, 1.0, 2.0]);
-        assert_eq!(begins(&Pace::new(None, Some(600)), &[100, 0, 5, 1]), [0.0, 10.0, 10.0, 10.5]);
-        assert_eq!(begins(&Pace::new(Some(60), Some(600)), &[5, 100, 1]), [0.0, 1.0, 11.0]);
+        assert_eq!(begins(&RateLimiter::new(None, None), &[5, 5, 5]), [0.0; 3]);
+        assert_eq!(begins(&RateLimiter::new(Some(60), None), &[0, 0, 0]), [0.0, 1.0, 2.0]);
+        assert_eq!(
+            begins(&RateLimiter::new(None, Some(600)), &[100, 0, 5, 1]),
+            [0.0, 10.0, 10.0, 10.5]
+        );
+        assert_eq!(begins(&RateLimiter::new(Some(60), Some(600)), &[5, 100, 1]), [0.0, 1.0, 11.0]);
     }
 
     #[test]
     fn a_turn_beyond_the_deadline_is_not_taken() {
-        let pace = Pace::new(Some(1), None);
+        let rate_limiter = RateLimiter::new(Some(1), None);
         let now = Instant::now();
         let soon = now + Duration::from_secs(10);
-        assert_eq!(pace.turn(now, 0, soon), Ok(now));
-        assert_eq!(pace.turn(now, 0, soon), Err(MINUTE));
-        assert_eq!(pace.turn(now, 0, now + MINUTE), Ok(now + MINUTE));
+        assert_eq!(rate_limiter.turn(now, 0, soon), Ok(now));
+        assert_eq!(rate_limiter.turn(now, 0, soon), Err(MINUTE));
+        assert_eq!(rate_limiter.turn(now, 0, now + MINUTE), Ok(now + MINUTE));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Counts failures in a row.
-pub(super) struct Breaker {
+pub(super) struct CircuitBreaker {
     threshold: u32,
     state: Mutex<State>,
     changed: Notify,
@@ -27,23 +27,27 @@ struct State {
 
 /// The right to try while all others wait; ends when dropped.
 pub(super) struct Probe<'a> {
-    breaker: &'a Breaker,
+    circuit_breaker: &'a CircuitBreaker,
 }
 
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        self.breaker.lock().is_probed = false;
-        self.breaker.changed.notify_waiters();
+        self.circuit_breaker.lock().is_probed = false;
+        self.circuit_breaker.changed.notify_waiters();
     }
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Lets all pass until `threshold` failures came in a row; 0 counts as 1.
-    pub(super) fn new(threshold: u32) -> Breaker {
-        Breaker { threshold: threshold.max(1), state: Mutex::default(), changed: Notify::new() }
+    pub(super) fn new(threshold: u32) -> CircuitBreaker {
+        CircuitBreaker {
+            threshold: threshold.max(1),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
-    /// What a request takes with it when it arrives, for [`Breaker::enter`].
+    /// What a request takes with it when it arrives, for [`CircuitBreaker::enter`].
     pub(super) fn arrival(&self) -> u64 {
         self.lock().given_up
     }
@@ -68,7 +72,7 @@ impl Breaker {
                 }
                 if !state.is_probed {
                     state.is_probed = true;
-                    return Ok(Some(Probe { breaker: self }));
+                    return Ok(Some(Probe { circuit_breaker: self }));
                 }
             }
             changed.await;

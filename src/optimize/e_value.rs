@@ -1,4 +1,4 @@
-//! Evidence that programs became better: a bet against the claim that they did not.
+//! The e-value of programs having become better: a bet against the claim that they did not.
 //!
 //! The claim under test is that the mean difference of reciprocal ranks, new less old, is at most
 //! 0. A gambler begins with a capital of 1 and stakes the same share of it on every difference
@@ -21,9 +21,10 @@
 
 /// The chance, over a whole run, that changes are frozen into a bundle which do not help.
 pub const ERROR_RATE: f64 = 0.2;
-/// Share of what is left of the error rate that a race may spend. Nearly every run makes one race.
+/// Share of what is left of the error rate that a sequential test may spend. Nearly every run makes
+/// one sequential test.
 const A_RACE: f64 = 0.9;
-/// Share of a race's part for all changes together; the rest is for each by itself.
+/// Share of a sequential test's part for all changes together; the rest is for each by itself.
 const TOGETHER: f64 = 2.0 / 3.0;
 /// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
 const GAMBLERS: usize = 20;
@@ -32,7 +33,8 @@ const MOST: f64 = 1e300;
 /// More queries than this are not said to be needed.
 const MOST_NEEDED: f64 = 1e6;
 
-/// What a race may spend: a claim is proven at a level when its capital reaches one divided by it.
+/// What a sequential test may spend: a claim is proven at a level when its capital reaches one
+/// divided by it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
     /// For all changes together.
@@ -42,8 +44,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Those of the `race`-th race of a run, from 1. However many races a run makes, their levels
-    /// add up to no more than [`ERROR_RATE`].
+    /// Those of the `sequential test`-th sequential test of a run, from 1. However many sequential
+    /// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
     pub fn of(race: usize) -> Self {
         let left = (1..race).fold(ERROR_RATE, |left, _| left * (1.0 - A_RACE));
         let level = left * A_RACE;
@@ -70,12 +72,12 @@ pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
 
 /// What was won so far by betting that differences are above 0 on average.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Evidence {
+pub struct EValue {
     capitals: [f64; GAMBLERS],
     differences: Vec<f64>,
 }
 
-impl Default for Evidence {
+impl Default for EValue {
     fn default() -> Self {
         Self { capitals: [1.0; GAMBLERS], differences: Vec::new() }
     }
@@ -85,12 +87,12 @@ fn share(gambler: usize) -> f64 {
     (gambler as f64 + 0.5) / GAMBLERS as f64
 }
 
-impl Evidence {
-    /// The evidence of differences.
+impl EValue {
+    /// The e-value of differences.
     pub fn of(differences: &[f64]) -> Self {
-        let mut evidence = Self::default();
-        differences.iter().for_each(|&difference| evidence.add(difference));
-        evidence
+        let mut e_value = Self::default();
+        differences.iter().for_each(|&difference| e_value.add(difference));
+        e_value
     }
 
     /// Bets on one more difference; beyond `[-1, 1]` it is taken for the nearer end.
@@ -179,10 +181,10 @@ mod tests {
         for _ in 0..n_runs {
             let mut proven = false;
             for test in 1..=n_tests {
-                let mut evidence = Evidence::default();
+                let mut e_value = EValue::default();
                 for _ in 0..n {
-                    evidence.add(draw(&mut rng));
-                    proven |= evidence.proves(Levels::of(test).together);
+                    e_value.add(draw(&mut rng));
+                    proven |= e_value.proves(Levels::of(test).together);
                 }
             }
             any += usize::from(proven);
@@ -222,14 +224,14 @@ mod tests {
 
     #[test]
     fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
-        assert_eq!(Evidence::default().e(), 1.0);
+        assert_eq!(EValue::default().e(), 1.0);
         // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
-        assert!((Evidence::of(&[1.0]).e() - 1.5).abs() < 1e-12);
-        assert!((Evidence::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
-        let there = Evidence::of(&[0.5, -0.25, 0.0, 1.0]).e();
-        let back = Evidence::of(&[1.0, 0.0, -0.25, 0.5]).e();
+        assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);
+        assert!((EValue::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
+        let there = EValue::of(&[0.5, -0.25, 0.0, 1.0]).e();
+        let back = EValue::of(&[1.0, 0.0, -0.25, 0.5]).e();
         assert!((there - back).abs() < 1e-12);
-        assert_eq!(Evidence::of(&[7.0]), Evidence::of(&[1.0]));
+        assert_eq!(EValue::of(&[7.0]), EValue::of(&[1.0]));
     }
 
     #[test]
@@ -264,11 +266,11 @@ mod tests {
         for _ in 0..runs {
             // The first helps, the others do not; a false claim is about one of these.
             let mut capital = |up: f64| {
-                let mut evidence = Evidence::default();
+                let mut e_value = EValue::default();
                 (0..20).for_each(|_| {
-                    evidence.add(if rng.random::<f64>() < up { 1.0 } else { -1.0 });
+                    e_value.add(if rng.random::<f64>() < up { 1.0 } else { -1.0 });
                 });
-                evidence.e()
+                e_value.e()
             };
             let capitals = [capital(0.9), capital(0.5), capital(0.5), capital(0.5)];
             let proven = each_alone(&capitals).into_iter().skip(1).any(|e| e * level >= 1.0);
@@ -280,16 +282,16 @@ mod tests {
     #[test]
     fn what_is_needed_proves_and_what_cannot_prove_is_known() {
         let differences = [0.5, 0.0, -0.1, 0.4];
-        let mut evidence = Evidence::of(&differences);
-        let needed = evidence.needed(0.05).unwrap();
+        let mut e_value = EValue::of(&differences);
+        let needed = e_value.needed(0.05).unwrap();
         assert!((8..60).contains(&needed), "{needed}");
         for at in 0..needed + differences.len() {
-            evidence.add(differences[at % differences.len()]);
+            e_value.add(differences[at % differences.len()]);
         }
-        assert_eq!(evidence.needed(0.05), Some(0));
-        assert_eq!(Evidence::of(&[0.5, -0.5]).needed(0.05), None);
-        assert_eq!(Evidence::default().needed(0.05), None);
-        assert!(!Evidence::default().could_prove(0.05, &[1.0; 4]));
-        assert!(Evidence::default().could_prove(0.05, &[1.0; 8]));
+        assert_eq!(e_value.needed(0.05), Some(0));
+        assert_eq!(EValue::of(&[0.5, -0.5]).needed(0.05), None);
+        assert_eq!(EValue::default().needed(0.05), None);
+        assert!(!EValue::default().could_prove(0.05, &[1.0; 4]));
+        assert!(EValue::default().could_prove(0.05, &[1.0; 8]));
     }
 }
