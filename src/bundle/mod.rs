@@ -24,6 +24,7 @@ pub mod cutoff;
 pub mod reading;
 pub mod reranker;
 pub mod router;
+pub mod understood;
 
 use std::{
     collections::BTreeMap,
@@ -203,7 +204,7 @@ pub struct Proof {
     /// Whether it was won, so that the bundle holds all improved programs; otherwise it holds those
     /// of the categories that are proven by themselves, and else what the run began with.
     pub proven: bool,
-    /// Categories that were raced by themselves, as all together did not win.
+    /// Categories that were tested by themselves, as all together did not win.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<CategoryProof>,
 }

@@ -18,8 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    answer::Explanation,
     index::{IndexedBase, entities::Spelled},
-    kb::{Direction, NodeId, RelationId, TypeId},
+    kb::{Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, paths_along},
     words::{is_question_word, name_words},
 };
 
@@ -96,6 +97,13 @@ pub struct Metapath {
 }
 
 impl Metapath {
+    /// Its steps with the types that they lead to.
+    fn metapath(&self) -> Vec<MetapathStep> {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
+        self.steps.iter().zip(ends).map(step).collect()
+    }
+
     /// Whether it follows a relation within a type one way alone: which way, only training
     /// questions tell.
     fn is_one_way_within_a_type(&self) -> bool {
@@ -149,6 +157,9 @@ pub struct Reading {
     pub named: Vec<NodeId>,
     /// The nodes that answer it, ascending; at least one.
     pub answers: Vec<NodeId>,
+    /// The ways in which it may be meant, likeliest first: for each name its nodes and the metapath
+    /// that leads from them.
+    ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
 
 /// A question's names, and the words beside them.
@@ -182,13 +193,13 @@ pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
 }
 
 /// The stems of the names of types and relations.
-struct Schema {
+pub(super) struct Schema {
     types: Vec<Vec<String>>,
     relations: Vec<Vec<String>>,
 }
 
 impl Schema {
-    fn new(base: &IndexedBase) -> Self {
+    pub(super) fn new(base: &IndexedBase) -> Self {
         let stems = |name: &String| {
             name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
         };
@@ -222,6 +233,17 @@ impl Schema {
         let whole: Vec<TypeId> = kinds().filter(is_whole).collect();
         let any = || kinds().filter(|kind| says(kind, stem)).collect();
         Some(if whole.is_empty() { any() } else { whole })
+    }
+
+    /// The types and the relations in whose name a stem is.
+    pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
+        let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
+        let places = |of: &[Vec<String>]| -> Vec<u16> {
+            let found = of.iter().zip(0u16..).filter(|(own, _)| has(own));
+            found.map(|pair| pair.1).collect()
+        };
+        let types = places(&self.types).into_iter().map(TypeId).collect();
+        (types, places(&self.relations).into_iter().map(RelationId).collect())
     }
 
     fn says(&self, stem: &str) -> bool {
@@ -617,10 +639,12 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
             continue;
         }
         let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
+        let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let (metapaths, named, answers) = (Vec::new(), named.clone(), Vec::new());
-            (guess.log, Reading { metapaths, named, answers })
+            let (metapaths, named, answers, ways) = Default::default();
+            (guess.log, Reading { metapaths, named, answers, ways })
         });
+        reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
         reading.answers = both.into_iter().collect();
         for metapath in told {
@@ -633,18 +657,37 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
 }
 
 impl Reading {
-    /// One line that says how the question was read, and what that means for a node.
-    pub fn describe(&self, node: NodeId) -> String {
-        let n = self.answers.len();
+    /// How the question was read, and what that means for a node.
+    pub fn explanation(&self, node: NodeId) -> Explanation {
         let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
-            (Ok(_), _) => "this is one of them",
-            (_, Ok(_)) => "this is named by the question",
-            _ => "this is none of them",
+            (Ok(_), _) => "one of its answers",
+            (_, Ok(_)) => "named by it",
+            _ => "none of its answers",
         };
-        format!(
-            "plain question: {}; nodes that all names lead to {n}, {place}",
-            self.metapaths.join(", ")
-        )
+        let metapaths =
+            self.metapaths.iter().map(|metapath| Explanation::new("metapath", metapath.as_str()));
+        let n = Explanation::new("answers", self.answers.len());
+        Explanation::new("plain question", place).with(metapaths).with([n])
+    }
+
+    /// For each of some nodes the paths that lead to it as the question says, one from each of its
+    /// names; none for a node that does not answer it.
+    pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
+        let mut paths = vec![Vec::new(); nodes.len()];
+        for way in &self.ways {
+            let along = |(names, metapath): &(Vec<NodeId>, Metapath)| {
+                paths_along(kb, names, nodes, &metapath.metapath(), MAX_EDGES)
+            };
+            let by_name: Vec<Vec<Option<Path>>> = way.iter().map(along).collect();
+            for (at, (own, node)) in paths.iter_mut().zip(nodes).enumerate() {
+                let from_all: Option<Vec<Path>> =
+                    by_name.iter().map(|paths| paths.get(at).cloned().flatten()).collect();
+                if own.is_empty() && self.answers.binary_search(node).is_ok() {
+                    *own = from_all.unwrap_or_default();
+                }
+            }
+        }
+        paths
     }
 
     /// The ranking with the answers of the reading first, in their old order and those it lacks

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
     kb::{Direction, NodeId, RelationId, Scores},
+    retrieve::Feature,
     words::{is_question_word, name_words},
 };
 
@@ -74,31 +75,19 @@ pub struct NodeFeatures {
     pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
-/// What one feature does for a node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reason {
-    /// One of [`FEATURES`].
-    pub name: &'static str,
-    /// What the feature is on this node.
-    pub value: f32,
-    /// Its weight times what it exceeds the mean of all nodes put forward by: by as much it raises
-    /// the logarithm of the node's score over theirs.
-    pub gain: f32,
-}
-
 impl Reranker {
     /// What moves a node up or down against the other nodes put forward, largest first, ties in the
     /// order of [`FEATURES`]; empty for a node without features.
-    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Reason> {
+    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
         let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
         let n = features.rows.len() as f32;
         let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
             let all = features.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
             let weight = self.weights.get(name).copied().unwrap_or(0.0);
-            Reason { name, value, gain: weight * (value - all / n) }
+            Feature { name: name.to_owned(), value, weight, gain: weight * (value - all / n) }
         };
-        let mut reasons: Vec<Reason> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
+        let mut reasons: Vec<Feature> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
         reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
         reasons
     }
@@ -299,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_tells_what_is_known_of_nodes_whoever_put_them_forward() {
+    fn features_tell_what_is_known_of_nodes_whoever_put_them_forward() {
         let base = example_base();
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let relation = base.kb.relation_id("has_brand").unwrap();
@@ -344,8 +333,11 @@ mod tests {
         let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
         let reranker = Reranker { weights };
         let reasons = reranker.reasons(&features, 9);
-        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (FEATURES[0], 0.0, -1.5));
-        assert_eq!((reasons[1].name, reasons[1].value), ("length", 2.0));
+        assert_eq!(
+            (&*reasons[0].name, reasons[0].value, reasons[0].gain),
+            (FEATURES[0], 0.0, -1.5)
+        );
+        assert_eq!((&*reasons[1].name, reasons[1].value), ("length", 2.0));
         assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
         assert!(reranker.reasons(&features, 5).is_empty(), "nothing is known of node 5");
     }

@@ -5,11 +5,15 @@ mod files;
 mod measures;
 mod report;
 mod sets;
+mod values;
 
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -26,9 +30,11 @@ use self::{
 };
 use crate::{
     cli::{
-        Context, Exit, dataset,
+        Context, Exit,
+        dataset::{self, Dataset},
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
+        named,
         systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
@@ -36,7 +42,7 @@ use crate::{
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Detail, Ranking, Retriever},
     systems::{self, bundle},
 };
 
@@ -146,6 +152,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
+    if args.measures.are_values() {
+        return run_values(args, &dataset, ctx);
+    }
     let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
     let tests = |split: &Split| matches!(split, Split::Test | Split::TestTenth);
     let openings = args.split.iter().any(tests).then(|| test_split::openings(&dataset.base, ctx));
@@ -157,18 +166,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .hint("lower --depth, or evaluate fewer queries at a time");
     }
     let base = dataset::open(&dataset, ctx)?;
-    // All systems are opened before one is run, so that a wrong name costs nothing.
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let places = args.sandbox.places(ctx);
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let resources = Resources {
-        effort: args.effort,
-        queries: asked,
-        ..Resources::new(llm.as_ref(), places, ctx)
-    };
-    let open = |name: &String| open_system(name, &base, &resources);
-    let systems = args.systems.iter().map(|name| Ok((name.as_str(), open(name)?)));
-    let systems = systems.collect::<Result<Vec<(&str, Box<dyn Retriever>)>>>()?;
+    let resources = resources(args, llm.as_ref(), asked, ctx);
+    let systems = open_all(args, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
@@ -215,6 +216,47 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         report.print(args.format, ctx)?
     }
     Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done })
+}
+
+/// What the systems are opened with.
+fn resources(
+    args: &Args,
+    llm: Option<&llm::Opened>,
+    queries: Arc<[(i64, String)]>,
+    ctx: &Context,
+) -> Resources {
+    let places = args.sandbox.places(ctx);
+    Resources { effort: args.effort, queries, ..Resources::new(llm, places, ctx) }
+}
+
+/// All systems with their names. They are opened before one is run, so that a wrong name costs
+/// nothing.
+fn open_all<'a>(
+    args: &'a Args,
+    base: &Arc<IndexedBase>,
+    resources: &Resources,
+    ctx: &Context,
+) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
+    let open = |name: &'a String| {
+        let found = named::system(name, ctx)?;
+        Ok((name.as_str(), open_system(&found, base, resources)?))
+    };
+    args.systems.iter().map(open).collect()
+}
+
+/// Measures answers that are no nodes.
+fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
+    let given = [args.run_file.is_some(), args.qrels_file.is_some(), args.results_file.is_some()];
+    if given.contains(&true) || args.by.is_some() || !args.filters.is_empty() {
+        let why = "--metrics value takes no --by, --where and no files to write";
+        return Err(CommandError::usage(anyhow!(why)));
+    }
+    let queries = values::queries(&args.split, &dataset.base, ctx)?;
+    let base = dataset::open(dataset, ctx)?;
+    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
+    let resources = resources(args, llm.as_ref(), asked, ctx);
+    values::run(args, &open_all(args, &base, &resources, ctx)?, &queries, ctx)
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.
@@ -292,9 +334,9 @@ fn measured_as(
             return Err(anyhow!("no result was kept"));
         }
         let began = Instant::now();
-        let answer = system.answer(&query.text, how.depth);
+        let answer = system.answer(&query.text, how.depth, Detail::default());
         let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (Answer { ranking, end }, failure) = match answer {
+        let (answer, failure) = match answer {
             Ok(answer) => (answer, None),
             // It was ended, and says nothing of the system.
             Err(_) if ctx.stop.load(Ordering::Relaxed) => {
@@ -305,10 +347,11 @@ fn measured_as(
                 if error.is_outage() {
                     outages.fetch_add(1, Ordering::Relaxed);
                 }
-                let baseline = stand_in.answer(&query.text, how.depth).unwrap_or_default();
-                (baseline, Some(error.to_string()))
+                let baseline = stand_in.retrieve(&query.text, how.depth).unwrap_or_default();
+                (Answer::of(baseline), Some(error.to_string()))
             }
         };
+        let (end, ranking) = (answer.end, answer.into_ranking());
         let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
         let ranking = if how.keep { ranking } else { Ranking::new() };
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);

@@ -45,25 +45,25 @@ pub(super) const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `mo
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct LlmArgs {
     /// Ask this language model; roles with a model of their own in the settings keep it
-    #[arg(long, value_name = "M", env = "AGENT_MODEL")]
+    #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
     pub(super) model: Option<String>,
     /// Also keep all replies in this file, for --replay
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Language model")]
     pub(super) record: Option<PathBuf>,
     /// Take replies from this file and ask no service; what is not in it fails
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Language model")]
     pub(super) replay: Option<PathBuf>,
     /// Do without the replies that other runs have kept, and keep none for them
-    #[arg(long)]
+    #[arg(long, help_heading = "Language model")]
     pub(super) no_cache: bool,
     /// Spend at most this much on language models, in USD
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", help_heading = "Language model")]
     pub(super) budget_usd: Option<f64>,
     /// Use at most this many tokens of language models, sent and received
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", help_heading = "Language model")]
     pub(super) budget_tokens: Option<u64>,
     /// Take prompts from this directory where it has them; see agent-prompts in the sources
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Language model")]
     pub(super) prompts: Option<PathBuf>,
 }
 

@@ -15,6 +15,8 @@
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
 //! | `private` | where is kept what must not come with a home: what was made here, compiled code |
 //! | `test_split` | the answers of the test split, counted: how often were they looked at |
+//! | `named` | given a path, a name or `latest`: which run, which bundle |
+//! | `examples` | given a command: what would people write |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
@@ -28,12 +30,15 @@ mod data;
 mod dataset;
 mod doctor;
 mod eval;
+mod examples;
 mod explain;
 mod failure;
 mod fit;
 mod hits;
 mod index;
 mod llm;
+mod manual;
+mod named;
 mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -51,6 +56,7 @@ mod systems;
 mod test_split;
 mod vectors;
 mod verify;
+mod why;
 
 use std::{
     panic,
@@ -66,7 +72,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing_subscriber::{
     EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
 };
@@ -133,25 +139,38 @@ struct Cli {
     command: Command,
 }
 
+impl Cli {
+    /// The command line as its help shows it.
+    fn full() -> clap::Command {
+        examples::add(Cli::command())
+    }
+}
+
 #[derive(Debug, Args)]
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     ///
     /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
     /// the user's state and cache directories; AGENT_STATE names a directory for both.
-    #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "AGENT_HOME",
+        global = true,
+        help_heading = "Options of every command"
+    )]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it is there]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
     config: Option<PathBuf>,
     /// Write errors only to stderr: no notices, no progress
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Options of every command")]
     quiet: bool,
     /// Write details and timings to stderr; twice for the log of the program's parts
     ///
     /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
     /// step, trial, program and tool call with its time.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
     verbose: u8,
 }
 
@@ -187,6 +206,10 @@ enum Command {
     /// Show or clear what was paid for and is kept: replies and embeddings
     #[command(subcommand)]
     Cache(cache::Command),
+    /// Write what a shell needs to complete commands and options
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
     /// Measure what single pieces of work cost on a dataset
@@ -253,6 +276,8 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Query(args) => query::run(&args, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
+        Command::Completions(args) => manual::completions(&args, ctx),
+        Command::Man(args) => manual::man(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
         Command::Bench(command) => bench::run(command, ctx),
     }
@@ -260,7 +285,8 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
 
 /// Runs the program on the arguments of the process and returns its exit status.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = Cli::full().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed pipe while help is printed is no failure.
@@ -427,8 +453,6 @@ fn start_log(verbose: u8) -> impl Sized {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// A command and all below it, with their paths.

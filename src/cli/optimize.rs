@@ -694,7 +694,7 @@ fn watched(
                 printer.notice(&first_better(&better));
             }
         }
-        Event::SequentialTest(proof) => printer.notice(&raced(proof)),
+        Event::SequentialTest(proof) => printer.notice(&tested(proof)),
     };
     let base = base.clone();
     optimize::run(
@@ -732,7 +732,7 @@ fn print_times(timing: &Timing, printer: &Printer) {
 }
 
 /// How a sequential test ended, in words.
-pub(super) fn raced(proof: &Proof) -> String {
+pub(super) fn tested(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {

@@ -21,6 +21,7 @@ use crate::{
         Context, Exit, dataset,
         eval::write,
         failure::Result,
+        named,
         program::sources::Sources,
         systems::{Resources, SandboxArgs},
     },
@@ -39,8 +40,8 @@ const DEFAULT_FILE: &str = "report.html";
 /// only. A run that is not finished is told as far as it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory of a run
-    #[arg(long, value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(long, value_name = "RUN")]
     run: PathBuf,
     /// Write the page to this file [default: report.html in the run's directory]
     #[arg(long, value_name = "FILE.html")]
@@ -53,13 +54,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let journal = Journal::open_read_only(&args.run)?;
-    let sources = Sources::of_run(&args.run)?;
-    let record = gather::Record::read(&args.run, &journal, sources)?;
+    let dir = named::run_dir(&args.run, ctx)?;
+    let journal = Journal::open_read_only(&dir)?;
+    let sources = Sources::of_run(&dir)?;
+    let record = gather::Record::read(&dir, &journal, sources)?;
     let measured = measure(args, &record, ctx)?;
     let places = args.sandbox.places(ctx);
     let html = page::render(&gather::page(&record, measured.as_ref(), &places)?)?;
-    let out = args.out.clone().unwrap_or_else(|| args.run.join(DEFAULT_FILE));
+    let out = args.out.clone().unwrap_or_else(|| dir.join(DEFAULT_FILE));
     refuse_run_files(&out)?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
     ctx.printer.data(&out.display().to_string())?;

@@ -11,23 +11,21 @@ use std::{
 use clap::{ValueEnum, builder::PossibleValue};
 
 pub(super) use self::list::{Args, run};
+pub(super) use crate::infer::STAND_IN;
 pub(super) use crate::systems::{
     bundle::{Effort, OpenedBundle},
     program::read as read_program,
 };
 use crate::{
     bundle::Bundle,
-    cli::{Context, failure::Result, llm::Opened, printer::Printer},
+    cli::{Context, failure::Result, llm::Opened, named, printer::Printer},
     index::IndexedBase,
     infer::Runtime,
-    retrieve::{Retriever, System},
+    retrieve::Retriever,
     sandbox::{Origin, Place, SandboxOptions, Trust},
     systems::{self, Opener, SystemError},
     tools::Assistant,
 };
-
-/// The system whose ranking stands in for one that failed.
-pub(super) const STAND_IN: System = System::Hybrid;
 
 /// Where programs in Rhai run, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,7 +41,7 @@ enum SandboxName {
 pub(super) struct SandboxArgs {
     /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
     /// search actor wrote and froze here, wasm for all else]
-    #[arg(long, value_name = "NAME", value_enum)]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
     sandbox: Option<SandboxName>,
 }
 
@@ -170,12 +168,13 @@ pub(super) fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// Reads a bundle and checks its digest.
+/// Reads a bundle, named as [`named::bundle_file`] says, and checks its digest.
 ///
 /// # Errors
 /// That it cannot be read or was changed.
-pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
-    Ok(Bundle::read(file).map_err(SystemError::from)?)
+pub(super) fn read_bundle(given: &Path, ctx: &Context) -> Result<Bundle> {
+    let file = named::bundle_file(given, ctx)?;
+    Ok(Bundle::read(&file).map_err(SystemError::from)?)
 }
 
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.

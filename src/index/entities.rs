@@ -81,7 +81,7 @@ const EXACT_HALF: f32 = 1.5;
 /// Idf mass at which a name found in part reaches half of full strength.
 const PART_HALF: f32 = 6.0;
 
-/// The index of names.
+/// The entity index.
 pub struct EntityIndex {
     entry_node: Array<u32>,
     entry_flags: Array<u8>,

@@ -18,38 +18,47 @@
 //! bundle.check_base(&base)?;
 //! let runtime = Runtime::new(base, Arc::new(Workers::new(2)?), None);
 //! let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
-//! let answer = answers.answer("a durable steel bottle by Northpeak", 20)?;
+//! let ranking = answers.retrieve("a durable steel bottle by Northpeak", 20)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Must not know: which answers are right, how programs are found.
 
+mod answer;
 mod react;
+mod record;
 mod rerank;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use serde_json::json;
 use tracing::trace_span;
 
 use crate::{
+    answer::Explanation,
     bundle::{
         Bundle, Fusion,
         cutoff::Cutoff,
-        reading::{Phrasings, read},
+        reading::{Phrasings, Reading, read},
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Router, features},
     },
     index::IndexedBase,
-    kb::{Combine, NodeId, Scores},
+    kb::{Combine, Kb, NodeId, Scores},
     llm::{LlmError, RoleSpec},
     program::Program,
-    retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{
+        Answer, Call, Detail, Ranking, RetrieveError, Retriever, Way, Why, checked, place,
+        place_of, shortlist,
+    },
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
@@ -57,7 +66,12 @@ use crate::{
     tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
 };
 
+pub use answer::{STAND_IN, answer};
 pub use react::{REACT_ROLE, React};
+pub use record::{
+    AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
+    UnderstoodRecord, WayRecord, hits, path_in_words,
+};
 pub use rerank::{RERANK_ROLE, Rerank};
 
 /// Puts a new query into a category.
@@ -88,6 +102,7 @@ pub struct Runtime {
     /// Set when calls are to end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
+    runs: AtomicU64,
 }
 
 impl Runtime {
@@ -111,9 +126,9 @@ impl Runtime {
         let _ = base.embedder().prepare();
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
-        let stop = Arc::default();
+        let (stop, runs) = Default::default();
         let (assistant, asking) = (None, None);
-        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists }
+        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
     }
 
     /// The same runtime, whose programs end soon once `stop` is set.
@@ -142,6 +157,11 @@ impl Runtime {
     /// The base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
+    }
+
+    /// How often programs were run so far, on any thread.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// Parses and checks a program.
@@ -193,6 +213,7 @@ impl Runtime {
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
         let _span = trace_span!("program").entered();
+        self.runs.fetch_add(1, Ordering::Relaxed);
         let candidates = match self.sandbox.reads_candidates(compiled) {
             true => self.candidates(query)?,
             false => Arc::default(),
@@ -247,33 +268,36 @@ impl Retriever for ProgramRetriever {
         self.name.clone()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let trace = (detail.explained > 0).then(Trace::default);
         let outcome = self
             .runtime
-            .run(&self.compiled, &self.params, query, None)?
+            .run(&self.compiled, &self.params, query, trace.as_ref())?
             .map_err(|failure| RetrieveError::Program(failure.to_string()))?;
         let mut ranking = outcome.ranking;
         ranking.truncate(k);
-        Ok(ranking)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let trace = Trace::default();
-        let outcome = self.runtime.run(&self.compiled, &self.params, query, Some(&trace))?;
-        outcome.map_err(|failure| RetrieveError::Program(failure.to_string()))?;
-        Ok(explain_calls(&self.runtime.base, &trace, node))
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        let kb = &self.runtime.base.kb;
+        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
+            let explanation = place_of(&self.name, at, score);
+            Why { explanation, calls: calls_on(kb, "", &calls, node), features: Vec::new() }
+        });
+        let why = why.collect();
+        Ok(Answer { why, ..Answer::of(ranking) })
     }
 }
 
-/// One line for each traced call: how it was called, what it gave, what it said of the node, and
-/// where in the program it stands.
-pub fn explain_calls(base: &IndexedBase, trace: &Trace, node: NodeId) -> String {
-    let told = |call: &ToolCall| {
-        let line = call.line.map_or(String::new(), |line| format!("; line {line}"));
-        format!("{}{line}", call.describe(&base.kb, Some(node)))
+/// The calls of a category's program, and what each says of a node.
+fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Call> {
+    let call = |call: &ToolCall| Call {
+        category: category.to_owned(),
+        line: call.line,
+        tool: call.name.to_owned(),
+        arguments: call.arguments(kb),
+        result: call.outcome(kb),
+        value: call.value_of(node),
     };
-    let lines: Vec<String> = trace.take().iter().map(told).collect();
-    lines.join("\n")
+    calls.iter().map(call).collect()
 }
 
 /// Probability below which a category is not asked.
@@ -346,52 +370,57 @@ pub fn join(
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    Ok(join_to_end(base, query, rankings, joining)?.0)
+    Ok(joined(base, query, rankings, joining)?.ranking)
 }
 
-/// As [`join`], with the rank behind which the answers end if the query is a plain question.
-fn join_to_end(
+/// Rankings of several categories as one, and what it was made of.
+struct Joined {
+    ranking: Ranking,
+    /// What the order looks at, if there is one.
+    features: Option<NodeFeatures>,
+    /// How a plain question was read.
+    reading: Option<Reading>,
+}
+
+/// As [`join`], with what the answer was made of.
+fn joined(
     base: &IndexedBase,
     query: &str,
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
-) -> Result<(Ranking, Option<usize>), RetrieveError> {
+) -> Result<Joined, RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
-    let joined = match joining.reranker.filter(|_| joining.fusion.ordered) {
-        Some(reranker) => reranker.apply(&node_features(base, query, rankings)?, &fused),
+    let order = joining.reranker.filter(|_| joining.fusion.ordered);
+    let features = order.map(|_| node_features(base, query, rankings)).transpose()?;
+    let ordered = match order.zip(features.as_ref()) {
+        Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
-    Ok(match reading {
-        Some(reading) => (reading.apply(&joined), Some(reading.answers.len())),
-        None => (joined, None),
-    })
-}
-
-/// Features that an explanation names.
-const MAX_REASONS: usize = 6;
-/// Gain below which a feature is not named.
-const LEAST_GAIN: f32 = 0.05;
-
-/// One line for each feature that moves a node most in the order of the answer: by how
-/// much against the mean of all nodes put forward, which feature, what it is on this node.
-fn explain_reranker(reranker: &Reranker, features: &NodeFeatures, node: NodeId) -> String {
-    let mut lines = String::new();
-    for reason in reranker.reasons(features, node).into_iter().take(MAX_REASONS) {
-        if reason.gain.abs() >= LEAST_GAIN {
-            lines +=
-                &format!("re-ranker {:+.2}: {} {:.2}\n", reason.gain, reason.name, reason.value);
-        }
-    }
-    lines
+    let ranking = match &reading {
+        Some(reading) => reading.apply(&ordered),
+        None => ordered,
+    };
+    Ok(Joined { ranking, features, reading })
 }
 
 /// One category, ready to run.
 struct CategoryProgram {
     name: String,
+    /// The beginning of its program's id.
+    program: String,
     description: String,
     compiled: Compiled,
     params: ParamValues,
+}
+
+/// What one category came to.
+struct Run<'a> {
+    category_program: &'a CategoryProgram,
+    probability: f32,
+    ranking: Ranking,
+    /// None unless they were asked for.
+    calls: Vec<ToolCall>,
 }
 
 /// A bundle as a retriever.
@@ -421,6 +450,7 @@ impl BundleRetriever {
                 let compiled = runtime.compile(&category.program)?;
                 Ok(CategoryProgram {
                     name: category.name.clone(),
+                    program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
                     compiled,
                     params: category.params.clone(),
@@ -522,71 +552,87 @@ impl BundleRetriever {
     }
 }
 
+impl BundleRetriever {
+    /// Runs the program of every category that answers a query, each once.
+    fn runs(&self, query: &str, detail: Detail) -> Result<Vec<Run<'_>>, RetrieveError> {
+        let run = |(category, probability): (usize, f32)| {
+            let category_program = &self.category_programs[category];
+            let trace = (detail.explained > 0).then(Trace::default);
+            let ranking = self.rank(category_program, query, trace.as_ref())?;
+            let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+            Ok(Run { category_program, probability, ranking, calls })
+        };
+        self.route(query)?.into_iter().map(run).collect()
+    }
+
+    fn way(&self, run: &Run<'_>) -> Way {
+        Way {
+            category: run.category_program.name.clone(),
+            probability: run.probability,
+            program: run.category_program.program.clone(),
+            description: run.category_program.description.clone(),
+        }
+    }
+
+    /// Why a node has its place: what each category, the order and the reading say of it.
+    fn why(
+        &self,
+        runs: &[Run<'_>],
+        joined: &Joined,
+        at: usize,
+        (node, score): (NodeId, f32),
+    ) -> Why {
+        let kb = &self.runtime.base().kb;
+        let categories = runs.iter().map(|run| {
+            let found = place("category", &run.ranking, node);
+            let probability = Explanation::new("probability", run.probability);
+            Explanation::new("category", run.category_program.name.as_str())
+                .with([probability])
+                .with(found.children)
+        });
+        let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
+        let explanation = place_of(&self.name, at, score).with(categories).with(reading);
+        let calls =
+            runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
+        let features = self.reranker.as_ref().zip(joined.features.as_ref());
+        let features = features.map(|(order, features)| order.reasons(features, node));
+        Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
+    }
+}
+
 impl Retriever for BundleRetriever {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        Ok(self.answer(query, k)?.ranking)
-    }
-
-    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
-            rankings
-                .push((probability, self.rank(&self.category_programs[category], query, None)?));
-        }
-        let borrowed: Vec<(f32, &Ranking)> =
-            rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let query = checked(query)?;
+        let runs = self.runs(query, detail)?;
+        let rankings: Vec<(f32, &Ranking)> =
+            runs.iter().map(|run| (run.probability, &run.ranking)).collect();
         let joining = Joining {
             fusion: self.fusion,
             reranker: self.reranker.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
-        let base = self.runtime.base();
-        let (mut ranking, read) = join_to_end(base, checked(query)?, &borrowed, joining)?;
+        let mut joined = joined(self.runtime.base(), query, &rankings, joining)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
-        let end = self.cutoff.as_ref().and_then(|cutoff| match read {
-            Some(rank) => cutoff.surest_at(rank),
-            None => cutoff.end(&ranking),
+        let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
+            Some(reading) => cutoff.surest_at(reading.answers.len()),
+            None => cutoff.end(&joined.ranking),
         });
-        ranking.truncate(k);
-        Ok(Answer { ranking, end })
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let mut lines = String::new();
-        let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
-            let (category_program, trace) = (&self.category_programs[category], Trace::default());
-            let ranking = self.rank(category_program, query, Some(&trace))?;
-            let place = ranking.iter().position(|pair| pair.0 == node);
-            let place = place.map_or("not ranked".to_owned(), |at| {
-                format!("rank {}, score {:.4}", at + 1, ranking[at].1)
-            });
-            lines += &format!(
-                "category {} ({:.0} %): {place}\n",
-                category_program.name,
-                probability * 100.0
-            );
-            for line in explain_calls(self.runtime.base(), &trace, node).lines() {
-                lines += &format!("  {line}\n");
+        joined.ranking.truncate(k);
+        let paths = match &joined.reading {
+            Some(reading) if detail.paths => {
+                let nodes: Vec<NodeId> = joined.ranking.iter().map(|pair| pair.0).collect();
+                reading.paths(&self.runtime.base().kb, &nodes)
             }
-            rankings.push((probability, ranking));
-        }
-        if let Some(reranker) = self.reranker.as_ref().filter(|_| self.fusion.ordered) {
-            let borrowed: Vec<(f32, &Ranking)> =
-                rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-            let features = node_features(self.runtime.base(), checked(query)?, &borrowed)?;
-            lines += &explain_reranker(reranker, &features, node);
-        }
-        let base = self.runtime.base();
-        let reading = self.phrasings.as_ref().and_then(|of| read(base, query, of));
-        if let Some(reading) = reading {
-            lines += &format!("{}\n", reading.describe(node));
-        }
-        Ok(lines)
+            _ => Vec::new(),
+        };
+        let route = runs.iter().map(|run| self.way(run)).collect();
+        let first = joined.ranking.iter().take(detail.explained).enumerate();
+        let why = first.map(|(at, pair)| self.why(&runs, &joined, at, *pair)).collect();
+        Ok(Answer { end, route, paths, why, ..Answer::of(joined.ranking) })
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

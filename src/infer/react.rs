@@ -11,10 +11,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value as Json, json};
 
 use crate::{
+    answer::{Cell, Explanation},
     index::IndexedBase,
     kb::{Kb, NodeId},
     llm::{LlmError, RoleSpec},
-    retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist},
     tools::{
         Assistant, AssistantError, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost,
         ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
@@ -47,6 +48,8 @@ const MAX_NAMED: usize = 100;
 const SHOWN_ITEMS: usize = 20;
 /// Characters of a result that it is shown.
 const RESULT_CHARS: usize = 2_000;
+/// What it is called.
+const NAME: &str = "react";
 /// The prompt.
 const PROMPT: &str = "react/step";
 
@@ -91,7 +94,7 @@ impl React {
     }
 
     /// The nodes that the model names, best first, each once, and the steps that led there.
-    fn answer(
+    fn named(
         &self,
         query: &str,
         shortlist: &[NodeId],
@@ -204,7 +207,7 @@ impl React {
     fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
         let query = checked(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
-        let (named, steps) = self.answer(query, &shortlist)?;
+        let (named, steps) = self.named(query, &shortlist)?;
         Ok(Answered { shortlist, named, steps })
     }
 }
@@ -355,11 +358,11 @@ fn cut(text: &str) -> String {
 
 impl Retriever for React {
     fn name(&self) -> String {
-        "react".to_owned()
+        NAME.to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let Answered { shortlist, named, steps: _ } = self.run(query, k)?;
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let Answered { shortlist, named, steps } = self.run(query, k)?;
         let n = named.len();
         let mut ranking: Ranking = named
             .iter()
@@ -369,24 +372,20 @@ impl Retriever for React {
         let rest = shortlist.iter().filter(|node| !named.contains(node)).zip(1..);
         ranking.extend(rest.map(|(&node, behind)| (node, -(behind as f32))));
         ranking.truncate(k);
-        Ok(ranking)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let Answered { shortlist, named, steps } = self.run(query, SHOWN)?;
-        let mut lines: Vec<String> = steps
-            .iter()
-            .map(|step| {
-                let result = step.result.replace('\n', " ");
-                format!("{} = {result}", step.call.replace('\n', " "))
-            })
-            .collect();
-        let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
-        lines.push(match (place(&named), place(&shortlist)) {
-            (Some(at), _) => format!("named as answer {}", at + 1),
-            (None, Some(at)) => format!("not named; rank {} of the shortlist", at + 1),
-            (None, None) => "not named, and not in the shortlist".to_owned(),
-        });
-        Ok(lines.join("\n"))
+        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let explained = |at, node, score| {
+            let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
+            let of_model = match (place(&named), place(&shortlist)) {
+                (Some(at), _) => Explanation::new("named as answer", at + 1),
+                (None, Some(at)) => Explanation::new("not named; rank of the shortlist", at + 1),
+                (None, None) => Explanation::new("not named", Cell::Empty),
+            };
+            let steps = steps.iter().map(|step| {
+                Explanation::new("call", one_line(&step.call))
+                    .with([Explanation::new("result", one_line(&step.result))])
+            });
+            place_of(NAME, at, score).with([of_model]).with(steps)
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }

@@ -6,15 +6,16 @@
 //!
 //! Must not know: programs, which answers are right.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
 use crate::{
+    answer::{AnswerValue, Cell, Explanation},
     index::IndexedBase,
     kb::{NodeId, best},
     llm::{LlmError, RoleSpec},
-    retrieve::{Ranking, RetrieveError, Retriever, checked},
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, Why, checked, place_of},
     tools::{Assistant, AssistantError, document_about, unit_score},
 };
 
@@ -103,15 +104,6 @@ impl Rerank {
         let text = document_about(&self.base, node, query, DOCUMENT_CHARS);
         json!({"n": n, "type": kind, "text": text})
     }
-
-    /// The shortlist, and the score that the model gives each of its first nodes.
-    fn judged(&self, query: &str, k: usize) -> Result<(Ranking, Vec<Option<f32>>), RetrieveError> {
-        let query = checked(query)?;
-        let shortlist = self.shortlist.retrieve(query, k.max(SCORED))?;
-        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED).map(|pair| pair.0).collect();
-        let scores = self.scores(query, &nodes)?;
-        Ok((shortlist, scores))
-    }
 }
 
 /// The final score of place `at` of `n`, from 0.
@@ -124,8 +116,15 @@ impl Retriever for Rerank {
         format!("rerank:{}", self.shortlist.name())
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let (shortlist, scores) = self.judged(query, k)?;
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let query = checked(query)?;
+        // Those that come first here are among so many there.
+        let explained = if detail.explained > 0 { detail.explained.max(SCORED) } else { 0 };
+        let first = Detail { explained, ..detail };
+        let given = self.shortlist.answer(query, k.max(SCORED), first)?;
+        let shortlist = given.ranking();
+        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED).map(|pair| pair.0).collect();
+        let scores = self.scores(query, &nodes)?;
         let n = scores.len();
         let reranked = shortlist.iter().zip(&scores).enumerate();
         let first = reranked.map(|(at, (pair, score))| (pair.0, final_score(*score, at, n)));
@@ -133,26 +132,51 @@ impl Retriever for Rerank {
         let rest = shortlist.iter().skip(n).zip(1..);
         ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
         ranking.truncate(k);
-        Ok(ranking)
+        Ok(self.told(ranking, given, &scores, detail))
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.shortlist.category(query)
     }
+}
 
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let (shortlist, scores) = self.judged(query, SCORED)?;
+impl Rerank {
+    /// The ranking with what the shortlist's own answer says of each node, and what the model does.
+    fn told(
+        &self,
+        ranking: Ranking,
+        given: Answer,
+        scores: &[Option<f32>],
+        detail: Detail,
+    ) -> Answer {
+        let places: HashMap<NodeId, usize> =
+            given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
+        let before = |node: NodeId| places.get(&node).copied();
+        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
+            let of_shortlist = before(node).and_then(|at| given.why.get(at)).cloned();
+            let own = place_of(&self.name(), at, score).with(self.judgement(before(node), scores));
+            let of_shortlist = of_shortlist.unwrap_or_default();
+            Why { explanation: own.with([of_shortlist.explanation]), ..of_shortlist }
+        });
+        let why = why.collect();
+        let paths = |&(node, _): &(NodeId, f32)| {
+            before(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
+        };
+        let paths = match detail.paths {
+            true => ranking.iter().map(paths).collect(),
+            false => Vec::new(),
+        };
+        Answer { value: AnswerValue::nodes(ranking), end: None, paths, why, ..given }
+    }
+
+    /// What the model says of a node at a place of the shortlist, from 0, and what that place adds.
+    fn judgement(&self, place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
         let n = scores.len();
-        let place = shortlist.iter().position(|pair| pair.0 == node);
-        Ok(match place.and_then(|at| Some((at, scores.get(at)?))) {
-            None => format!("not among the first {n} of {}\n", self.shortlist.name()),
-            Some((at, score)) => {
-                let given = score.map_or("no usable score".to_owned(), |s| format!("score {s:.4}"));
-                let adds = PLACE_WEIGHT * (n - at) as f32 / n as f32;
-                let shortlist = self.shortlist.name();
-                let rank = at + 1;
-                format!("the model: {given}\n{shortlist}: rank {rank} of {n}, adds {adds:.4}\n")
-            }
-        })
+        let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
+            return vec![Explanation::new("the model", format!("asked about the first {n} alone"))];
+        };
+        let given = score.map_or(Cell::from("no usable score"), Cell::from);
+        let adds = PLACE_WEIGHT * (n - at) as f32 / n as f32;
+        vec![Explanation::new("the model", given), Explanation::new("its place before adds", adds)]
     }
 }

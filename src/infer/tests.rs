@@ -6,7 +6,9 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     bundle::{Bundle, Category, Dataset, FORMAT, Fusion, Provenance, Validation, router::Router},
-    infer::{BundleRetriever, ParamValues, React, Rerank, Runtime},
+    infer::{
+        self, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime,
+    },
     kb::NodeId,
     llm::{
         Finish, LlmError, Request, Role,
@@ -14,7 +16,7 @@ use crate::{
         scripted::{Heard, llm, llm_within, question, said},
     },
     program::Program,
-    retrieve::{Baseline, RetrieveError, Retriever, System},
+    retrieve::{Baseline, Detail, RetrieveError, Retriever, System},
     sandbox::{FailureKind, Workers},
     tools::{
         ToolCache, Trace,
@@ -232,6 +234,59 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
 }
 
+#[test]
+fn an_answer_with_all_its_reasons_runs_each_program_once() {
+    let query = "a durable steel bottle by Tidewell";
+    let system = routed(2, json!({"category": 2, "probability": 0.5}));
+    let detail = Detail { explained: 5, paths: true };
+    let answer = infer::answer(&example_base(), &system, query, 20, detail).unwrap();
+    let kb = &example_base().kb;
+    let record = serde_json::to_value(AnswerRecord::new(kb, &answer)).unwrap();
+    assert_eq!((answer.route.len(), system.runtime.runs()), (2, 2), "{record}");
+    assert_eq!(system.retrieve(query, 20).unwrap(), answer.ranking(), "as without reasons");
+
+    let hits = record["hits"].as_array().unwrap();
+    assert!(hits.len() > 5 && answer.why.len() == 5);
+    for (at, hit) in hits.iter().enumerate() {
+        assert_eq!(
+            (hit.get("explanation").is_some(), hit.get("calls").is_some()),
+            (at < 5, at < 5)
+        );
+        let path = hit["path"].as_array().unwrap();
+        assert!(path.is_empty() || path.last().unwrap()["node"] == hit["id"], "{hit}");
+    }
+    let calls = hits[0]["calls"].as_array().unwrap();
+    let tools: Vec<&Json> = calls.iter().map(|call| &call["tool"]).collect();
+    assert_eq!(tools, ["search", "search"], "one of each category");
+    assert_eq!(calls[0]["arguments"][0], format!("\"{query}\""));
+    let values: Vec<bool> = calls.iter().map(|call| call["value"].is_number()).collect();
+    assert!(values == [true, false] || values == [false, true], "{calls:?}");
+    let entity = &record["understood"]["entities"][0];
+    assert_eq!((&entity["name"], &entity["exact"]), (&json!("Tidewell"), &json!(true)));
+    // What Tidewell makes is one edge away from it.
+    let made = hits.iter().find(|hit| hit["path"].as_array().unwrap().len() == 2).unwrap();
+    assert_eq!(made["path"][0]["name"], "Tidewell");
+    assert_eq!(
+        (&made["path"][1]["relation"], &made["path"][1]["direction"]),
+        (&json!("has_brand"), &json!("in"))
+    );
+}
+
+#[test]
+fn another_system_stands_in_for_a_program_that_fails_and_says_so() {
+    let (runtime, _) = runtime(|_| said("no"));
+    let fails = Program::new("fn retrieve(query, candidates, params) { throw \"no\" }");
+    let system = ProgramRetriever::new(Arc::new(runtime), &fails, ParamValues::new()).unwrap();
+    let detail = Detail { explained: 1, paths: true };
+    let answer = infer::answer(&example_base(), &system, "steel bottle", 5, detail).unwrap();
+    let stand_in = answer.stand_in.as_ref().unwrap();
+    assert_eq!((stand_in.system.as_str(), system.runtime.runs()), ("hybrid", 1));
+    assert!(stand_in.reason.contains("no"), "{stand_in:?}");
+    assert_eq!(answer.ranking(), hybrid().retrieve("steel bottle", 5).unwrap());
+    assert_eq!(answer.why.len(), 1);
+    assert!(answer.words[0].contains(&"steel".to_owned()), "{:?}", answer.words);
+}
+
 fn hybrid() -> Box<dyn Retriever> {
     Box::new(Baseline::new(example_base(), System::Hybrid))
 }
@@ -260,9 +315,16 @@ fn the_reranker_adds_the_models_score_and_the_place() {
     assert_eq!(heard.requests()[0].role, Role::new("rerank"));
     assert_eq!(heard.count(), shortlist.len().div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
-    let why = reranker.explain(query, 3).unwrap();
-    assert!(why.contains("score 0.9000") && why.contains("hybrid: rank"), "{why}");
-    assert!(reranker.explain(query, 15).unwrap().contains("not among"));
+    let before = heard.count();
+    let detail = Detail { explained: 1, paths: false };
+    let told = reranker.answer(query, 20, detail).unwrap();
+    assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
+    assert_eq!(heard.count(), before + shortlist.len().div_ceil(10), "asked once, told and all");
+    let why = &told.why[0].explanation;
+    assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
+    let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
+    let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
+    assert_eq!(place.value, (at + 1).into());
 }
 
 #[test]
@@ -348,8 +410,12 @@ fn react_calls_tools_by_handles_and_names_nodes() {
     assert!(products.len() > 2 && products[2..].iter().all(|node| ![7, 4].contains(node)));
     assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
     assert_eq!(heard.count(), 4);
-    let why = system.explain("socks by Tidewell", 4).unwrap();
-    assert!(why.contains("link(") && why.contains("named as answer 2"), "{why}");
+    let detail = Detail { explained: 2, paths: false };
+    let told = system.answer("socks by Tidewell", 20, detail).unwrap();
+    assert_eq!(told.ranking(), ranking);
+    let why = &told.why[1].explanation;
+    assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
+    assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);
 }
 

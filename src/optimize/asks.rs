@@ -1,7 +1,7 @@
 //! Programs whose functions ask a language model: which they are, and how often they may be run.
 //!
 //! A run of the loop has an allowance of program runs, and each of these a few requests. A program
-//! claims all it may ever need before it is tried, so that one that is kept can also be raced and
+//! claims all it may ever need before it is tried, so that one that is kept can also be tested and
 //! measured; what it did not need is given back. Counts follow from programs and queries alone, so
 //! that a run that goes on comes to the same.
 //!

@@ -23,7 +23,7 @@
 pub const ERROR_RATE: f64 = 0.2;
 /// Share of what is left of the error rate that a sequential test may spend. Nearly every run makes
 /// one sequential test.
-const A_RACE: f64 = 0.9;
+const A_TEST: f64 = 0.9;
 /// Share of a sequential test's part for all changes together; the rest is for each by itself.
 const TOGETHER: f64 = 2.0 / 3.0;
 /// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
@@ -46,9 +46,9 @@ pub struct Levels {
 impl Levels {
     /// Those of the `sequential test`-th sequential test of a run, from 1. However many sequential
     /// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
-    pub fn of(race: usize) -> Self {
-        let left = (1..race).fold(ERROR_RATE, |left, _| left * (1.0 - A_RACE));
-        let level = left * A_RACE;
+    pub fn of(test: usize) -> Self {
+        let left = (1..test).fold(ERROR_RATE, |left, _| left * (1.0 - A_TEST));
+        let level = left * A_TEST;
         Self { together: level * TOGETHER, each: level * (1.0 - TOGETHER) }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
+    fn an_e_value_does_not_depend_on_the_order_and_is_known_in_small_cases() {
         assert_eq!(EValue::default().e(), 1.0);
         // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
         assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn levels_add_up_to_the_error_rate() {
-        let levels = |race| {
-            let Levels { together, each } = Levels::of(race);
+        let levels = |test| {
+            let Levels { together, each } = Levels::of(test);
             together + each
         };
         let sum: f64 = (1..50).map(levels).sum();

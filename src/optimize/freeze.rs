@@ -26,8 +26,8 @@ use crate::{
         asks::asks,
         category_programs::{CategoryProgram, needed},
         cutoff::{self, FOLDS},
-        race::Challenge,
         reading, reranker, route,
+        sequential_test::Challenge,
         trial::{Origin, Pool, mean, reciprocal_rank},
         verdict::Verdict,
     },
@@ -375,7 +375,7 @@ impl Finished {
 
     /// The same as far as it would be without some validation queries.
     fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
-        self.challenge.as_ref().map_or_else(Vec::new, |race| race.kept_without(queries))
+        self.challenge.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
     }
 
     /// The programs, with the changes of these categories.

@@ -133,15 +133,14 @@ fn turns(search: usize, model: usize) -> Vec<Turn> {
 }
 
 impl Run<'_> {
-    /// Improves programs of categories, then tunes the numbers of those that changed; a change stays
-    /// when training queries speak for it.
+    /// Improves programs of categories, then tunes their parameters; a change stays when training
+    /// queries speak for it.
     pub(super) fn improve(
         &mut self,
         begun: Begun,
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
         let Begun { mut category_programs, archive, metapaths, challengers } = begun;
-        let first = category_programs.clone();
         self.take_challengers(&mut category_programs, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
@@ -174,10 +173,7 @@ impl Run<'_> {
         }
         self.take_archived(&mut category_programs, &state.archive)?;
         if tunes {
-            let changed: Vec<usize> = (0..category_programs.len())
-                .filter(|&at| !category_programs[at].answers_as(&first[at]))
-                .collect();
-            if !self.tune_all(&mut category_programs, &changed)? {
+            if !self.tune_all(&mut category_programs)? {
                 return Ok((category_programs, Stop::Minutes));
             }
         }
@@ -190,18 +186,17 @@ impl Run<'_> {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Tunes the numbers of some categories' programs; whether there was time for all.
-    pub(super) fn tune_all(
+    /// Tunes the numbers of all categories' programs; whether there was time for all.
+    fn tune_all(
         &mut self,
         category_programs: &mut [CategoryProgram],
-        which: &[usize],
     ) -> Result<bool, OptimizeError> {
-        for (done, &at) in which.iter().enumerate() {
+        let total = category_programs.len();
+        for at in 0..total {
             if self.is_late() {
                 return Ok(false);
             }
-            let (phase, total) = ("tuning parameters", which.len());
-            (self.watch)(Event::Progress { phase, done, total });
+            (self.watch)(Event::Progress { phase: "tuning parameters", done: at, total });
             let assigned = assign(category_programs, self.train.queries.len());
             self.tune(&mut category_programs[at], &assigned[at])?;
         }

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! search actor: mine metapaths -> shortlist plans -> trials on training queries -> categories
-//! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> tune numbers of first programs
+//! llm actor:    find categories -> put queries into them -> write programs -> mend, try, tune
 //!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
 //!       training queries speak for
 //!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
@@ -35,12 +34,12 @@ pub mod leak;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
-mod race;
 pub mod reading;
 pub mod reranker;
 pub mod roles;
 pub mod route;
 mod search;
+mod sequential_test;
 pub mod trial;
 pub mod tune;
 pub mod user;
@@ -204,7 +203,7 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and raced too often.
+    /// The run was continued and tested too often.
     #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt cannot be rendered.
@@ -300,8 +299,8 @@ pub enum Event<'a> {
     },
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
-    /// All changes together were raced on validation.
-    Raced(&'a Proof),
+    /// All changes together were tested on validation.
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
@@ -519,7 +518,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "walks of another length (--hops)".to_owned()),
+                    ("hops", "metapaths of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
@@ -577,10 +576,6 @@ impl Run<'_> {
                 true => self.discover()?,
                 false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
             };
-        if !self.options.without.contains(&Ablation::Tuning) {
-            let all: Vec<usize> = (0..category_programs.len()).collect();
-            self.tune_all(&mut category_programs, &all)?;
-        }
         let challengers = match actor {
             Some(actor) => self.write_programs(actor, &mut category_programs)?,
             None => Vec::new(),

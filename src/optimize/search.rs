@@ -89,7 +89,7 @@ impl Run<'_> {
                 total: chosen.len(),
             });
             if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
-                category_programs.push(self.user_member(tried)?);
+                category_programs.push(self.program_of_user(tried)?);
                 continue;
             }
             let plan = plans[at].0.clone();

@@ -121,7 +121,10 @@ impl Run<'_> {
     }
 
     /// A category of a tried program.
-    pub(super) fn user_member(&mut self, tried: &Tried) -> Result<CategoryProgram, OptimizeError> {
+    pub(super) fn program_of_user(
+        &mut self,
+        tried: &Tried,
+    ) -> Result<CategoryProgram, OptimizeError> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
         let mut category_program =
@@ -139,7 +142,7 @@ impl Run<'_> {
         let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
         let mut category_programs = Vec::new();
         for at in chosen {
-            category_programs.push(self.user_member(&tried[at])?);
+            category_programs.push(self.program_of_user(&tried[at])?);
         }
         if category_programs.is_empty() {
             return Ok(category_programs);

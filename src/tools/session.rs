@@ -12,6 +12,7 @@ use std::{
 use tracing::{Span, trace_span};
 
 use crate::{
+    answer::Cell,
     clock::Timer,
     index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
@@ -391,25 +392,26 @@ const DESCRIBED_NODES: usize = 3;
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {
-    /// The call in one line, with the names of its best nodes; with a node, also what the result
-    /// says of it.
-    pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
-        let args: Vec<String> = self.args.iter().map(|arg| describe(kb, arg)).collect();
-        let result = match &self.result {
+    /// The arguments, each in few characters.
+    pub fn arguments(&self, kb: &Kb) -> Vec<String> {
+        self.args.iter().map(|arg| describe(kb, arg)).collect()
+    }
+
+    /// What came of the call in few characters, with the names of its best nodes, and what was
+    /// asked of a language model for it.
+    pub fn outcome(&self, kb: &Kb) -> String {
+        format!("{}{}", self.result_in_words(kb), self.costs())
+    }
+
+    fn result_in_words(&self, kb: &Kb) -> String {
+        match &self.result {
             Ok(value) => describe(kb, value),
             Err(error) => format!("failed: {error}"),
-        };
-        let of_node = match (&self.result, node) {
-            (Ok(Value::Scores(scores)), Some(node)) => match scores.get(node) {
-                Some(score) => format!("; this node {score:.4}"),
-                None => "; not this node".to_owned(),
-            },
-            (Ok(Value::Nodes(nodes)), Some(node)) if nodes.contains(node) => {
-                "; with this node".to_owned()
-            }
-            (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
-            _ => String::new(),
-        };
+        }
+    }
+
+    /// What was asked of a language model, and what of it got no usable reply.
+    fn costs(&self) -> String {
         let asked = match self.asked.requests {
             0 => String::new(),
             n => {
@@ -421,7 +423,29 @@ impl ToolCall {
             0 => String::new(),
             n => format!("; {n} unparsed"),
         };
-        format!("{}({}) = {result}{of_node}{asked}{unparsed}", self.name, args.join(", "))
+        format!("{asked}{unparsed}")
+    }
+
+    /// What the result says of a node: its score, whether it is in a set, nothing if neither.
+    pub fn value_of(&self, node: NodeId) -> Cell {
+        match &self.result {
+            Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),
+            Ok(Value::Nodes(nodes)) => Cell::Bool(nodes.contains(node)),
+            _ => Cell::Empty,
+        }
+    }
+
+    /// The call in one line for models and people; with a node, also what the result says of it.
+    pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
+        let of_node = match (&self.result, node.map(|node| self.value_of(node))) {
+            (Ok(Value::Scores(_)), Some(Cell::Number(score))) => format!("; this node {score:.4}"),
+            (Ok(Value::Scores(_)), Some(_)) => "; not this node".to_owned(),
+            (Ok(Value::Nodes(_)), Some(Cell::Bool(true))) => "; with this node".to_owned(),
+            (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
+            _ => String::new(),
+        };
+        let (args, result) = (self.arguments(kb).join(", "), self.result_in_words(kb));
+        format!("{}({args}) = {result}{of_node}{}", self.name, self.costs())
     }
 }
 

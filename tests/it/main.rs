@@ -10,6 +10,7 @@
 )]
 
 mod actor;
+mod answers;
 mod bench;
 mod bounds;
 mod bundles;
@@ -23,10 +24,12 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod improvement;
 mod linking;
 mod llm;
 mod mining;
 mod model;
+mod named;
 mod null;
 mod optimize;
 mod plain;
@@ -45,3 +48,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;

@@ -55,7 +55,9 @@ struct PrintedQuery<'a> {
 #[derive(Serialize)]
 struct PrintedCall {
     line: Option<usize>,
-    call: String,
+    tool: &'static str,
+    arguments: Vec<String>,
+    result: String,
 }
 
 /// One category as in JSON.
@@ -119,7 +121,9 @@ impl Report<'_> {
         let kb = &self.base.kb;
         let call = |call: &crate::tools::ToolCall| PrintedCall {
             line: call.line,
-            call: call.describe(kb, None),
+            tool: call.name,
+            arguments: call.arguments(kb),
+            result: call.outcome(kb),
         };
         explained.calls.iter().map(call).collect()
     }
@@ -230,8 +234,9 @@ impl Report<'_> {
                 ))?;
             }
             let mut text = "\n".to_owned();
-            for PrintedCall { line, call } in self.calls(explained) {
+            for PrintedCall { line, tool, arguments, result } in self.calls(explained) {
                 let line = line.map_or(String::new(), |line| line.to_string());
+                let call = format!("{tool}({}) = {result}", arguments.join(", "));
                 let _ = writeln!(text, "{line:>4}  {}", plain(call, MAX_CALL));
             }
             ctx.printer.text(&text)?;

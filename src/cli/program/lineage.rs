@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("a bundle does not say how its programs were found"))
             .hint("give the run's directory with --run DIR");
     }
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let entry = sources.find(&args.program)?;
     let chain = chain(&sources, entry.program.id());
     if args.json {

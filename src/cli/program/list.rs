@@ -39,7 +39,7 @@ struct Listed<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let listed: Vec<Listed<'_>> = sources
         .entries
         .iter()

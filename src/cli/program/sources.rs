@@ -12,8 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     bundle::{Bundle, Category},
     cli::{
+        Context,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
+        named,
         printer::plain,
         systems::read_bundle,
     },
@@ -45,11 +47,11 @@ const MAX_LISTED: usize = 8;
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(in crate::cli) struct Place {
-    /// Directory of a run
-    #[arg(long, value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(long, value_name = "RUN")]
     run: Option<PathBuf>,
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE")]
+    /// Frozen bundle: its file, or the run that it is of
+    #[arg(long, value_name = "BUNDLE")]
     bundle: Option<PathBuf>,
 }
 
@@ -68,7 +70,7 @@ pub(in crate::cli) struct Entry {
     pub(in crate::cli) program: Program,
     /// The category it answers; empty when it says none.
     pub(in crate::cli) category: String,
-    /// Numbers that differ from the declared ones.
+    /// Parameters that differ from the declared ones.
     pub(in crate::cli) params: ParamValues,
     /// Who proposed it.
     pub(in crate::cli) proposed_by: String,
@@ -125,11 +127,11 @@ impl Place {
     ///
     /// # Errors
     /// That the run or the bundle cannot be read.
-    pub(in crate::cli) fn read(&self) -> Result<Sources> {
+    pub(in crate::cli) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Sources::of_run(dir),
-            (_, Some(file)) => Ok(of_bundle(&read_bundle(file)?)),
-            (None, None) => Err(anyhow!("give --run DIR or --bundle FILE").into()),
+            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, ctx)?),
+            (_, Some(file)) => Ok(of_bundle(&read_bundle(file, ctx)?)),
+            (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
         }
     }
 }

@@ -129,7 +129,8 @@ impl Run<'_> {
         let mut attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        let program = self.not_tried_before(actor, name, place.category_program, written);
+        let parent = (&*place.category_program, place.queries);
+        let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
         let doing = Doing { key, change: "begun anew", advice: "" };
         self.test(actor, doing, &mut attempt, program, place, archive)
@@ -319,7 +320,7 @@ impl Run<'_> {
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        Ok(self.not_tried_before(actor, name, category_program, written))
+        Ok(self.not_tried_before(actor, name, (category_program, queries), written))
     }
 
     /// A program, unless it was measured before.
@@ -327,16 +328,19 @@ impl Run<'_> {
         &mut self,
         actor: &Actor,
         name: &str,
-        category_program: &CategoryProgram,
+        (category_program, queries): (&CategoryProgram, &[usize]),
         written: Written,
     ) -> Written {
         let program = written?;
         let notes = actor.notes.get(name);
         let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
-        match tried || program.id() == category_program.program.id() {
-            true => Err("the model gave a program that was tried before".to_owned()),
-            false => Ok(program),
+        if !tried && program.id() != category_program.program.id() {
+            return Ok(program);
         }
+        if asks(&program) {
+            self.allowance.give_back(queries.len() + self.validation.queries.len());
+        }
+        Err("the model gave a program that was tried before".to_owned())
     }
 
     /// What every prompt for a program tells.

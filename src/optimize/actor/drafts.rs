@@ -403,8 +403,12 @@ impl Run<'_> {
             let Read::Program(revised) = self.read(actor, sheet, reply)? else { continue };
             let tried: Vec<usize> = sheet.tried.iter().copied().take(TRIED).collect();
             let after = mean(&self.tried_ranks(&revised, &tried)?);
-            if after >= before {
-                written[at] = Ok(revised);
+            let dropped = match after >= before {
+                true => std::mem::replace(&mut written[at], Ok(revised)).ok(),
+                false => Some(revised),
+            };
+            if dropped.is_some_and(|program| asks(&program)) {
+                self.allowance.give_back(sheet.runs - tried.len());
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::{
     optimize::{
         Event, OptimizeError, Run,
         category_programs::CategoryProgram,
-        e_value::{ERROR_RATE, Evidence, Levels, each_alone},
+        e_value::{ERROR_RATE, EValue, Levels, each_alone},
         trial::Origin,
     },
 };
@@ -28,9 +28,9 @@ use crate::{
 /// Queries of the first batch of a sequential test; each further batch doubles what was tested.
 const FIRST_BATCH: usize = 4;
 /// Stream of random numbers for the order of a sequential test.
-const RACE_STREAM: u64 = 3 << 40;
+const TEST_STREAM: u64 = 3 << 40;
 /// Sequential tests that one run directory may hold.
-const MAX_RACES: usize = 1_000;
+const MAX_TESTS: usize = 1_000;
 
 /// A validation query of a changed category.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Challenge {
     /// How the sequential test ended.
     pub(super) proof: Proof,
     levels: Levels,
-    /// Categories that were raced by themselves, where all together did not win.
+    /// Categories that were tested by themselves, where all together did not win.
     alone: Vec<usize>,
     /// In the order of the sequential test.
     entries: Vec<Entry>,
@@ -60,7 +60,7 @@ impl Challenge {
         self.kept_without(&[])
     }
 
-    /// The same without some queries, with evidence as strong for each query as it takes with all:
+    /// The same without some queries, with an e-value as large for each query as it takes with all:
     /// fewer queries are not to be a reason for another choice. What was not won with all queries
     /// is not won without some.
     pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
@@ -77,26 +77,26 @@ impl Challenge {
         if self.proof.proven {
             let (gains, share) = of(None);
             let level = self.levels.together.powf(share);
-            let mut evidence = Evidence::default();
+            let mut e_value = EValue::default();
             let wins = gains.into_iter().any(|gain| {
-                evidence.add(gain);
-                evidence.proves(level)
+                e_value.add(gain);
+                e_value.proves(level)
             });
             if wins {
                 return (0..self.category_programs.len()).map(|at| changed.contains(&at)).collect();
             }
         }
-        let raced = if self.proof.proven { &changed } else { &self.alone };
-        let found: Vec<(f64, f64)> = raced
+        let tested = if self.proof.proven { &changed } else { &self.alone };
+        let found: Vec<(f64, f64)> = tested
             .iter()
             .map(|&at| {
                 let (gains, share) = of(Some(at));
-                (Evidence::of(&gains).e(), share)
+                (EValue::of(&gains).e(), share)
             })
             .collect();
         let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
         let mut kept = vec![false; self.category_programs.len()];
-        for ((&at, (_, share)), e) in raced.iter().zip(&found).zip(each_alone(&capitals)) {
+        for ((&at, (_, share)), e) in tested.iter().zip(&found).zip(each_alone(&capitals)) {
             kept[at] = e * self.levels.each.powf(*share) >= 1.0;
         }
         kept
@@ -143,22 +143,22 @@ impl Run<'_> {
             .collect();
         order.sort_unstable();
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(RACE_STREAM);
+        rng.set_stream(TEST_STREAM);
         order.shuffle(&mut rng);
         let mut entries: Vec<Entry> =
             order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
         let all: Vec<usize> = (0..entries.len()).collect();
         let before = self.ranks_of(begun, &entries, &all)?;
-        let evidence = self.together(&category_programs, &mut entries, &before, levels.together)?;
-        let proven = evidence.proves(levels.together);
+        let e_value = self.together(&category_programs, &mut entries, &before, levels.together)?;
+        let proven = e_value.proves(levels.together);
         let mut proof = Proof {
             error_rate: ERROR_RATE,
             level: levels.together,
-            e: evidence.e(),
-            n: evidence.n(),
+            e: e_value.e(),
+            n: e_value.n(),
             of: entries.len(),
-            difference: evidence.difference(),
-            needed: evidence.needed(levels.together),
+            difference: e_value.difference(),
+            needed: e_value.needed(levels.together),
             proven,
             categories: Vec::new(),
         };
@@ -170,7 +170,7 @@ impl Run<'_> {
                 let own: Vec<usize> =
                     all.iter().copied().filter(|&at| entries[at].category == category).collect();
                 let best: Vec<f64> = own.iter().map(|&at| 1.0 - f64::from(before[at])).collect();
-                if Evidence::default().could_prove(levels.each, &best) {
+                if EValue::default().could_prove(levels.each, &best) {
                     self.gain(&category_programs, &mut entries, &before, &own)?;
                     alone.push(category);
                 }
@@ -189,26 +189,26 @@ impl Run<'_> {
         entries: &mut [Entry],
         before: &[f32],
         level: f64,
-    ) -> Result<Evidence, OptimizeError> {
-        let mut evidence = Evidence::default();
-        let mut raced = 0;
-        while raced < entries.len() && !evidence.proves(level) {
+    ) -> Result<EValue, OptimizeError> {
+        let mut e_value = EValue::default();
+        let mut tested = 0;
+        while tested < entries.len() && !e_value.proves(level) {
             let to_come: Vec<f64> =
-                before[raced..].iter().map(|&rank| 1.0 - f64::from(rank)).collect();
-            if !evidence.could_prove(level, &to_come) {
+                before[tested..].iter().map(|&rank| 1.0 - f64::from(rank)).collect();
+            if !e_value.could_prove(level, &to_come) {
                 break;
             }
-            let most = FIRST_BATCH.max(2 * raced).min(entries.len());
-            let batch: Vec<usize> = (raced..most).collect();
+            let most = FIRST_BATCH.max(2 * tested).min(entries.len());
+            let batch: Vec<usize> = (tested..most).collect();
             self.gain(category_programs, entries, before, &batch)?;
-            for entry in &entries[raced..most] {
-                if !evidence.proves(level) {
-                    evidence.add(entry.gain.unwrap_or_default());
+            for entry in &entries[tested..most] {
+                if !e_value.proves(level) {
+                    e_value.add(entry.gain.unwrap_or_default());
                 }
             }
-            raced = most;
+            tested = most;
         }
-        Ok(evidence)
+        Ok(e_value)
     }
 
     /// Notes what changed programs gain on some entries, where it is not known.
@@ -237,18 +237,18 @@ impl Run<'_> {
             hasher.update(line.as_bytes());
         }
         let digest = hasher.finalize().to_hex().to_string();
-        for race in 1..=MAX_RACES {
-            let key = race.to_string();
+        for test in 1..=MAX_TESTS {
+            let key = test.to_string();
             match self.trials.journal.find::<String>("race", &key)? {
                 Some(other) if other != digest => {}
-                Some(_) => return Ok(Levels::of(race)),
+                Some(_) => return Ok(Levels::of(test)),
                 None => {
                     self.trials.journal.commit("race", &key, &digest, &[])?;
-                    return Ok(Levels::of(race));
+                    return Ok(Levels::of(test));
                 }
             }
         }
-        Err(OptimizeError::SequentialTests(MAX_RACES))
+        Err(OptimizeError::SequentialTests(MAX_TESTS))
     }
 
     /// Reciprocal ranks on some entries, each by the program of its category.
@@ -288,31 +288,31 @@ impl Run<'_> {
     }
 }
 
-/// How categories did that were raced by themselves.
+/// How categories did that were tested by themselves.
 fn proofs(
     alone: &[usize],
     category_programs: &[CategoryProgram],
     entries: &[Entry],
     level: f64,
 ) -> Vec<CategoryProof> {
-    let evidence: Vec<Evidence> = alone
+    let e_value: Vec<EValue> = alone
         .iter()
         .map(|&at| {
             let own = entries.iter().filter(|entry| entry.category == at);
-            Evidence::of(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
+            EValue::of(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
         })
         .collect();
-    let capitals: Vec<f64> = evidence.iter().map(Evidence::e).collect();
+    let capitals: Vec<f64> = e_value.iter().map(EValue::e).collect();
     alone
         .iter()
-        .zip(&evidence)
+        .zip(&e_value)
         .zip(each_alone(&capitals))
-        .map(|((&at, evidence), e)| CategoryProof {
+        .map(|((&at, e_value), e)| CategoryProof {
             name: category_programs[at].name().to_owned(),
             level,
             e,
-            n: evidence.n(),
-            difference: evidence.difference(),
+            n: e_value.n(),
+            difference: e_value.difference(),
             proven: e * level >= 1.0,
         })
         .collect()
@@ -337,7 +337,7 @@ mod tests {
     }
 
     /// A sequential test that all changes together won or lost, of the gains of each category.
-    fn raced(gains: &[&[f64]]) -> Challenge {
+    fn tested(gains: &[&[f64]]) -> Challenge {
         let levels = Levels::of(1);
         let (mut entries, mut query) = (Vec::new(), 0);
         for (category, gains) in gains.iter().enumerate() {
@@ -347,39 +347,39 @@ mod tests {
             }
         }
         let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
-        let evidence = Evidence::of(&all);
+        let e_value = EValue::of(&all);
         let category_programs: Vec<CategoryProgram> =
             gains.iter().map(|_| category_program("")).collect();
         let alone: Vec<usize> = (0..gains.len()).collect();
         let proof = Proof {
             error_rate: ERROR_RATE,
             level: levels.together,
-            e: evidence.e(),
+            e: e_value.e(),
             n: all.len(),
             of: all.len(),
-            difference: evidence.difference(),
-            needed: evidence.needed(levels.together),
-            proven: evidence.proves(levels.together),
+            difference: e_value.difference(),
+            needed: e_value.needed(levels.together),
+            proven: e_value.proves(levels.together),
             categories: proofs(&alone, &category_programs, &entries, levels.each),
         };
         Challenge { category_programs, proof, levels, alone, entries }
     }
 
     #[test]
-    fn a_race_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
-        let even = raced(&[&[0.4; 20]]);
+    fn a_test_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+        let even = tested(&[&[0.4; 20]]);
         assert!(even.proof.proven);
         assert_eq!(even.kept_without(&[0, 5, 10, 15]), [true]);
         let mut gains = [0.0; 20];
         gains[..5].copy_from_slice(&[1.0; 5]);
-        let few = raced(&[&gains]);
+        let few = tested(&[&gains]);
         assert!(few.proof.proven && few.kept() == [true], "{}", few.proof.e);
         assert_eq!(few.kept_without(&[0, 1, 2, 3, 4]), [false]);
     }
 
     #[test]
     fn a_category_that_gains_much_is_kept_where_another_loses_as_much() {
-        let challenge = raced(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
+        let challenge = tested(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
         assert!(!challenge.proof.proven);
         assert_eq!(challenge.kept(), [true, false, false]);
         let proven: Vec<bool> =
