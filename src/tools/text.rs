@@ -41,8 +41,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
               6), with c the share of it that the text has; with one typo 0.9 of that. Names may \
               overlap: of nested ones all are given, the longest strongest. Words that only shape \
               questions (which, find, like) name nothing in part, but other words of the question \
-              do; give only the part of the text that names something, such as quoted(query). The \
-              k strongest of each given type, of every type when none is given.",
+              do; give only the part of the text that names something, such as one of \
+              quoted(query). The k strongest of each given type, of every type when none is given.",
         example: r#"link(query, ["brand", "category"], 3)"#,
         cached: true,
         run: link,
