@@ -226,7 +226,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
-    warn_of_few(train.len(), validation.len(), &ctx.printer);
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) =
         open_run(args, new, &dataset.base, configured.as_ref(), &programs, ctx)?;
@@ -247,6 +246,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         validation.len(),
         dir.display()
     ));
+    warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());

@@ -360,7 +360,7 @@ impl Run<'_> {
         actor: &mut Actor,
         found: &[Found],
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(None);
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -382,7 +382,7 @@ impl Run<'_> {
         key: &str,
         attempt: Attempt,
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(Some(&attempt.category));
         if actor.stop().is_some() {
             return Ok(());
         }

@@ -230,9 +230,12 @@ impl Run<'_> {
         }
         (self.watch)(Event::Progress { phase: "writing programs", done: 0, total: sheets.len() });
         self.mine_for_prompts(actor)?;
-        let inputs: Vec<Value> =
-            sheets.iter().map(|sheet| self.first_inputs(actor, sheet)).collect();
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
+        let inputs = sheets.iter().map(|sheet| {
+            let inputs = self.first_inputs(actor, sheet);
+            (sheet.name.as_str(), inputs)
+        });
+        let inputs: Vec<(&str, Value)> = inputs.collect();
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.mended(actor, sheets, replies, sample)?;
         self.try_out(actor, sheets, &mut written, sample)?;
         Ok(written)
@@ -274,12 +277,12 @@ impl Run<'_> {
                         one["current"] = json!({ "source": source, "score": Value::Null });
                         one["failures"] = failures.into();
                         again.push(at);
-                        inputs.push(one);
+                        inputs.push((sheet.name.as_str(), one));
                     }
                 }
             }
             self.trials.check_stop()?;
-            let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
+            let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
             open = again.into_iter().zip(replies).collect();
         }
         Ok(written)
@@ -395,9 +398,9 @@ impl Run<'_> {
             one["traces"] = traces?.into();
             places.push(at);
             scores.push(score);
-            inputs.push(one);
+            inputs.push((sheet.name.as_str(), one));
         }
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
         for ((at, before), reply) in places.into_iter().zip(scores).zip(replies) {
             let sheet = &sheets[at];
             let Read::Program(revised) = self.read(actor, sheet, reply)? else { continue };

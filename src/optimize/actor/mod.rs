@@ -152,6 +152,8 @@ struct Notes {
     gap: usize,
     /// Times it was begun anew.
     restarts: usize,
+    /// Keys of replies to what was asked for it with others at a time.
+    replies: Vec<String>,
 }
 
 /// The actor in one run.
@@ -265,6 +267,25 @@ impl Actor {
             .collect()
     }
 
+    /// As [`Actor::ask_all`], for a category each: the replies are those of its step.
+    fn ask_each(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        asked: Vec<(&str, Value)>,
+        sample: u32,
+    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+        let (names, inputs): (Vec<&str>, Vec<Value>) = asked.into_iter().unzip();
+        let before = self.replies.len();
+        let replies = self.ask_all(role, prompt, inputs, sample)?;
+        let mut keys = self.replies.split_off(before).into_iter();
+        for (name, _) in names.into_iter().zip(&replies).filter(|pair| pair.1.is_ok()) {
+            let notes = self.notes.entry(name.to_owned()).or_default();
+            notes.replies.extend(keys.next());
+        }
+        Ok(replies)
+    }
+
     /// As [`Actor::ask_all`], for one.
     fn ask(
         &mut self,
@@ -316,9 +337,12 @@ impl Actor {
         }
     }
 
-    /// The keys of the replies of the step that ends, each once.
-    fn take_replies(&mut self) -> Vec<String> {
+    /// The keys of the replies of the step that ends, those of its category included, each once.
+    fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
+        if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
+            replies.append(&mut notes.replies);
+        }
         replies.sort_unstable();
         replies.dedup();
         replies
