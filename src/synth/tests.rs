@@ -190,7 +190,7 @@ fn a_wrong_file_of_templates_is_told_with_what_to_do() {
     }
 }
 
-fn made(base: &IndexedBase, seed: u64, asker: Option<&Asker>, queries: usize) -> Synthesis {
+fn made(base: &IndexedBase, seed: u64, asker: Option<&Requester>, queries: usize) -> Synthesis {
     let stop = AtomicBool::new(false);
     let mut watch = Watch { progress: &mut |_, _, _| {}, stop: &stop };
     let options = Options { queries, seed, templates: None };
@@ -305,11 +305,11 @@ fn reply(request: &Request) -> String {
     }
 }
 
-fn asker<F>(answer: F) -> Asker
+fn asker<F>(answer: F) -> Requester
 where
     F: Fn(&Request) -> Result<(String, crate::llm::Finish), LlmError> + Send + Sync + 'static,
 {
-    Asker::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
+    Requester::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn crate::llm::ReplyStore>];
     let prompts = Arc::new(Prompts::built_in().unwrap());
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
-    let made = made(base, 1, Some(&Asker::new(model, prompts.clone())), 200);
+    let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 200);
     assert!((1..200).contains(&made.questions.len()), "{}", made.questions.len());
     let Some(Stopped(error)) = &made.stopped else { panic!("nothing stopped it") };
     assert!(matches!(error, LlmError::Budget { .. }), "{error}");
