@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_tells_what_is_known_of_nodes_whoever_put_them_forward() {
+    fn features_tell_what_is_known_of_nodes_whoever_put_them_forward() {
         let base = example_base();
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let relation = base.kb.relation_id("has_brand").unwrap();
@@ -333,8 +333,11 @@ mod tests {
         let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
         let reranker = Reranker { weights };
         let reasons = reranker.reasons(&features, 9);
-        assert_eq!((reasons[0].name, reasons[0].value, reasons[0].gain), (FEATURES[0], 0.0, -1.5));
-        assert_eq!((reasons[1].name, reasons[1].value), ("length", 2.0));
+        assert_eq!(
+            (&*reasons[0].name, reasons[0].value, reasons[0].gain),
+            (FEATURES[0], 0.0, -1.5)
+        );
+        assert_eq!((&*reasons[1].name, reasons[1].value), ("length", 2.0));
         assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
         assert!(reranker.reasons(&features, 5).is_empty(), "nothing is known of node 5");
     }

@@ -38,8 +38,8 @@ const LABEL: usize = 12;
 ///
 /// Prints the nodes, best first, each with the way that leads to it from what the question names, or
 /// the words that found it; behind which rank the answers likely end, what follows being the next
-/// best nodes; and what of the question was understood. When a program of the bundle fails, the ranking of the
-/// hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// best nodes; and what of the question was understood. When a program of the bundle fails, the
+/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)
@@ -95,6 +95,9 @@ impl Args {
         Ok((bundle, words.join(" ")))
     }
 }
+/// What is told where a model was to help and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
 
 /// The answer as JSON.
 #[derive(Serialize)]
@@ -125,6 +128,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     answer.timings.insert("open_ms", open_ms);
     let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
     warn(&answer, ctx);
+    if opened.answers.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
     let record = AnswerRecord::new(&base.kb, &answer);
     if args.json {
         let bundle = file.display().to_string();

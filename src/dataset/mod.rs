@@ -68,6 +68,7 @@ pub use neutral::{
     EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
 };
 pub use queries::{
-    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test, load_test_tenth,
+    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, ValuedQuery, load_split, load_test,
+    load_test_tenth, load_test_values, load_values,
 };
 pub use render::{Template, render_field, render_text};

@@ -2,8 +2,8 @@
 //! Must not know how queries are answered or scored.
 //!
 //! The answers of the test split are for evaluation only: [`load_split`] refuses it, and
-//! [`load_test`] and [`load_test_tenth`] are the only ways to it, so that reading the sources
-//! shows who opens it.
+//! [`load_test`], [`load_test_tenth`] and [`load_test_values`] are the only ways to it, so that
+//! reading the sources shows who opens it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    answer::AnswerValue,
     dataset::{
         Base, DatasetError, Phase, ProblemKind,
         error::Problems,
@@ -31,6 +32,8 @@ pub(super) const QUERIES_FILE: &str = "qa.csv";
 const HUMAN_FILE: &str = "human.csv";
 /// The columns that every query file has.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
+/// The column of answers that are no nodes; a query may lack it, or have nodes beside it.
+const VALUE_COLUMN: &str = "answer_value";
 /// Splits of a base by file name; no query is in two.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
 /// The files that say which questions are in the test split, and what answers them.
@@ -45,8 +48,21 @@ pub struct LabelledQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// The answers: at least one, sorted ascending, distinct.
+    /// The nodes that answer it: sorted ascending, distinct; at least one.
     pub answers: Vec<NodeId>,
+    /// Further columns by name; labels for analysis that no retriever may read.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A question whose answer is a single value or a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValuedQuery {
+    /// Id in its file.
+    pub id: i64,
+    /// The question.
+    pub text: String,
+    /// What answers it; never nodes.
+    pub value: AnswerValue,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
 }
@@ -97,12 +113,43 @@ impl fmt::Display for Split {
     }
 }
 
-/// Loads any split but the test split, in the order of its file.
+/// Loads the queries of any split but the test split whose answers are nodes, in the order of its
+/// file.
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
 /// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Line`] for a file.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
+    Ok(with_nodes(load_all(base, split)?))
+}
+
+/// Loads the queries of any split but the test split whose answers are values, in the order of its
+/// file.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>, DatasetError> {
+    Ok(with_values(load_all(base, split)?))
+}
+
+/// Queries whose answers are nodes.
+fn with_nodes(mut queries: Vec<LabelledQuery>) -> Vec<LabelledQuery> {
+    queries.retain(|query| !query.answers.is_empty());
+    queries
+}
+
+/// Queries whose answers are values; what is loaded was checked.
+fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
+    let valued = |query: LabelledQuery| {
+        let LabelledQuery { id, text, mut metadata, .. } = query;
+        let value = parse_value(&metadata.remove(VALUE_COLUMN)?).ok()??;
+        Some(ValuedQuery { id, text, value, metadata })
+    };
+    queries.into_iter().filter_map(valued).collect()
+}
+
+/// All queries of a split; those without nodes as answers have a value.
+fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
         // A word that names no file was meant as a split.
@@ -126,7 +173,7 @@ pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, Data
 /// # Errors
 /// As [`load_split`].
 pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
-    load_named(base, "test")
+    Ok(with_nodes(load_named(base, "test")?))
 }
 
 /// Loads a tenth of the test split, in the order of its file. For evaluation only.
@@ -134,7 +181,16 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
 /// # Errors
 /// As [`load_split`].
 pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
-    load_named(base, TENTH_NAME)
+    Ok(with_nodes(load_named(base, TENTH_NAME)?))
+}
+
+/// Loads the queries of the test split whose answers are values, or those of its tenth. For
+/// evaluation only.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, DatasetError> {
+    Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
 }
 
 /// That a base has no such split, with those it has.
@@ -222,6 +278,7 @@ fn parse_queries(
         problems.add(path, 1, ProblemKind::WrongHeader, message)?;
         return Ok(QueryFile { queries: Vec::new(), further: Vec::new() });
     };
+    let value_at = place(VALUE_COLUMN);
     let is_further = |name: &&String| !COLUMNS.contains(&name.as_str());
     let further = header.iter().filter(is_further).cloned().collect();
 
@@ -251,7 +308,14 @@ fn parse_queries(
             problems.add(path, line, ProblemKind::BadId, message)?;
             continue;
         };
-        let answers = match parse_answers(column(answers_at), n_nodes) {
+        let value = value_at.map_or("", column);
+        let answers = match parse_value(value) {
+            // What has a value needs no nodes.
+            Ok(Some(_)) if ["", "[]"].contains(&column(answers_at).trim()) => Ok(Vec::new()),
+            Ok(_) => parse_answers(column(answers_at), n_nodes),
+            Err(wrong) => Err(wrong),
+        };
+        let answers = match answers {
             Ok(answers) => answers,
             Err((kind, message)) => {
                 problems.add(path, line, kind, message)?;
@@ -296,6 +360,20 @@ impl<'a> LineNumbers<'a> {
         self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.at = self.at.max(start + ends);
         self.line
+    }
+}
+
+/// The value of a column of answers that are no nodes; none where it is empty.
+fn parse_value(text: &str) -> Result<Option<AnswerValue>, (ProblemKind, String)> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let bad = |why: String| (ProblemKind::BadAnswers, format!("{VALUE_COLUMN}: {why}"));
+    match AnswerValue::read(text) {
+        Ok(AnswerValue::Nodes { .. }) => {
+            Err(bad("nodes stand in answer_ids; write a value or a table".to_owned()))
+        }
+        read => read.map(Some).map_err(|error| bad(error.to_string())),
     }
 }
 

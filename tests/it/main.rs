@@ -10,6 +10,8 @@
 )]
 
 mod actor;
+mod answers;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;
@@ -23,6 +25,7 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod improvement;
 mod linking;
 mod llm;
 mod mining;
@@ -39,6 +42,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod serve;
 mod signals;
 mod standstill;
 mod strangers;
@@ -47,3 +51,4 @@ mod synthesize;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;
