@@ -8,7 +8,7 @@ use crate::{
         printer::{plain, table},
         why,
     },
-    infer::{Expected, HitRecord, path_in_words},
+    infer::{Expected, HitRecord, StepRecord, path_in_words},
 };
 
 /// Most nodes that a command prints.
@@ -16,9 +16,11 @@ pub(super) const MAX_K: u64 = 10_000;
 /// Characters of a name or type that a table shows.
 pub(super) const MAX_SHOWN: usize = 80;
 /// Characters of a node's name and type before the column that says why.
-const MAX_NAMED: usize = 36;
-/// Characters of the names within a path, tried from the longest to the shortest until it fits.
-const NAME_LENGTHS: [usize; 4] = [60, 30, 20, 12];
+const MAX_NAMED: usize = 32;
+/// Characters of the names within a path, and whether its relations are whole, tried in this order
+/// until it fits.
+const PATH_FORMS: [(usize, bool); 6] =
+    [(60, true), (30, true), (20, true), (30, false), (20, false), (12, false)];
 
 /// Where the answers end, and how good the nodes up to there are expected to be.
 #[derive(Clone, Copy)]
@@ -118,25 +120,37 @@ fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     if paths.iter().all(|path| path.len() == 1) {
         return "named by the question".to_owned();
     }
-    let in_words = |limit: usize| {
-        let name = |id, name: &str| match id == hit.id {
+    let in_words = |(limit, whole): (usize, bool)| {
+        let name = |step: &StepRecord<'_>| match step.node == hit.id {
             true => "this".to_owned(),
-            false => plain(name, limit),
+            false => plain(step.name, limit),
         };
-        let all: Vec<String> = paths.iter().map(|path| path_in_words(path, name)).collect();
-        plain(all.join("; "), usize::MAX)
+        let relation = |from: &StepRecord<'_>, to: &StepRecord<'_>| match whole {
+            true => to.relation.unwrap_or_default().to_owned(),
+            false => short_relation(from, to),
+        };
+        let all = paths.iter().map(|path| path_in_words(path, name, relation));
+        plain(all.collect::<Vec<String>>().join("; "), usize::MAX)
     };
-    let Some(room) = room else { return in_words(usize::MAX) };
-    let tried = NAME_LENGTHS.iter().map(|&limit| in_words(limit));
-    let (mut shortest, mut fits) = (String::new(), None);
-    for told in tried {
-        if told.chars().count() <= room {
-            fits = Some(told);
-            break;
-        }
-        shortest = told;
-    }
-    fits.unwrap_or_else(|| plain(shortest, room))
+    let Some(room) = room else { return in_words((usize::MAX, true)) };
+    let fits = |told: &String| told.chars().count() <= room;
+    let told = PATH_FORMS.map(in_words);
+    let [.., shortest] = &told;
+    told.iter().find(|told| fits(told)).cloned().unwrap_or_else(|| plain(shortest, room))
+}
+
+/// The relation of an edge without the types that it joins, as `also_viewed` for
+/// `product_also_viewed_product`.
+fn short_relation(from: &StepRecord<'_>, to: &StepRecord<'_>) -> String {
+    let relation = to.relation.unwrap_or_default();
+    let (source, target) = match to.direction {
+        Some("in") => (to.node_type, from.node_type),
+        _ => (from.node_type, to.node_type),
+    };
+    let rest = relation.strip_prefix(source).and_then(|rest| rest.strip_prefix('_'));
+    let rest = rest.unwrap_or(relation);
+    let own = rest.strip_suffix(target).and_then(|rest| rest.strip_suffix('_'));
+    own.filter(|own| !own.is_empty()).unwrap_or(rest).to_owned()
 }
 
 /// Prints each node with its explanation below it, those without one as single lines, and where the
@@ -162,4 +176,30 @@ pub(super) fn print_explained(
         format!("{rank}. {name} ({node_type} {id}), score {score:.4}\n{path}{why}{rule}")
     });
     ctx.printer.text(&blocks.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relations_are_short_without_the_types_that_they_join() {
+        let step = |node_type, relation, direction| StepRecord {
+            node: 0,
+            name: "",
+            node_type,
+            relation,
+            direction,
+        };
+        let short = |from, relation, direction, to| {
+            short_relation(&step(from, None, None), &step(to, Some(relation), Some(direction)))
+        };
+        assert_eq!(
+            short("product", "product_also_viewed_product", "out", "product"),
+            "also_viewed"
+        );
+        assert_eq!(short("brand", "product_has_brand", "in", "product"), "has");
+        assert_eq!(short("film", "directed", "in", "person"), "directed");
+        assert_eq!(short("place", "place_place", "out", "place"), "place");
+    }
 }

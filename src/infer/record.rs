@@ -216,17 +216,22 @@ fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
 }
 
 /// A path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`, an edge that is followed
-/// against its direction as `<-directed-`; `name` says how a node of this id and name is called.
-pub fn path_in_words(path: &[StepRecord<'_>], name: impl Fn(NodeId, &str) -> String) -> String {
-    let step = |step: &StepRecord<'_>| {
-        let name = name(step.node, step.name);
-        match (step.relation, step.direction) {
-            (None, _) => name,
-            (Some(relation), Some("in")) => format!(" <-{relation}- {name}"),
-            (Some(relation), _) => format!(" -{relation}-> {name}"),
-        }
-    };
-    path.iter().map(step).collect()
+/// against its direction as `<-directed-`; `name` says how a node is called, `relation` how the edge
+/// between two nodes is.
+pub fn path_in_words<'a>(
+    path: &[StepRecord<'a>],
+    name: impl Fn(&StepRecord<'a>) -> String,
+    relation: impl Fn(&StepRecord<'a>, &StepRecord<'a>) -> String,
+) -> String {
+    let mut text = path.first().map(&name).unwrap_or_default();
+    for (from, to) in path.iter().zip(path.iter().skip(1)) {
+        let (relation, name) = (relation(from, to), name(to));
+        text += &match to.direction {
+            Some("in") => format!(" <-{relation}- {name}"),
+            _ => format!(" -{relation}-> {name}"),
+        };
+    }
+    text
 }
 
 fn understood<'a>(kb: &'a Kb, understood: &'a Understood) -> UnderstoodRecord<'a> {
