@@ -16,12 +16,15 @@
 //!
 //! Must not know: how models are asked, what a reply costs.
 
+mod advice;
 mod author;
 mod briefing;
 mod categories;
+mod changes;
 mod drafts;
 mod estimate;
 mod execution_trace;
+mod first;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +44,10 @@ use crate::{
     bundle::LlmProvenance,
     llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
     optimize::{
-        Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing, improve::Measured,
+        Event, OptimizeError, Options, Run, Stop,
+        actor::{advice::Gained, briefing::Briefing},
+        improve::Measured,
+        mine::Mined,
         roles::ROLES,
     },
     prompts::PromptError,
@@ -155,6 +161,11 @@ pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
+    /// Advice whose program was kept, in order.
+    gained: Vec<Gained>,
+    /// Metapaths for prompts, and whether they were mined.
+    mined: Vec<Mined>,
+    has_mined: bool,
     /// Steps in a row whose replies could not be used.
     unusable: usize,
     stop: Option<Stop>,
@@ -165,9 +176,18 @@ pub(super) struct Actor {
 impl Actor {
     /// An actor for a run.
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
-        let briefing = Briefing::new(&run.base.kb, run.options.llm_tools);
-        let (notes, replies) = (BTreeMap::new(), Vec::new());
-        Self { assistant, briefing, notes, unusable: 0, stop: None, replies }
+        let briefing = Briefing::new(&run.base.kb, run.options.told());
+        Self {
+            assistant,
+            briefing,
+            notes: BTreeMap::new(),
+            gained: Vec::new(),
+            mined: Vec::new(),
+            has_mined: false,
+            unusable: 0,
+            stop: None,
+            replies: Vec::new(),
+        }
     }
 
     /// What its replies depend on, beside base and queries.
@@ -181,6 +201,7 @@ impl Actor {
         json!({
             "actors": options.actors,
             "llm_tools": options.llm_tools,
+            "avatar_tools": options.avatar_tools,
             "llm_steps": options.llm_steps,
             "prompts": self.assistant.prompts().fingerprint(),
             "voices": roles,
