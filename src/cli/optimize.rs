@@ -231,11 +231,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
-    if is_synthetic(&train) || is_synthetic(&validation) {
-        ctx.printer
-            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
-    }
-    warn_of_few(train.len(), validation.len(), &ctx.printer);
     let base = dataset::open(&dataset, ctx)?;
     let (dir, mut journal) =
         open_run(args, new, &dataset.base, configured.as_ref(), &programs, ctx)?;
@@ -256,6 +251,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         validation.len(),
         dir.display()
     ));
+    if is_synthetic(&train) || is_synthetic(&validation) {
+        printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+    }
     warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
