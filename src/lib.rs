@@ -57,10 +57,11 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm answer` · `dataset index` · `retrieve` · `tools sandbox program` ·
-//! `eval bundle infer explain` · `systems` · `optimize` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth` · `retrieve` ·
+//! `tools sandbox program` · `eval bundle infer explain ask` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
+pub mod ask;
 pub mod bundle;
 pub mod cli;
 pub mod clock;
@@ -80,7 +81,10 @@ pub mod prompts;
 pub mod remote;
 pub mod retrieve;
 pub mod sandbox;
+pub mod serve;
+pub mod synth;
 pub mod systems;
+pub mod table;
 pub mod tools;
 pub mod words;
 

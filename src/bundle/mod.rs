@@ -254,6 +254,12 @@ pub struct Provenance {
     /// Parts of the loop that were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
+    /// Whether its questions were made for it instead of labelled by somebody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+    /// The baseline that it is, where nothing better was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
 }
 
 /// Which language models took part in making a bundle.

@@ -98,7 +98,7 @@ pub struct Metapath {
 
 impl Metapath {
     /// Its steps with the types that they lead to.
-    fn metapath(&self) -> Vec<MetapathStep> {
+    fn typed_steps(&self) -> Vec<MetapathStep> {
         let ends = self.middle.into_iter().chain([self.target]);
         let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
         self.steps.iter().zip(ends).map(step).collect()
@@ -641,7 +641,8 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let (metapaths, named, answers, ways) = Default::default();
+            let (metapaths, answers, ways) = Default::default();
+            let named = named.clone();
             (guess.log, Reading { metapaths, named, answers, ways })
         });
         reading.ways.push(way.collect());
@@ -676,7 +677,7 @@ impl Reading {
         let mut paths = vec![Vec::new(); nodes.len()];
         for way in &self.ways {
             let along = |(names, metapath): &(Vec<NodeId>, Metapath)| {
-                paths_along(kb, names, nodes, &metapath.metapath(), MAX_EDGES)
+                paths_along(kb, names, nodes, &metapath.typed_steps(), MAX_EDGES)
             };
             let by_name: Vec<Vec<Option<Path>>> = way.iter().map(along).collect();
             for (at, (own, node)) in paths.iter_mut().zip(nodes).enumerate() {

@@ -49,13 +49,14 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
     for (range, word) in name_words(&rest) {
         let stem = base.stems.stem(&word).into_owned();
         let written = rest.get(range).unwrap_or_default().to_owned();
-        if !seen.insert(stem.clone()) {
+        // What shapes questions may be part of a name, as "by" of "directed_by", and says nothing.
+        if is_question_word(&word) || !seen.insert(stem.clone()) {
             continue;
         }
         let (types, relations) = schema.meanings(&stem);
         if !types.is_empty() || !relations.is_empty() {
             words.push(SchemaWord { word: written, types, relations });
-        } else if !is_question_word(&word) {
+        } else {
             others.push(written);
         }
     }

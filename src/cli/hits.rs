@@ -102,7 +102,7 @@ pub(super) fn print_reasons(
 }
 
 /// Why a node is there, in at most so many characters: the paths to it from what the question names,
-/// or else the words that found it.
+/// or else the words that it shares with it.
 fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());
     let paths: Vec<_> = first.chain(&hit.further_paths).collect();
@@ -110,10 +110,13 @@ fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
         let words = hit.words.unwrap_or_default();
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let told = match quoted.is_empty() {
-            true => "found by meaning".to_owned(),
+            true => "found by its program".to_owned(),
             false => format!("found by words: {}", quoted.join(", ")),
         };
         return plain(told, room.unwrap_or(usize::MAX));
+    }
+    if paths.iter().all(|path| path.len() == 1) {
+        return "named by the question".to_owned();
     }
     let in_words = |limit: usize| {
         let name = |id, name: &str| match id == hit.id {

@@ -31,11 +31,12 @@ use crate::{
         },
         printer::{Level, Printer, count, p_value},
         progress::Plan,
-        routing,
+        routing, synthesize,
         systems::SandboxArgs,
     },
     dataset::{
-        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, sample::SampleKind,
+        Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
+        sample::SampleKind,
     },
     index::IndexedBase,
     kb::Kb,
@@ -147,6 +148,9 @@ pub(super) struct Args {
     /// of it; built-in samples always do
     #[arg(long)]
     test: bool,
+    /// For a dataset without labelled questions: make 500 first, as `agent data synthesize` does
+    #[arg(long)]
+    synthesize: bool,
     /// Say what would be done and what it would cost, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -222,7 +226,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ),
         false => None,
     };
-    let dataset = dataset::find(&args.dataset, ctx)?;
+    let mut dataset = dataset::find(&args.dataset, ctx)?;
+    with_questions(&mut dataset, args, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
@@ -246,6 +251,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         validation.len(),
         dir.display()
     ));
+    if is_synthetic(&train) || is_synthetic(&validation) {
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
+    }
     warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
@@ -339,6 +348,33 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Err(_) if ctx.stop.load(Ordering::Relaxed) => Err(anyhow!("{kept}").into()),
         Err(error) => Err(error),
     }
+}
+
+/// A dataset without questions gets some if that is wanted; labels of the user's own stay.
+fn with_questions(dataset: &mut dataset::Dataset, args: &Args, ctx: &Context) -> Result<()> {
+    let name = dataset.base.name.clone();
+    match (dataset.base.record.n_queries, args.synthesize) {
+        (0, true) => {
+            let base = dataset::open(dataset, ctx)?;
+            dataset.base = synthesize::for_base(&dataset.base, &base, ctx)?;
+            Ok(())
+        }
+        (0, false) => Err(no_questions(&name)),
+        (_, true) => {
+            ctx.printer.notice(&format!("\"{name}\" has questions already, which are used"));
+            Ok(())
+        }
+        (_, false) => Ok(()),
+    }
+}
+
+/// A dataset has no questions to learn from.
+fn no_questions(name: &str) -> CommandError {
+    let error: Result<()> = Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
+        "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \
+         own in qa.csv and split/ and import it again"
+    ));
+    error.err().unwrap_or_else(|| anyhow!("no labelled questions").into())
 }
 
 /// A run whose service gave no answer: it says so, and waits.
@@ -459,11 +495,23 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
         let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
         let farewell = ctx.farewell.clone();
-        let context = Context { home, private, printer, stop, farewell, config };
+        let ends_itself = Arc::default();
+        let context = Context { home, private, printer, stop, farewell, config, ends_itself };
         dataset::find(&args.dataset, &context)?
     } else {
         dataset::find(&args.dataset, ctx)?
     };
+    if dataset.base.record.n_queries == 0 {
+        if !args.synthesize {
+            return Err(no_questions(&dataset.base.name));
+        }
+        ctx.printer.data(&format!(
+            "would make {} synthetic questions first, and then learn from them\n0 LLM calls, 0 USD \
+             for the questions\n",
+            synthesize::QUERIES
+        ))?;
+        return Ok(Exit::Done);
+    }
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;

@@ -79,7 +79,7 @@ impl Check {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut checks = Vec::new();
-    match Bundle::read(&named::bundle_file(&args.file, ctx)?) {
+    match Bundle::read(&named::bundle_file(&args.file, &ctx.home)?) {
         Ok(bundle) => {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);

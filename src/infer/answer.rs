@@ -9,10 +9,11 @@ use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 use crate::{
     bundle::understood::understand,
     index::IndexedBase,
-    kb::{NodeId, Path, PathBounds, shortest_paths},
+    kb::{NodeId, PathBounds, shortest_paths},
     retrieve::{
         Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
     },
+    words::{is_question_word, name_words},
 };
 
 /// Answers where a program of the system that was asked fails.
@@ -47,7 +48,7 @@ pub fn answer(
     let answered = Instant::now();
     answer.understood = understand(base, query);
     if detail.paths {
-        add_words(base, &mut answer);
+        add_words(base, query, &mut answer);
         add_paths(base, &mut answer);
     }
     let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
@@ -71,32 +72,27 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     }
     let follow = &mut |_| Ok::<(), Infallible>(());
     let Ok(found) = shortest_paths(&base.kb, &from, &lacking, WAY, follow);
-    let mut found = found.into_iter();
-    for paths in answer.paths.iter_mut().filter(|paths| paths.is_empty()) {
-        // A node that the question names leads nowhere: there is nothing to tell.
-        let path = found.next().flatten().filter(|path: &Path| !path.hops.is_empty());
+    for (paths, path) in answer.paths.iter_mut().filter(|paths| paths.is_empty()).zip(found) {
         paths.extend(path);
     }
 }
 
 /// The words of the question that each node's document has, and those that none has.
-fn add_words(base: &IndexedBase, answer: &mut Answer) {
-    let others: Vec<(String, Option<u32>)> = answer
-        .understood
-        .others
-        .iter()
-        .chain(answer.understood.words.iter().map(|known| &known.word))
-        .map(|word| {
-            let stem = base.stems.of(word).next();
-            (word.clone(), stem.and_then(|stem| base.terms.stem_id(&stem)))
-        })
-        .collect();
+fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
+    let mut known: Vec<(String, Option<u32>)> = Vec::new();
+    for (range, word) in name_words(query) {
+        let stem = base.terms.stem_id(&base.stems.stem(&word));
+        let is_new = stem.is_none_or(|stem| known.iter().all(|other| other.1 != Some(stem)));
+        if is_new && !is_question_word(&word) {
+            known.push((query.get(range).unwrap_or_default().to_owned(), stem));
+        }
+    }
     let mut used = BTreeSet::new();
     let words = answer.ranking().iter().map(|&(node, _)| {
         let has = |(word, stem): &(String, Option<u32>)| {
             stem.is_some_and(|stem| base.terms.has(node, stem)).then(|| word.clone())
         };
-        let own: Vec<String> = others.iter().filter_map(has).collect();
+        let own: Vec<String> = known.iter().filter_map(has).collect();
         used.extend(own.iter().cloned());
         own
     });

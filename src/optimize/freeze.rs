@@ -15,7 +15,7 @@ use crate::{
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, is_synthetic},
     eval::statistics::bootstrap_interval,
     infer::{Joining, chosen_categories, join},
     kb::NodeId,
@@ -26,10 +26,10 @@ use crate::{
         asks::asks,
         category_programs::{CategoryProgram, needed},
         cutoff::{self, FOLDS},
-        reading, reranker, route,
+        fallback, reading, reranker, route,
         sequential_test::Challenge,
         trial::{Origin, Pool, mean, reciprocal_rank},
-        verdict::Verdict,
+        verdict::{Standing, Verdict},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
 };
@@ -451,6 +451,8 @@ pub(super) fn freeze(
             )
         }),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
     };
     let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);
@@ -469,7 +471,35 @@ pub(super) fn freeze(
         provenance,
         digest,
     };
-    Ok((bundle.sealed(), verdict))
+    let bundle = match verdict.standing {
+        Standing::NotBetter => instead(run, bundle, &verdict.baseline, &baselines)?,
+        Standing::Better | Standing::Unproven => bundle.sealed(),
+    };
+    Ok((bundle, verdict))
+}
+
+/// The bundle of a baseline in the place of one that is not better, measured as it will answer.
+fn instead(
+    run: &Run<'_>,
+    bundle: Bundle,
+    baseline: &str,
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+) -> Result<Bundle, OptimizeError> {
+    let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
+    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+    let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
+    let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
+        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
+        let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
+        Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
+    };
+    let pairs = ranked.iter().zip(&run.validation.queries);
+    let ranks = pairs.map(rank).collect::<Result<Vec<f32>, OptimizeError>>()?;
+    let score = category_score(&all, &ranks, baselines, run.options.seed)?;
+    Ok(match score {
+        Some(score) => fallback::bundle(bundle, program, score),
+        None => bundle.sealed(),
+    })
 }
 
 /// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the

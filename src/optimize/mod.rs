@@ -25,6 +25,7 @@ mod category_programs;
 pub mod cutoff;
 pub mod discover;
 pub mod e_value;
+pub mod fallback;
 mod first_better;
 mod freeze;
 mod gate;

@@ -29,7 +29,7 @@ use std::{sync::LazyLock, time::Duration};
 pub use asking::{Requester, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
-pub(crate) use llm::{document_about, unit_score};
+pub(crate) use llm::{text_about, unit_score};
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{

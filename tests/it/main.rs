@@ -11,6 +11,7 @@
 
 mod actor;
 mod answers;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;
@@ -41,6 +42,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod serve;
 mod signals;
 mod standstill;
 mod strangers;

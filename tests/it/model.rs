@@ -246,8 +246,11 @@ fn answer(request: &Value, asks: bool) -> String {
     if asked("You choose the class that fits a text best") {
         return json!({ "class": 1 }).to_string();
     }
-    if asked("You choose the category of a query") {
-        return json!({ "category": 1, "probability": 0.9 }).to_string();
+    if asked("You read a query") {
+        return json!({
+            "category": 1, "entities": [], "type": null, "constraints": [], "probability": 0.9,
+        })
+        .to_string();
     }
     if asked("You judge candidates") {
         return judged(&user);

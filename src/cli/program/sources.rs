@@ -129,7 +129,7 @@ impl Place {
     /// That the run or the bundle cannot be read.
     pub(in crate::cli) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, ctx)?),
+            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, &ctx.home)?),
             (_, Some(file)) => Ok(of_bundle(&read_bundle(file, ctx)?)),
             (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
         }

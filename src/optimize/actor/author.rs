@@ -251,7 +251,7 @@ impl Run<'_> {
             let query = &self.train.queries[*at];
             execution_trace::of(runtime, &compiled, &category_program.params, source, query)
         };
-        let line = |at: &usize| evidence::line(&self.base.kb, &self.train.queries[*at]);
+        let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
         Ok(Some(Contrast {
             good: good.first().map(shown).transpose()?,
             also_good: good.iter().skip(1).map(line).collect(),

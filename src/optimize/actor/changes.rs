@@ -4,7 +4,7 @@
 
 use similar::{ChangeTag, TextDiff};
 
-use crate::optimize::actor::evidence::cut;
+use crate::optimize::actor::execution_trace::cut;
 
 /// Lines that are shown, and characters of each.
 const LINES: usize = 36;

@@ -20,7 +20,7 @@ use crate::{
         actor::{
             Actor,
             drafts::Sheet,
-            evidence::{cut, named, number},
+            execution_trace::{cut, named, number},
         },
         category_programs::CategoryProgram,
         mine::{self, LinkSource, Mined, Step},
