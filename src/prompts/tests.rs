@@ -82,6 +82,16 @@ fn example(name: &str) -> Value {
         "tools/extract" => json!({"term": "material", "texts": [{"n": 1, "text": "Of steel."}]}),
         "tools/check" => json!({"requirement": "is of steel", "nodes": [node(1), node(2)]}),
         "tools/score" => json!({"query": queries[0], "nodes": [node(1), node(2)]}),
+        "synthesize/properties" => {
+            json!({"type": "product", "document": "steel dart\nDurable barrel.", "n": 5})
+        }
+        "synthesize/fuse" => json!({"type": "product", "requirement": "by Dart World",
+            "properties": ["is of steel", "lasts long"], "style": "question"}),
+        "synthesize/rewrite" => json!({"query": queries[0], "style": "keyword"}),
+        "synthesize/check" | "synthesize/judge" => {
+            json!({"document": "steel dart\nDurable barrel.",
+                   "properties": [{"n": 1, "text": "is of steel"}, {"n": 2, "text": "lasts long"}]})
+        }
         "rerank/score" => json!({"query": queries[0], "entities": [entity],
             "candidates": [node(1), node(2)]}),
         "react/step" => json!({"schema": schema, "toolkit": toolkit, "query": queries[0],

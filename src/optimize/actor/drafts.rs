@@ -230,10 +230,8 @@ impl Run<'_> {
         }
         (self.watch)(Event::Progress { phase: "writing programs", done: 0, total: sheets.len() });
         self.mine_for_prompts(actor)?;
-        let inputs = sheets.iter().map(|sheet| {
-            let inputs = self.first_inputs(actor, sheet);
-            (sheet.name.as_str(), inputs)
-        });
+        let inputs =
+            sheets.iter().map(|sheet| (sheet.name.as_str(), self.first_inputs(actor, sheet)));
         let inputs: Vec<(&str, Value)> = inputs.collect();
         let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.mended(actor, sheets, replies, sample)?;
