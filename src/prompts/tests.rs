@@ -27,8 +27,6 @@ fn example(name: &str) -> Value {
                    link(query)\n}";
     let failure = json!({"query": queries[0], "message": "link: the base has no node type \"x\"",
                          "place": "line 3"});
-    let entity = json!({"n": 1, "id": 4, "type": "brand", "name": "Dart World", "strength": "1.00",
-        "relations": "<-has_brand- product (2): steel dart; soft dart"});
     let solved = json!([
         {"text": queries[0], "wording": "free wording", "n": 1,
          "answers": ["0 \"steel dart\" (product)"]},
@@ -44,6 +42,8 @@ fn example(name: &str) -> Value {
                  - text = match_text(query) x0.5: 3.1 | 4.9\n\
                  start link(query, [\"brand\"]), 1 nodes; lead to a right answer? \
                  4 \"Dart World\" (brand) 0.84: yes\nstep of_brand: 23 nodes, 1 right answers\n";
+    let entity = json!({"n": 1, "id": 4, "type": "brand", "name": "Dart World", "strength": "1.00",
+        "relations": "<-has_brand- product (2): steel dart; soft dart"});
     let node = |n: u32| json!({"n": n, "type": "product", "text": "steel dart\nDurable barrel."});
     match name {
         "actor/initial" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
