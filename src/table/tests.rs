@@ -1,3 +1,5 @@
+//! Columns, SQL and statistics over small bases, and what they refuse.
+
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
