@@ -56,7 +56,8 @@ fn a_baseline_is_frozen_where_nothing_better_is_found() {
     let world = World::new();
     let dir = world.path("plain");
     fs::create_dir_all(dir.join("split")).unwrap();
-    let words = ["amber", "basalt", "cobalt", "dolomite", "emerald", "feldspar", "garnet", "halite"];
+    let words =
+        ["amber", "basalt", "cobalt", "dolomite", "emerald", "feldspar", "garnet", "halite"];
     let node = |id: usize| {
         let (a, b) = (words[id % 8], words[id / 8]);
         format!(
