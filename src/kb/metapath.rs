@@ -106,7 +106,7 @@ pub fn wander<L: Links>(
     Some(node)
 }
 
-/// Fills the slots behind the first: a random end of the first branch is followed back from, along
+/// Fills the slots behind the first: a random end of the first branch is followed back, along
 /// the branch of each further slot. `taken` says whether a node may not fill a slot beside those
 /// filled before.
 pub fn ground<L: Links>(
