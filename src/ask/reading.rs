@@ -524,9 +524,10 @@ impl Reading<'_> {
         points
     }
 
-    /// Whether a type that is counted stands behind `how many`.
+    /// Whether a type that is counted stands behind `how many`, and not `how many on average`.
     fn is_how_many(&self, at: usize) -> bool {
-        self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::HowMany)
+        let of_each = self.function().is_some_and(|function| function != Function::Sum);
+        !of_each && self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::HowMany)
     }
 
     /// Whether a type is said other than as what is counted or what a thing is.
