@@ -495,9 +495,11 @@ pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("whose", Cue::Filler),
 ];
 
-/// Words that say nothing beside what stands around them, sorted; those of every question are
+/// Words that say nothing beside what stands around them; those of every question are
 /// known to `words::is_question_word`.
 const FILLERS: &[&str] = &[
+    "appear", "appeared", "appears", "frequent", "home", "left", "located", "offer", "offers", "remaining", "show",
+    "shows", "written", "wrote",
     "according",
     "across",
     "actually",
@@ -679,6 +681,23 @@ const FILLERS: &[&str] = &[
     "year",
     "yield",
 ];
+
+/// Words that say a field by another name.
+const SYNONYMS: &[(&str, &[&str])] = &[
+    ("cost", PRICE),
+    ("costs", PRICE),
+    ("priced", PRICE),
+    ("pricing", PRICE),
+    ("expensive", PRICE),
+    ("rated", RATING),
+    ("stars", RATING),
+    ("cited", CITED),
+];
+
+/// The words of the fields that a folded word says by another name; none for most.
+pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
+    SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
+}
 
 /// Whether a folded word says nothing of what is asked for.
 pub(crate) fn is_filler(word: &str) -> bool {

@@ -7,7 +7,7 @@ use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
 use crate::{
     ask::{
-        lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word},
+        lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word, synonyms},
         schema::{Schema, is_form},
     },
     index::IndexedBase,
@@ -519,6 +519,10 @@ impl Reader<'_> {
             }
         }
         let token = own.first()?;
+        let meant = self.meant(synonyms(&token.word));
+        if !meant.is_empty() {
+            return Some((at + 1, What::Field(meant)));
+        }
         if self.schema.is_of_relation(&token.stem) {
             return Some((at + 1, What::Relation));
         }
@@ -528,6 +532,17 @@ impl Reader<'_> {
         });
         let (_, id) = of_type.min()?;
         Some((at + 1, What::Type(TypeId(id as u16))))
+    }
+
+    /// The fields whose names have one of these words, with the share that it is of the name.
+    fn meant(&self, names: &[&str]) -> Vec<(FieldId, f32)> {
+        let stems: Vec<String> =
+            names.iter().map(|name| self.base.stems.stem(name).into_owned()).collect();
+        let fields = self.schema.fields.iter().enumerate();
+        fields
+            .filter(|(_, field)| field.stems.iter().any(|own| stems.contains(own)))
+            .map(|(id, field)| (FieldId(id as u16), 1.0 / field.stems.len() as f32))
+            .collect()
     }
 
     /// What a word is that nothing else explains.

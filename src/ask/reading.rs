@@ -294,7 +294,17 @@ impl Reading<'_> {
                 Some(What::Number(..)) => true,
                 _ => false,
             };
-            let Some(next) = self.beside(at, 1).filter(|_| counts) else { continue };
+            // `tend to have more X`
+            let counts = counts || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
+            let Some(mut next) = self.beside(at, 1).filter(|_| counts) else { continue };
+            // `how many X papers`
+            if matches!(self.what(next), Some(What::Thing(_)))
+                && let Some(behind) = self.beside(next, 1)
+                && self.mentions.all.get(next).map(|one| one.at.end)
+                    == self.mentions.all.get(behind).map(|one| one.at.start)
+            {
+                next = behind;
+            }
             if let Some(What::Type(kind)) = self.what(next)
                 && !self.bound.contains_key(&next)
             {
@@ -524,9 +534,14 @@ impl Reading<'_> {
         points
     }
 
-    /// Whether a type that is counted stands behind `how many`.
+    /// Whether a type that is counted stands behind `how many`, and not `how many on average`.
     fn is_how_many(&self, at: usize) -> bool {
-        self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::HowMany)
+        let of_each = self.function().is_some_and(|function| function != Function::Sum);
+        let mut before = self.beside(at, -1);
+        if before.is_some_and(|before| matches!(self.what(before), Some(What::Thing(_)))) {
+            before = before.and_then(|before| self.beside(before, -1));
+        }
+        !of_each && before.and_then(|before| self.cue(before)) == Some(Cue::HowMany)
     }
 
     /// Whether a type is said other than as what is counted or what a thing is.

@@ -13,7 +13,7 @@
 //! | --- | --- | --- | --- |
 //! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, and a copy of it goes to SQLite |
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
-//! | [`MAX_VALUES`] | values of one cell | 1,000 | names that a metapath leads to |
+//! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
 
 mod columns;
 mod database;
@@ -35,7 +35,7 @@ pub const MAX_ROWS: usize = 1_000_000;
 /// Most columns of a table.
 pub const MAX_COLUMNS: usize = 16;
 /// Most values of one cell; further ones are left out of it.
-pub const MAX_VALUES: usize = 1_000;
+pub const MAX_VALUES: usize = 100_000;
 
 /// One step of a metapath: along a relation to nodes of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

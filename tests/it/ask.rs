@@ -4,13 +4,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agent::ask::{
-    Analyst, AskError,
-    score::{Expected, score},
-    synthesize::synthesize,
+use agent::{
+    ask::{
+        Analyst, AskError,
+        score::{Expected, score},
+        synthesize::synthesize,
+    },
+    dataset::sample::{SampleKind, SampleOptions, generate},
 };
 
-use crate::support::real_bases;
+use crate::support::{World, real_bases};
 
 /// A base, a question in the words of the maker, and the same in other words.
 const REWORDINGS: &str = include_str!("ask_rewordings.tsv");
@@ -60,6 +63,36 @@ fn questions_that_are_made_are_answered_and_so_are_most_in_other_words() {
     }
     println!("{same} of {all} rewordings");
     assert!(same * 5 >= all * 4, "{same} of {all}");
+}
+
+/// The same on a sample base, which every machine has, by the command line.
+#[test]
+fn questions_made_of_a_sample_are_answered() {
+    let world = World::new();
+    let files = world.path("sample");
+    let options = SampleOptions { seed: 0, scale: Some(0.0008) };
+    generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
+    let from = files.display().to_string();
+    world.run(["data", "import", "--name", "shop", "--from", &from]).done();
+    world.run(["index", "shop"]).done();
+    let made = world.run(["ask", "shop", "--make", "5"]).done();
+    assert_eq!(made, world.run(["ask", "shop", "--make", "5"]).done());
+    let file = world.path("made.jsonl").display().to_string();
+    std::fs::write(&file, &made).unwrap();
+    let scores = world.run(["ask", "shop", "--score", &file, "--json"]).json_lines();
+    let all = scores.iter().find(|one| one["kind"] == "all").unwrap();
+    let (n, right) = (all["n"].as_u64().unwrap(), all["right"].as_u64().unwrap());
+    assert!(n >= 30 && right * 100 >= n * 95, "{all}");
+    let csv = world.path("products.csv");
+    let asked = ["ask", "shop", "How many products are there?", "--json"];
+    let answer = &world.run(asked).json_lines()[0];
+    let counted = answer["answer"]["number"]["value"].as_f64().unwrap() as usize;
+    assert_eq!(answer["table"]["rows"].as_array().unwrap().len(), counted);
+    let path = csv.display().to_string();
+    let told = world.run(["ask", "shop", "How many products are there?", "--csv", &path]).done();
+    assert!(told.contains("SELECT count(*)"), "{told}");
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), counted + 1);
+    world.run(["ask", "shop", "How many products were sold in Atlantis?"]).fails(1, &["Atlantis"]);
 }
 
 #[test]
