@@ -43,7 +43,7 @@ pub(super) fn hits<'a>(kb: &'a Kb, ranking: &Ranking) -> Vec<Hit<'a>> {
     let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| Hit {
         rank: at + 1,
         id,
-        key: id.to_string(),
+        key: kb.key(id).into_owned(),
         node_type: kb.type_name(kb.node_type(id)),
         name: kb.name(id),
         score,
@@ -79,7 +79,7 @@ pub(super) fn print_table(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> 
     for hit in hits {
         rows.add_row([
             hit.rank.to_string(),
-            hit.id.to_string(),
+            plain(&hit.key, MAX_SHOWN),
             plain(hit.node_type, MAX_SHOWN),
             plain(hit.name, MAX_SHOWN),
             format!("{:.4}", hit.score),
@@ -107,8 +107,8 @@ pub(super) fn print_explained(hits: &[Hit<'_>], end: Option<End>, ctx: &Context)
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
         let last = end.filter(|end| end.rank.min(hits.len()) == hit.rank);
         let rule = last.map_or(String::new(), |end| told_end(end, hits.len()));
-        let Hit { rank, id, score, .. } = hit;
-        format!("{rank}. {name} ({node_type} {id}), score {score:.4}\n{why}{rule}")
+        let (Hit { rank, score, .. }, key) = (hit, plain(&hit.key, MAX_SHOWN));
+        format!("{rank}. {name} ({node_type} {key}), score {score:.4}\n{why}{rule}")
     });
     ctx.printer.text(&blocks.collect::<String>())
 }

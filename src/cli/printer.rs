@@ -156,6 +156,11 @@ impl Printer {
         self.stderr(Level::Quiet, "  cause: ", message);
     }
 
+    /// Writes what belongs to the error in the line before, under a word for what it is.
+    pub(super) fn aside(&self, word: &str, text: &str) {
+        self.stderr(Level::Quiet, &format!("  {word}: "), text);
+    }
+
     /// Writes what to do about an error.
     pub(super) fn hint(&self, message: &str) {
         self.stderr(Level::Quiet, "hint: ", message);

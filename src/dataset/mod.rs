@@ -45,9 +45,12 @@
 //!
 //! Those of [`crate::kb`] hold as well.
 
+mod changes;
 mod error;
 mod home;
 pub mod hub;
+mod ids;
+mod install;
 mod lines;
 mod neutral;
 mod openings;
@@ -55,17 +58,19 @@ mod queries;
 mod render;
 pub mod sample;
 pub mod stark;
+mod summary;
 
 #[cfg(test)]
 mod tests;
 
-pub use error::{DatasetError, Problem, ProblemCount, ProblemKind};
+pub use changes::Changes;
+pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use install::{ImportOptions, ImportReport, Phase, Progress};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
-pub use neutral::{
-    EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
-};
+pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
 pub use queries::{
     LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test, load_test_tenth,
 };
 pub use render::{Template, render_field, render_text};
+pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};

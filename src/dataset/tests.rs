@@ -183,13 +183,13 @@ fn strict_errors_name_file_line_and_remedy() {
         ),
         (
             "nodes.jsonl",
-            "{\"id\": 1, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: id 0 is missing, this line has id 1; number the nodes 0, 1, 2, ... in file order",
+            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":2: id 1 is missing, this line has id 2; number the nodes 0, 1, 2, ... in file order",
         ),
         (
             "nodes.jsonl",
             "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
-            ":1: expected `:` (column 30); write one {\"id\": 0, \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
+            ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
         ),
         (
             "nodes.jsonl",
@@ -198,8 +198,8 @@ fn strict_errors_name_file_line_and_remedy() {
         ),
         (
             "nodes.jsonl",
-            "{\"id\": -1, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: invalid value: integer `-1`, expected u64",
+            "{\"id\": 0.5, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":1: id 0.5 is no whole number",
         ),
         (
             "nodes.jsonl",
@@ -232,12 +232,12 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "edges.tsv",
             "src_id\trelation\tdst_id\n\n1\twrote\t4\n",
-            ":3: node 4 does not exist, ids are 0 to 3; add the node or drop the edge",
+            ":3: no node has the id \"4\"; nodes.jsonl has ids from 0 to 3; add the node, or import with --lenient",
         ),
         (
             "edges.tsv",
             "src_id\trelation\tdst_id\nx\twrote\t4\n",
-            ":2: an id is no non-negative integer",
+            ":2: the id \"x\" is no number, as those of nodes.jsonl are; use the ids",
         ),
         ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
         (
@@ -268,7 +268,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "qa.csv",
             "id,query,answer_ids\n1,a,[4]\n",
-            ":2: answer 4 is not in the base, ids are 0 to 3; drop it",
+            ":2: answer 4 is not in the base; ids are 0 to 3; drop it",
         ),
         (
             "qa.csv",
@@ -278,7 +278,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "qa.csv",
             "id,query,answer_ids\n1,a,3\n",
-            ":2: answer_ids \"3\" is no list; write node ids as \"[3, 17]\"",
+            ":2: answer_ids \"3\" is no list; write the ids of nodes as \"[3, 17]\"",
         ),
         ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
         ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
