@@ -59,6 +59,8 @@ mod render;
 pub mod sample;
 pub mod stark;
 mod summary;
+pub mod tables;
+mod triples;
 
 #[cfg(test)]
 mod tests;
@@ -74,3 +76,4 @@ pub use queries::{
 };
 pub use render::{Template, render_field, render_text};
 pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};
+pub use triples::import_triples;

@@ -1,0 +1,1 @@
+//! Tables that the tests write, in three forms.
