@@ -115,7 +115,15 @@ impl Printer {
     pub(super) fn json_lines(&self, values: &[impl Serialize]) -> Result<()> {
         let lines: std::result::Result<Vec<_>, _> =
             values.iter().map(serde_json::to_string).collect();
-        let text = lines?.join("\n");
+        self.json_texts(&lines?)
+    }
+
+    /// Writes JSON values that are text already, each on a line.
+    ///
+    /// # Errors
+    /// As [`Printer::data`].
+    pub(super) fn json_texts(&self, lines: &[String]) -> Result<()> {
+        let text = lines.join("\n");
         if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
 

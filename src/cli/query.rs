@@ -1,6 +1,8 @@
-//! `agent query`: answers a question with a frozen bundle.
+//! `agent query`: answers a question, or a file of them, with a frozen bundle.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+mod batch;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use crate::{
     index::IndexedBase,
     infer::BundleRetriever,
     retrieve::{Answer, Baseline, End, RetrieveError, Retriever, checked},
+    systems::bundle::OpenedBundle,
     tools::registry,
 };
 
@@ -41,8 +44,18 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     dataset: String,
     /// What to look for
-    #[arg(value_name = "TEXT")]
-    text: String,
+    #[arg(value_name = "TEXT", required_unless_present = "batch")]
+    text: Option<String>,
+    /// Answer all questions of this file, or of stdin if it is -, in order
+    ///
+    /// A line is one JSON object with query and, at will, id; for each, one line is printed with line,
+    /// id and what --json prints, or error. The status is 1 if a line was not answered as it should.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "explain"])]
+    batch: Option<PathBuf>,
+    /// With --batch: begin at this line, to go on where an earlier run ended
+    #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
@@ -78,7 +91,7 @@ struct Printed<'a> {
     recognised: bool,
     /// Most probable first.
     route: Vec<Way<'a>>,
-    hits: &'a [Hit<'a>],
+    hits: Vec<Hit<'a>>,
     /// The last rank that is an answer, which may lie behind `hits`; none where that is not known.
     cutoff: Option<usize>,
     /// What is expected of the nodes up to there.
@@ -128,9 +141,30 @@ impl Stages {
     }
 }
 
+/// A bundle that was opened on its base, for any number of questions.
+struct Session<'a> {
+    args: &'a Args,
+    ctx: &'a Context,
+    bundle: &'a Bundle,
+    base: Arc<IndexedBase>,
+    opened: OpenedBundle,
+}
+
+/// What is told of a question, however it is printed.
+struct Answered<'a> {
+    text: &'a str,
+    hits: Vec<Hit<'a>>,
+    end: Option<End>,
+    recognised: bool,
+    /// Why the nodes are those of another system.
+    stand_in: Option<String>,
+}
+
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut stages = Stages::begin();
-    let text = checked(&args.text)?;
+    if let Some(text) = &args.text {
+        checked(text)?;
+    }
     let bundle = read_bundle(&args.bundle)?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
@@ -139,59 +173,87 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let places = args.sandbox.places(ctx);
     let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
     let opened = open_bundle(&bundle, &base, &means)?;
+    let session = Session { args, ctx, bundle: &bundle, base, opened };
     stages.note("open_ms");
-    let retriever = &opened.answers;
-    let k = args.k as usize;
-    let (Answer { ranking, end }, stand_in) = match retriever.answer(text, k) {
-        Ok(answer) => (answer, None),
-        Err(RetrieveError::Program(failure)) => {
+    match (&args.batch, &args.text) {
+        (Some(file), _) => batch::run(&session, file),
+        (None, Some(text)) => session.print_one(checked(text)?, stages),
+        // The command line asks for one of them.
+        (None, None) => Ok(Exit::Usage),
+    }
+}
+
+impl Session<'_> {
+    /// Answers a question. A program that fails is stood in for by a baseline.
+    fn answer<'a>(&'a self, text: &'a str) -> Result<Answered<'a>> {
+        let k = self.args.k as usize;
+        let (Answer { ranking, end }, stand_in) = match self.opened.answers.answer(text, k) {
+            Ok(answer) => (answer, None),
+            Err(RetrieveError::Program(failure)) => {
+                let baseline = Baseline::new(self.base.clone(), STAND_IN);
+                (baseline.answer(text, k)?, Some(failure))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let linked = self.base.names.link(&self.base.kb, text, &[], 1);
+        let recognised = linked.largest() >= SURE_LINK;
+        Ok(Answered { text, hits: hits::hits(&self.base.kb, &ranking), end, recognised, stand_in })
+    }
+
+    /// An answer as JSON.
+    fn printed<'a>(&'a self, answered: Answered<'a>, mut stages: Stages) -> Result<Printed<'a>> {
+        let route = route(answered.text, &self.opened.routed, self.bundle)?;
+        stages.note("route_ms");
+        Ok(Printed {
+            query: answered.text,
+            bundle: self.args.bundle.display().to_string(),
+            recognised: answered.recognised,
+            route,
+            hits: answered.hits,
+            cutoff: answered.end.map(|end| end.rank),
+            expected: answered.end.map(Expected::from),
+            stand_in: answered.stand_in,
+            timings: stages.ms,
+        })
+    }
+
+    /// Answers one question for people, or as JSON.
+    fn print_one(&self, text: &str, mut stages: Stages) -> Result<Exit> {
+        let Session { args, ctx, .. } = self;
+        let mut answered = self.answer(text)?;
+        if let Some(failure) = &answered.stand_in {
             let name = STAND_IN.name();
             ctx.printer.warning(&format!("a program failed: {failure}"));
             ctx.printer.warning(&format!("this is the ranking of {name} instead"));
-            (Baseline::new(base.clone(), STAND_IN).answer(text, k)?, Some(failure))
         }
-        Err(error) => return Err(error.into()),
-    };
-    stages.note("answer_ms");
-    let mut hits = hits::hits(&base.kb, &ranking);
-    let explain = args.explain && stand_in.is_none();
-    if explain {
-        for hit in hits.iter_mut().take(MAX_EXPLAINED) {
-            let whole = retriever.explain(text, hit.id)?;
-            hit.explanation = Some(if args.json { whole } else { told(&whole) });
+        stages.note("answer_ms");
+        let explain = args.explain && answered.stand_in.is_none();
+        if explain {
+            for hit in answered.hits.iter_mut().take(MAX_EXPLAINED) {
+                let whole = self.opened.answers.explain(text, hit.id)?;
+                hit.explanation = Some(if args.json { whole } else { told(&whole) });
+            }
+            stages.note("explain_ms");
         }
-        stages.note("explain_ms");
+        match (answered.recognised, answered.hits.is_empty()) {
+            (false, true) => ctx.printer.notice("nothing in this base was recognised"),
+            (false, false) => ctx.printer.notice(
+                "no name in the question was recognised; these nodes are found by its other words",
+            ),
+            (true, true) => ctx.printer.notice("no node matches"),
+            (true, false) => {}
+        }
+        let exit = if answered.stand_in.is_some() { Exit::Failed } else { Exit::Done };
+        if args.json {
+            ctx.printer.json(&self.printed(answered, stages)?)?;
+        } else if explain {
+            let route = route(text, &self.opened.routed, self.bundle)?;
+            print_explained(&route, &answered.hits, answered.end, ctx)?;
+        } else if !answered.hits.is_empty() {
+            hits::print_table(&answered.hits, answered.end, ctx)?;
+        }
+        Ok(exit)
     }
-    let recognised = base.names.link(&base.kb, text, &[], 1).largest() >= SURE_LINK;
-    match (recognised, hits.is_empty()) {
-        (false, true) => ctx.printer.notice("nothing in this base was recognised"),
-        (false, false) => ctx.printer.notice(
-            "no name in the question was recognised; these nodes are found by its other words",
-        ),
-        (true, true) => ctx.printer.notice("no node matches"),
-        (true, false) => {}
-    }
-    let exit = if stand_in.is_some() { Exit::Failed } else { Exit::Done };
-    if args.json {
-        let route = route(text, &opened.routed, &bundle)?;
-        stages.note("route_ms");
-        ctx.printer.json(&Printed {
-            query: text,
-            bundle: args.bundle.display().to_string(),
-            recognised,
-            route,
-            hits: &hits,
-            cutoff: end.map(|end| end.rank),
-            expected: end.map(Expected::from),
-            stand_in,
-            timings: stages.ms,
-        })?;
-    } else if explain {
-        print_explained(&route(text, &opened.routed, &bundle)?, &hits, end, ctx)?;
-    } else if !hits.is_empty() {
-        hits::print_table(&hits, end, ctx)?;
-    }
-    Ok(exit)
 }
 
 /// The categories that answer, most probable first.

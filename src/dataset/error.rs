@@ -89,10 +89,12 @@ pub enum DatasetError {
         message: String,
     },
     /// `dataset.toml` or a mapping is wrong.
-    #[error("{path}: {message}")]
+    #[error("{}: {message}", placed(.path, *.line))]
     BadToml {
         /// The file.
         path: PathBuf,
+        /// The line, 1-based; 0 where it is about the whole file.
+        line: u64,
         /// What is wrong and what to do about it.
         message: String,
     },
@@ -168,6 +170,13 @@ pub enum DatasetError {
     /// The caller asked to stop.
     #[error("stopped; nothing was installed")]
     Stopped,
+}
+
+fn placed(file: &Path, line: u64) -> String {
+    match line {
+        0 => file.display().to_string(),
+        line => format!("{}:{line}", file.display()),
+    }
 }
 
 fn hint(nearest: &Option<String>) -> String {
@@ -288,10 +297,7 @@ pub struct Problem {
 impl Problem {
     /// Where it is: `file:line`.
     pub fn place(&self) -> String {
-        match self.line {
-            0 => self.file.display().to_string(),
-            line => format!("{}:{line}", self.file.display()),
-        }
+        placed(&self.file, self.line)
     }
 }
 

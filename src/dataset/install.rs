@@ -166,7 +166,7 @@ impl Install {
             KbError::Stopped => DatasetError::Stopped,
             error @ KbError::UnknownCandidateType { .. } => {
                 let path = source.join("dataset.toml");
-                DatasetError::BadToml { path, message: error.to_string() }
+                DatasetError::BadToml { path, line: 0, message: error.to_string() }
             }
             other => DatasetError::Kb(other),
         })?;

@@ -109,16 +109,16 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read.map_err(DatasetError::io("read", &path))?,
     };
-    let bad = |message: String| DatasetError::BadToml { path: path.clone(), message };
+    let bad_at = |line, message| DatasetError::BadToml { path: path.clone(), line, message };
+    let bad = |message: String| bad_at(0, message);
     let text =
         String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-        let message = error.message();
-        bad(format!(
-            "line {line}: {message}; the keys are title, licence, candidate_types, templates"
-        ))
+        let message = error.message().lines().next().unwrap_or_default();
+        let keys = "the keys are title, licence, candidate_types, templates";
+        bad_at(line as u64, format!("{message}; {keys}"))
     })?;
     let title = match parsed.title {
         title if title.is_empty() => file_name(source),

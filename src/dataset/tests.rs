@@ -297,7 +297,7 @@ fn strict_errors_name_file_line_and_remedy() {
             "8\n9\n",
             ":2: query 9 is in split train already; keep it in one place",
         ),
-        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ": line 2: unknown field `license`"),
+        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
     ];
     for (file, content, expected) in file_cases {
         let mut files = QUERY_FILES.to_vec();
@@ -557,8 +557,8 @@ fn endless_files_are_refused() {
 #[test]
 fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     let old = dataset(&QUERY_FILES);
-    let imported = imported(old.path(), false);
-    let (home, first) = (&imported.home, &imported.report.base);
+    let Imported { _dir, home, report } = imported(old.path(), false);
+    let (home, first) = (&home, report.base);
     let edges = |n: usize| {
         let rows: String = (0..n).map(|at| format!("0\tr{at}\t1\n")).collect();
         dataset(&[("edges.tsv", &format!("src_id\trelation\tdst_id\n{rows}"))])
@@ -587,9 +587,16 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     home.make_current(&before).unwrap();
     assert_eq!(home.get("tiny").unwrap(), next);
     fs::create_dir(next.index_dir()).unwrap();
-    let last = beside(4);
+    let later = beside(4);
+    home.make_current(&later).unwrap();
+    // Who holds a version keeps it, however many come after it.
+    let (before, place) = (first, before.kb_dir());
+    assert!(Kb::open(&before.kb_dir()).is_ok() && Kb::open(&next.kb_dir()).is_ok());
+    drop(before);
+    fs::create_dir(later.index_dir()).unwrap();
+    let last = beside(5);
     home.make_current(&last).unwrap();
-    assert!(!before.kb_dir().exists() && Kb::open(&next.kb_dir()).is_ok());
+    assert!(!place.exists() && Kb::open(&next.kb_dir()).is_ok() && Kb::open(&later.kb_dir()).is_ok());
     assert_eq!(home.list().unwrap(), [last]);
     home.remove("tiny").unwrap();
     assert!(left_in(home).is_empty());

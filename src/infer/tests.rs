@@ -194,6 +194,7 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
             n_validation: 0,
             llm: None,
             without: Vec::new(),
+            drift: Vec::new(),
         },
         digest: String::new(),
     };

@@ -412,6 +412,7 @@ pub(super) fn freeze(
         n_validation: ranks.len(),
         llm: actor.map(|actor| actor.provenance(run.options)),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
+        drift: Vec::new(),
     };
     let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);

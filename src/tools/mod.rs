@@ -13,6 +13,7 @@ mod cost;
 mod graph;
 mod llm;
 mod lookup;
+pub mod mentions;
 mod rank;
 mod session;
 pub mod source;

@@ -26,6 +26,7 @@ mod hostile;
 mod linking;
 mod llm;
 mod mining;
+mod mistakes;
 mod model;
 mod null;
 mod optimize;

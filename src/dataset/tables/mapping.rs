@@ -127,17 +127,18 @@ impl Mapping {
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
-        let bad = |message: String| DatasetError::BadToml { path: path.to_path_buf(), message };
+        let bad =
+            |line, message| DatasetError::BadToml { path: path.to_path_buf(), line, message };
         let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         let parsed: MappingFile = toml::from_str(&text).map_err(|error| {
             let at = line(error.span().map_or(0, |span| span.start));
-            let message = error.message();
-            bad(format!(
-                "line {at}: {message}; `agent data guess` writes a mapping that can be edited"
-            ))
+            let message = error.message().lines().next().unwrap_or_default();
+            let hint = "`agent data guess` writes a mapping that can be edited";
+            bad(at as u64, format!("{message}; {hint}"))
         })?;
         if parsed.nodes.is_empty() {
-            return Err(bad("it has no [[nodes]]; name at least one table of nodes".to_owned()));
+            let message = "it has no [[nodes]]; name at least one table of nodes";
+            return Err(bad(0, message.to_owned()));
         }
         let nodes = parsed.nodes.into_iter().map(|table| {
             let at = line(table.span().start) as u64;
