@@ -14,8 +14,7 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, Exit,
-        dataset,
+        Context, Exit, dataset,
         failure::{CommandError, Result},
         printer::{count, plain, table},
         pull,

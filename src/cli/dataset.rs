@@ -87,7 +87,8 @@ pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
         Ok(Resolved::NewDirectory { source, name }) => {
             let place = source.display();
             ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let imported = import(&source, &name, &Input::Detected, &ImportOptions::default(), ctx)?;
+            let imported =
+                import(&source, &name, &Input::Detected, &ImportOptions::default(), ctx)?;
             imported.tell(ctx);
             Ok(Dataset { base: imported.report.base, automatic: true })
         }
@@ -310,9 +311,7 @@ pub(super) fn import(
     };
     let (home, stop, told) = (&ctx.home, &ctx.stop, &mut on_progress);
     let report = match &detected {
-        Input::Neutral | Input::Detected => {
-            import_neutral(source, home, name, options, told, stop)
-        }
+        Input::Neutral | Input::Detected => import_neutral(source, home, name, options, told, stop),
         Input::Stark(mode) => import_stark(source, home, name, *mode, options, told, stop),
         Input::Tables(_) => import_tables(source, &mapping, home, name, options, told, stop),
         Input::Triples => import_triples(source, home, name, options, told, stop),

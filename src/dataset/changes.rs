@@ -132,7 +132,8 @@ fn missing(
             continue;
         };
         let known = other.neighbors(twin, other_relation, Direction::Out);
-        let is_known = |&target: &NodeId| at(target).is_some_and(|t| known.binary_search(&t).is_ok());
+        let is_known =
+            |&target: &NodeId| at(target).is_some_and(|t| known.binary_search(&t).is_ok());
         missing += targets.iter().filter(|target| !is_known(target)).count() as u64;
     }
     missing

@@ -415,8 +415,9 @@ impl Problems {
     /// [`DatasetError::Wrong`] if a strict one met anything.
     pub(super) fn finish(self) -> Result<Vec<ProblemCount>, DatasetError> {
         let counts = self.counts.into_iter();
-        let counts: Vec<ProblemCount> =
-            counts.map(|(kind, (count, examples))| ProblemCount { kind, count, examples }).collect();
+        let counts: Vec<ProblemCount> = counts
+            .map(|(kind, (count, examples))| ProblemCount { kind, count, examples })
+            .collect();
         match self.lenient || counts.is_empty() {
             true => Ok(counts),
             false => Err(DatasetError::Wrong(Box::new(Wrong { first: self.first, counts }))),

@@ -231,7 +231,9 @@ mod tests {
 
     #[test]
     fn answers_are_read_as_python_writes_a_few_numbers() {
-        for text in ["[2, 1]", "[1, 2,]", "(1, 2)", "(2, 1, )", "{1, 2}", " [1,2,1] ", "['1', \"2\"]"] {
+        for text in
+            ["[2, 1]", "[1, 2,]", "(1, 2)", "(2, 1, )", "{1, 2}", " [1,2,1] ", "['1', \"2\"]"]
+        {
             assert_eq!(parse(text).unwrap(), [1, 2], "{text}");
         }
         assert_eq!(parse("(2,)").unwrap(), [2]);
@@ -266,8 +268,14 @@ mod tests {
         let mut ids = Ids::default();
         assert!(ids.insert("a", "1", 0) && ids.insert("b", "1", 1) && ids.insert("a", "2", 2));
         assert!(!ids.insert("a", "1", 3));
-        assert_eq!([ids.get("a", "1"), ids.get("b", "1"), ids.get("b", "2")], [Some(0), Some(1), None]);
+        assert_eq!(
+            [ids.get("a", "1"), ids.get("b", "1"), ids.get("b", "2")],
+            [Some(0), Some(1), None]
+        );
         assert_eq!(ids.told("a"), "ids from 1 to 2");
-        assert_eq!((ids.told("b").as_str(), ids.told("c").as_str()), ("the one id 1", "no ids at all"));
+        assert_eq!(
+            (ids.told("b").as_str(), ids.told("c").as_str()),
+            ("the one id 1", "no ids at all")
+        );
     }
 }

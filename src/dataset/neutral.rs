@@ -106,7 +106,12 @@ pub(super) type Templates = BTreeMap<String, Template>;
 pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     let path = source.join("dataset.toml");
     let bytes = match files::read(&path, MAX_TOML_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        // Beside a single file there is none.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Vec::new()
+        }
         read => read.map_err(DatasetError::io("read", &path))?,
     };
     let bad_at = |line, message| DatasetError::BadToml { path: path.clone(), line, message };
@@ -333,8 +338,9 @@ impl Content<'_> {
             None => Some(render_text(name, node_type, details)),
         };
         let Some(text) = text else {
-            let message =
-                format!("the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it");
+            let message = format!(
+                "the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it"
+            );
             let hint = "shorten the template or the node's texts";
             return Ok(Some(Fault::new(ProblemKind::LineTooLong, message, hint)));
         };

@@ -108,8 +108,7 @@ impl Summary {
         let tuples = by_size(kb.tuples());
         let is_linked = linked(kb, &tuples);
         let ids = (0..kb.types().len()).filter_map(|id| u16::try_from(id).ok()).map(TypeId);
-        let mut types: Vec<TypeSummary> =
-            ids.map(|id| type_summary(kb, id, &is_linked)).collect();
+        let mut types: Vec<TypeSummary> = ids.map(|id| type_summary(kb, id, &is_linked)).collect();
         types.sort_by(|a, b| b.nodes.cmp(&a.nodes).then_with(|| a.name.cmp(&b.name)));
         let relations = tuples.iter().enumerate();
         let relations: Vec<RelationSummary> =
@@ -240,7 +239,9 @@ fn typos(what: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
     for (at, &(label, n)) in uses.iter().enumerate() {
         let is_rare = |of: u64| n <= RARE.min(of / 2) || n as f64 <= of as f64 * RARE_SHARE;
         let like = uses.iter().take(at).find(|(other, of)| {
-            is_rare(*of) && strsim::osa_distance(label, other) == 1 && !differ_in_digit(label, other)
+            is_rare(*of)
+                && strsim::osa_distance(label, other) == 1
+                && !differ_in_digit(label, other)
         });
         if let Some((like, _)) = like {
             let (label, like) = (label.to_owned(), (*like).to_owned());

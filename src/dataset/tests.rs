@@ -596,7 +596,9 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     fs::create_dir(later.index_dir()).unwrap();
     let last = beside(5);
     home.make_current(&last).unwrap();
-    assert!(!place.exists() && Kb::open(&next.kb_dir()).is_ok() && Kb::open(&later.kb_dir()).is_ok());
+    assert!(
+        !place.exists() && Kb::open(&next.kb_dir()).is_ok() && Kb::open(&later.kb_dir()).is_ok()
+    );
     assert_eq!(home.list().unwrap(), [last]);
     home.remove("tiny").unwrap();
     assert!(left_in(home).is_empty());

@@ -186,7 +186,11 @@ fn read(
                 triples.add(&subject, &predicate, object, number);
             }
             Err(message) => {
-                problems.add(path, number, Fault::new(ProblemKind::BadTriple, message, HINT).here(text));
+                problems.add(
+                    path,
+                    number,
+                    Fault::new(ProblemKind::BadTriple, message, HINT).here(text),
+                );
             }
         }
         if triples.held > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
@@ -217,7 +221,8 @@ fn write_nodes(
     for (place, node) in (0u32..).zip(&triples.nodes) {
         let mut details = Map::new();
         while let Some((_, predicate, text)) = texts.next_if(|text| text.0 == place) {
-            let field = triples.predicates.get(*predicate as usize).map_or("", |name| name.as_str());
+            let field =
+                triples.predicates.get(*predicate as usize).map_or("", |name| name.as_str());
             let text = Value::String(text.clone());
             match details.get_mut(field) {
                 None => drop(details.insert(field.to_owned(), text)),
@@ -276,7 +281,9 @@ fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
         }
     };
     match rest.strip_prefix('.').map(str::trim) {
-        Some(end) if end.is_empty() || end.starts_with('#') => Ok(Some((subject, predicate, object))),
+        Some(end) if end.is_empty() || end.starts_with('#') => {
+            Ok(Some((subject, predicate, object)))
+        }
         _ => Err("the triple does not end with a full stop".to_owned()),
     }
 }
@@ -411,7 +418,10 @@ mod tests {
         let report = import_triples(&file, &home, "x", &options, &mut |_| {}, &stop).unwrap();
         let kb = Kb::open(&report.base.kb_dir()).unwrap();
         assert_eq!((kb.name(0), kb.name(1)), ("b1", "Northpeak"));
-        assert_eq!((kb.type_name(kb.node_type(0)), kb.type_name(kb.node_type(1))), ("Bottle", "resource"));
+        assert_eq!(
+            (kb.type_name(kb.node_type(0)), kb.type_name(kb.node_type(1))),
+            ("Bottle", "resource")
+        );
         assert_eq!(kb.nodes_of_key("http://x/n"), [1]);
         assert_eq!(kb.field(0, kb.field_id("tag").unwrap()), Some("steel; blue"));
         let made_by = kb.relation_id("madeBy").unwrap();

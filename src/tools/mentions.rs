@@ -87,8 +87,11 @@ mod tests {
         "#;
         let named: Vec<String> = relations_named(source).into_iter().collect();
         let walk = crate::tools::registry().iter().any(|spec| spec.name == "walk");
-        let expected: &[&str] =
-            if walk { &["also \"bought\"", "has_brand", "x", "y"] } else { &["also \"bought\"", "has_brand"] };
+        let expected: &[&str] = if walk {
+            &["also \"bought\"", "has_brand", "x", "y"]
+        } else {
+            &["also \"bought\"", "has_brand"]
+        };
         assert_eq!(named, expected);
     }
 }

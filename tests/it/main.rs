@@ -23,6 +23,7 @@ mod generated;
 mod gpu;
 mod help;
 mod hostile;
+mod import;
 mod linking;
 mod llm;
 mod mining;

@@ -65,8 +65,14 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
         ("an empty id", "{\"id\": \"\", \"type\": \"x\", \"name\": \"x\"}\n"),
         ("an id that is too long", &long),
         ("an id with a line end", "{\"id\": \"a\\nb\", \"type\": \"x\", \"name\": \"x\"}\n"),
-        ("a key of a node twice", "{\"id\": \"a\", \"id\": \"b\", \"type\": \"x\", \"name\": \"x\"}\n"),
-        ("a key that nodes do not have", "{\"id\": \"a\", \"type\": \"x\", \"name\": \"x\", \"year\": 1}\n"),
+        (
+            "a key of a node twice",
+            "{\"id\": \"a\", \"id\": \"b\", \"type\": \"x\", \"name\": \"x\"}\n",
+        ),
+        (
+            "a key that nodes do not have",
+            "{\"id\": \"a\", \"type\": \"x\", \"name\": \"x\", \"year\": 1}\n",
+        ),
         ("an empty type", "{\"id\": \"a\", \"type\": \"\", \"name\": \"x\"}\n"),
         ("a type with a line end", "{\"id\": \"a\", \"type\": \"x\\ny\", \"name\": \"x\"}\n"),
         ("no node at all", ""),
@@ -78,7 +84,12 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
     }
     let twice = format!("{NODES}{}", "{\"id\": \"a\", \"type\": \"y\", \"name\": \"again\"}\n");
     case("an id twice", &keyed, &[("nodes.jsonl", Some(twice.as_bytes()))], "wrong");
-    case("nodes that are not UTF-8", &keyed, &[("nodes.jsonl", Some(b"{\"id\": \"\xff\"}\n"))], "wrong");
+    case(
+        "nodes that are not UTF-8",
+        &keyed,
+        &[("nodes.jsonl", Some(b"{\"id\": \"\xff\"}\n"))],
+        "wrong",
+    );
     for (what, text) in [
         ("a number twice", "{\"id\": 0, \"type\": \"x\", \"name\": \"again\"}\n"),
         ("a number left out", "{\"id\": 3, \"type\": \"x\", \"name\": \"three\"}\n"),
@@ -90,7 +101,12 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
     case("no nodes file", &keyed, &[("nodes.jsonl", None)], "wrong");
     case("no edges file", &keyed, &[("edges.tsv", None)], "wrong");
     case("a file twice", &keyed, &[("edges.tsv.gz", Some(b""))], "wrong");
-    case("a packed file cut off", &keyed, &[("edges.tsv", None), ("edges.tsv.gz", Some(b"\x1f\x8b\x08\x00"))], "wrong");
+    case(
+        "a packed file cut off",
+        &keyed,
+        &[("edges.tsv", None), ("edges.tsv.gz", Some(b"\x1f\x8b\x08\x00"))],
+        "wrong",
+    );
     for (what, text) in [
         ("edges without header", "a\tlikes\tb\n"),
         ("an empty edges file", ""),
@@ -121,14 +137,24 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
     ] {
         case(what, &keyed, &[("qa.csv", Some(text.as_bytes()))], "wrong");
     }
-    case("questions that are not UTF-8", &keyed, &[("qa.csv", Some(b"id,query,answer_ids\n1,\xff,[a]\n"))], "wrong");
+    case(
+        "questions that are not UTF-8",
+        &keyed,
+        &[("qa.csv", Some(b"id,query,answer_ids\n1,\xff,[a]\n"))],
+        "wrong",
+    );
     for (what, text) in [
         ("a split of a question that is not there", "1\n7\n"),
         ("a split with a name in it", "1\nwho\n"),
     ] {
         case(what, &asked, &[("split/val.index", Some(text.as_bytes()))], "wrong");
     }
-    case("a question in two splits", &asked, &[("split/train.index", Some(b"1\n2\n")), ("split/val.index", Some(b"2\n"))], "wrong");
+    case(
+        "a question in two splits",
+        &asked,
+        &[("split/train.index", Some(b"1\n2\n")), ("split/val.index", Some(b"2\n"))],
+        "wrong",
+    );
     for (what, text) in [
         ("an unknown key of dataset.toml", "title = \"x\"\nlicense = \"y\"\n"),
         ("a dataset.toml that is none", "title: x\n"),
@@ -142,34 +168,67 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
         ("a row with a cell too few", "sku,title,brand_id\nS-1,Bottle\n"),
         ("a row with a comma in a text", "sku,title,brand_id\nS-1,Bottle, steel,B-001\n"),
         ("a quote that is not closed", "sku,title,brand_id\nS-1,\"Bottle,B-001\nS-2,Mug,B-002\n"),
-        ("a foreign key that is not there", "sku,title,brand_id\nS-1,Bottle,B-001\nS-2,Mug,B-002\nS-3,Cup,B-017\n"),
+        (
+            "a foreign key that is not there",
+            "sku,title,brand_id\nS-1,Bottle,B-001\nS-2,Mug,B-002\nS-3,Cup,B-017\n",
+        ),
         ("an empty table", ""),
     ] {
         case(what, &tables, &[("products.csv", Some(text.as_bytes()))], "wrong");
     }
-    case("a table that is not UTF-8", &tables, &[("products.csv", Some(b"sku,title\nS-1,\xff\n"))], "wrong");
+    case(
+        "a table that is not UTF-8",
+        &tables,
+        &[("products.csv", Some(b"sku,title\nS-1,\xff\n"))],
+        "wrong",
+    );
     let all = "id,name\nB-001,Northpeak\nB-001,Again\n,Nobody\n";
     let mapped = [("mapping.toml", MAPPED), ("brands.csv", all)];
     case("an id twice and one left out", &mapped, &[], "wrong");
     case("tables with headers alone", &[("brands.csv", "id,name\n")], &[], "wrong");
-    case("a JSON line that is none", &[("x.jsonl", "{\"id\": 1, \"name\": \"A\"}\n{\"id\": 2,\n")], &[], "wrong");
+    case(
+        "a JSON line that is none",
+        &[("x.jsonl", "{\"id\": 1, \"name\": \"A\"}\n{\"id\": 2,\n")],
+        &[],
+        "wrong",
+    );
     for (what, text) in [
         ("a mapping that is no TOML", "[[nodes]\n"),
         ("a mapping without nodes", "title = \"x\"\n"),
-        ("a mapping with an unknown key", "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nkey = \"id\"\n"),
-        ("a mapping with a column that is not there", "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nid = \"brand\"\n"),
-        ("a mapping with a file that is not there", "[[nodes]]\nfile = \"brand.csv\"\ntype = \"brand\"\n"),
+        (
+            "a mapping with an unknown key",
+            "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nkey = \"id\"\n",
+        ),
+        (
+            "a mapping with a column that is not there",
+            "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nid = \"brand\"\n",
+        ),
+        (
+            "a mapping with a file that is not there",
+            "[[nodes]]\nfile = \"brand.csv\"\ntype = \"brand\"\n",
+        ),
         ("a mapping with a file elsewhere", "[[nodes]]\nfile = \"/etc/hosts\"\ntype = \"brand\"\n"),
-        ("a link to a type that no table makes", "[[nodes]]\nfile = \"products.csv\"\ntype = \"product\"\nid = \"sku\"\n\
-            relations = [{ column = \"brand_id\", relation = \"has_brand\", to = \"brands\" }]\n"),
-        ("edges without relation", "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nid = \"id\"\n\n[[edges]]\nfile = \"products.csv\"\n\
-            source = { column = \"sku\", type = \"brand\" }\ntarget = { column = \"brand_id\", type = \"brand\" }\n"),
+        (
+            "a link to a type that no table makes",
+            "[[nodes]]\nfile = \"products.csv\"\ntype = \"product\"\nid = \"sku\"\n\
+            relations = [{ column = \"brand_id\", relation = \"has_brand\", to = \"brands\" }]\n",
+        ),
+        (
+            "edges without relation",
+            "[[nodes]]\nfile = \"brands.csv\"\ntype = \"brand\"\nid = \"id\"\n\n[[edges]]\nfile = \"products.csv\"\n\
+            source = { column = \"sku\", type = \"brand\" }\ntarget = { column = \"brand_id\", type = \"brand\" }\n",
+        ),
     ] {
         case(what, &tables, &[("mapping.toml", Some(text.as_bytes()))], "wrong");
     }
     case("a file of Parquet", &[("x.parquet", "PAR1")], &[], "wrong/x.parquet");
     case("a file of JSON", &[("x.json", "[]")], &[], "wrong/x.json");
-    case("a damaged database", &[("x.db", "SQLite format 3\0 and then nothing")], &[], "wrong/x.db");
+    case(
+        "a damaged database",
+        &[("x.db", "SQLite format 3\0 and then nothing")],
+        &[],
+        "wrong/x.db",
+    );
     case("an empty directory", &[], &[], "wrong");
     case("a path that is not there", &[], &[], "wrong/nowhere");
     for (what, text) in [

@@ -39,9 +39,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ctx.printer.notice(line);
     }
     let text = mapping.to_toml();
-    let place = args.out.clone().or_else(|| {
-        args.source.is_dir().then(|| args.source.join(MAPPING_FILE))
-    });
+    let place =
+        args.out.clone().or_else(|| args.source.is_dir().then(|| args.source.join(MAPPING_FILE)));
     let Some(place) = place else {
         ctx.printer.data(&text)?;
         return Ok(Exit::Done);

@@ -17,8 +17,7 @@ use crate::{
         failure::{CommandError, Result},
     },
     dataset::{
-        ImportOptions, ImportReport, Summary,
-        stark,
+        ImportOptions, ImportReport, Summary, stark,
         tables::{EdgesTable, TableHint},
     },
 };

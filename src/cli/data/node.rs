@@ -94,9 +94,11 @@ fn text_of(shown: &Shown<'_>) -> String {
         format!("type  {}", plain(shown.node_type, MAX_SHOWN)),
         format!("name  {}", plain(shown.name, MAX_SHOWN)),
     ];
-    lines.extend(shown.fields.iter().map(|(field, text)| {
-        format!("  {}: {}", plain(field, MAX_SHOWN), plain(text, MAX_FIELD))
-    }));
+    lines.extend(
+        shown.fields.iter().map(|(field, text)| {
+            format!("  {}: {}", plain(field, MAX_SHOWN), plain(text, MAX_FIELD))
+        }),
+    );
     for of in &shown.edges {
         let arrow = if of.direction == "out" { "->" } else { "<-" };
         let first = of.first.iter().map(|(key, name)| match key == name {

@@ -68,7 +68,8 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     lines.extend(told(&summary.unanswerable, "questions have no candidate among their answers"));
     let what = "questions have answers that are no candidates, which are left out of scores";
     lines.extend(told(&summary.partly_unanswerable, what));
-    let text: String = lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
+    let text: String =
+        lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
     match text.is_empty() {
         true => ctx.printer.notice(&format!("nothing in \"{name}\" looks like a mistake")),
         false => ctx.printer.text(&format!("\n{text}"))?,

@@ -86,11 +86,7 @@ pub(super) fn run(session: &Session<'_>, file: &Path) -> Result<Exit> {
 }
 
 /// The next few lines from `from` on, with their numbers; those that are empty are left out.
-fn next_lines(
-    input: &mut dyn BufRead,
-    line: &mut u64,
-    from: u64,
-) -> Result<Vec<(u64, String)>> {
+fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<(u64, String)>> {
     let mut lines = Vec::new();
     while lines.len() < PER_THREAD * all_threads() {
         let mut bytes = Vec::new();

@@ -196,8 +196,7 @@ fn accept(
     ctx: &Context,
 ) -> Result<()> {
     let seed = bundle.provenance.seed;
-    let was_trusted =
-        ctx.private.trust().place(Origin::Bundle(&bundle.digest)) == Place::Process;
+    let was_trusted = ctx.private.trust().place(Origin::Bundle(&bundle.digest)) == Place::Process;
     bundle.provenance.drift.push(Drift {
         from: std::mem::replace(&mut bundle.dataset.kb, base.kb.fingerprint().to_owned()),
         to: base.kb.fingerprint().to_owned(),
@@ -227,7 +226,8 @@ fn accept(
 }
 
 fn print(told: &Told<'_>, ctx: &Context) -> Result<()> {
-    let percent = |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
+    let percent =
+        |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
     let verdict = match (told.fits, told.accepted) {
         (true, true) => "Carried over: the bundle is one of the updated base now",
         (true, false) => "May be carried over (--accept-drift writes that into the bundle)",

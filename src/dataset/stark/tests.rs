@@ -296,7 +296,13 @@ fn the_official_queries_are_read() {
         let sources = files::query_sources(&data.join(name));
         let mut problems = Problems::new(false);
         let target = target.path().join("queries");
-        let stored = import_queries(&sources, &target, AnswerIds::Numbers(n_nodes), &mut problems, &mut watch);
+        let stored = import_queries(
+            &sources,
+            &target,
+            AnswerIds::Numbers(n_nodes),
+            &mut problems,
+            &mut watch,
+        );
         let stored = stored.unwrap();
         let tenth = test / 10;
         let splits =

@@ -119,7 +119,8 @@ impl Records {
             if begin.is_none() && text.is_empty() {
                 continue;
             }
-            let (first, _) = begin.get_or_insert_with(|| (number, text.chars().take(200).collect()));
+            let (first, _) =
+                begin.get_or_insert_with(|| (number, text.chars().take(200).collect()));
             let first = *first;
             if self.splitter.feed(text) {
                 return Ok(Some((first, self.splitter.take())));

@@ -38,7 +38,19 @@ const MAX_FILES: usize = 10_000;
 const NO_TABLES: [&str; 2] = ["qa.csv", "human.csv"];
 /// Names of columns of ids.
 const ID_NAMES: [&str; 14] = [
-    "key", "sku", "code", "uuid", "guid", "isbn", "asin", "doi", "iri", "uri", "url", "slug", "ean",
+    "key",
+    "sku",
+    "code",
+    "uuid",
+    "guid",
+    "isbn",
+    "asin",
+    "doi",
+    "iri",
+    "uri",
+    "url",
+    "slug",
+    "ean",
     "identifier",
 ];
 /// Names of columns of names, best first.
@@ -93,6 +105,8 @@ struct Facts {
     key: Vec<String>,
     declared: Vec<(String, String)>,
     hint: Option<TableHint>,
+    /// Whether its ids are those of another table: then nothing links to it.
+    borrows: bool,
 }
 
 /// Guesses what is in a file, or in the tables of a directory; only in those that `hints` name, if
@@ -116,6 +130,8 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
         }
     }
     facts.iter_mut().for_each(Facts::choose_id);
+    let borrowing: Vec<bool> = (0..facts.len()).map(|at| borrows(&facts, at)).collect();
+    facts.iter_mut().zip(borrowing).for_each(|(of, borrows)| of.borrows = borrows);
     if facts.iter().all(|of| of.rows == 0) {
         let message = "no table has a row; write a header and a row per node".to_owned();
         return Err(DatasetError::BadInput { path: source.to_path_buf(), message });
@@ -146,7 +162,10 @@ fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
     if files.is_empty() {
         let message = "there is no table; add .csv, .tsv, .jsonl or .sqlite files, or \
             nodes.jsonl and edges.tsv";
-        return Err(DatasetError::BadInput { path: dir.to_path_buf(), message: message.to_owned() });
+        return Err(DatasetError::BadInput {
+            path: dir.to_path_buf(),
+            message: message.to_owned(),
+        });
     }
     Ok(files)
 }
@@ -247,7 +266,18 @@ impl Facts {
         let file = file.to_owned();
         let (key, links) = (declared.key, declared.links);
         let hint = hint.cloned();
-        Ok(Facts { table, file, node_type, rows, columns, id: None, key, declared: links, hint })
+        Ok(Facts {
+            table,
+            file,
+            node_type,
+            rows,
+            columns,
+            id: None,
+            key,
+            declared: links,
+            hint,
+            borrows: false,
+        })
     }
 
     fn column(&self, name: &str) -> Option<&Column> {
@@ -303,15 +333,37 @@ impl Facts {
         if let Some(name) = self.hint.as_ref().and_then(|hint| hint.name.clone()) {
             return Some(name);
         }
-        let free = || self.columns.iter().map(|(name, _)| name).filter(|n| !taken.contains(&n.as_str()));
+        let free =
+            || self.columns.iter().map(|(name, _)| name).filter(|n| !taken.contains(&n.as_str()));
         let exact = NAME_NAMES.iter().find_map(|known| free().find(|name| snake(name) == *known));
         let ends = || {
-            NAME_NAMES.iter().find_map(|known| {
-                free().find(|name| snake(name).ends_with(&format!("_{known}")))
-            })
+            NAME_NAMES
+                .iter()
+                .find_map(|known| free().find(|name| snake(name).ends_with(&format!("_{known}"))))
         };
         exact.or_else(ends).cloned()
     }
+}
+
+/// Whether the ids of a table are those of another one that has more of them, and a column of the
+/// same name, or the name that the column has.
+fn borrows(facts: &[Facts], at: usize) -> bool {
+    let Some(own) = facts.get(at) else { return false };
+    let (Some(id), Some(values), None) = (&own.id, own.id_values(), &own.hint) else {
+        return false;
+    };
+    let name = snake(id);
+    let stem = without_id(id).map(|stem| singular(&stem));
+    facts.iter().enumerate().any(|(other, of)| {
+        let (Some(other_id), Some(known)) = (&of.id, of.id_values()) else { return false };
+        let is_named = (snake(other_id) == name && name != "id")
+            || stem.as_ref().is_some_and(|stem| *stem == of.node_type);
+        other != at
+            && is_named
+            && own.node_type != stem.clone().unwrap_or_default()
+            && values.len() < known.len()
+            && values.iter().all(|value| known.contains(value))
+    })
 }
 
 /// The links of a table: columns with the place of the other table.
@@ -327,7 +379,9 @@ fn links(facts: &[Facts], at: usize) -> Vec<(String, usize)> {
         });
         let likely = || {
             let others = facts.iter().enumerate();
-            let scored = others.filter_map(|(other, of)| Some((likelihood(own, at, name, column, of, other)?, other)));
+            let scored = others.filter_map(|(other, of)| {
+                Some((likelihood(own, at, name, column, of, other)?, other))
+            });
             let best = scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
             best.map(|(_, other)| other)
         };
@@ -347,7 +401,7 @@ fn likelihood(
     of: &Facts,
     other: usize,
 ) -> Option<f64> {
-    if other == at && own.id.as_deref() == Some(name) {
+    if of.borrows || (other == at && own.id.as_deref() == Some(name)) {
         return None;
     }
     let (ids, values) = (of.id_values()?, column.links());
@@ -386,9 +440,8 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         .iter()
         .filter(|(name, _)| own.column(name).is_some_and(|column| column.separator().is_none()))
         .collect();
-    let type_of = |other: usize| {
-        facts.get(other).map_or_else(String::new, |of| of.node_type.clone())
-    };
+    let type_of =
+        |other: usize| facts.get(other).map_or_else(String::new, |of| of.node_type.clone());
     if let ([source, target, more @ ..], true, None) =
         (single.as_slice(), own.id.is_none() || id_links, &own.hint)
     {
@@ -416,11 +469,15 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         let place = own.table.place();
         let place = place.file_name().unwrap_or_default().to_string_lossy();
         if !left.is_empty() {
-            guess.notes.push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
+            guess
+                .notes
+                .push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
         }
         if !more.is_empty() {
             let more: Vec<&str> = more.iter().map(|(name, _)| name.as_str()).collect();
-            guess.notes.push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
+            guess
+                .notes
+                .push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
         }
         guess.mapping.edges.push(table);
         return;
@@ -442,7 +499,8 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
     let fields = own.columns.iter().map(|(name, _)| name.clone());
     let fields = fields.filter(|name| !taken.contains(&name.as_str())).collect();
     let lists = own.columns.iter().filter_map(|(name, column)| {
-        (Some(name) != own.id.as_ref()).then(|| Some((name.clone(), column.separator()?.to_owned())))?
+        (Some(name) != own.id.as_ref())
+            .then(|| Some((name.clone(), column.separator()?.to_owned())))?
     });
     guess.mapping.nodes.push(NodesTable {
         file: own.file.clone(),

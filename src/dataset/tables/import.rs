@@ -47,9 +47,7 @@ pub fn import_tables(
     let mut watch = Watch { on_progress, stop };
     let (nodes, edges) = checked(source, mapping)?;
     let (mut meta, templates) = read_toml(source)?;
-    for (own, given) in
-        [(&mut meta.title, &mapping.title), (&mut meta.licence, &mapping.licence)]
-    {
+    for (own, given) in [(&mut meta.title, &mapping.title), (&mut meta.licence, &mapping.licence)] {
         if !given.is_empty() {
             own.clone_from(given);
         }
@@ -126,7 +124,12 @@ fn checked<'a>(source: &Path, mapping: &'a Mapping) -> Result<Checked<'a>, Datas
         }
         if of.relation.is_some() == of.relation_column.is_some() {
             let message = "the edges have no relation, or two ways to it";
-            check.add(&table, of.line, message.to_owned(), "give relation or relation_column".into());
+            check.add(
+                &table,
+                of.line,
+                message.to_owned(),
+                "give relation or relation_column".into(),
+            );
         }
         edges.push((of, table));
     }

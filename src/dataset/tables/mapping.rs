@@ -127,8 +127,7 @@ impl Mapping {
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
-        let bad =
-            |line, message| DatasetError::BadToml { path: path.to_path_buf(), line, message };
+        let bad = |line, message| DatasetError::BadToml { path: path.to_path_buf(), line, message };
         let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         let parsed: MappingFile = toml::from_str(&text).map_err(|error| {
             let at = line(error.span().map_or(0, |span| span.start));
@@ -233,10 +232,8 @@ impl NodesTable {
             text.push_str("relations = [\n");
             for Link { column, relation, to } in &self.relations {
                 let [column, relation, to] = [column, relation, to].map(|text| quoted(text));
-                let _ = writeln!(
-                    text,
-                    "  {{ column = {column}, relation = {relation}, to = {to} }},"
-                );
+                let _ =
+                    writeln!(text, "  {{ column = {column}, relation = {relation}, to = {to} }},");
             }
             text.push_str("]\n");
         }
@@ -432,17 +429,26 @@ mod tests {
         let told = ["categories", "products", "classes", "boxes", "status", "series", "bus", "s"];
         let expected = ["category", "product", "class", "box", "status", "series", "bus", "s"];
         assert_eq!(told.map(singular), expected);
-        assert_eq!(["brandId", "Brand ID", "SKU", "a--b "].map(snake), ["brand_id", "brand_id", "sku", "a_b"]);
-        assert_eq!(["brand_id", "alsoBought", "_id"].map(relation_of), ["has_brand", "also_bought", "_id"]);
+        assert_eq!(
+            ["brandId", "Brand ID", "SKU", "a--b "].map(snake),
+            ["brand_id", "brand_id", "sku", "a_b"]
+        );
+        assert_eq!(
+            ["brand_id", "alsoBought", "_id"].map(relation_of),
+            ["has_brand", "also_bought", "_id"]
+        );
     }
 
     #[test]
     fn options_are_read_and_refused_with_the_form() {
-        let hint: TableHint = "p.csv:product:id=sku,name=title,brand_id->brand,by=made_by->maker".parse().unwrap();
+        let hint: TableHint =
+            "p.csv:product:id=sku,name=title,brand_id->brand,by=made_by->maker".parse().unwrap();
         assert_eq!((hint.id.as_deref(), hint.name.as_deref()), (Some("sku"), Some("title")));
         let links: Vec<&str> = hint.relations.iter().map(|link| link.relation.as_str()).collect();
         assert_eq!(links, ["has_brand", "made_by"]);
-        assert!("p.csv".parse::<TableHint>().unwrap_err().contains("names no type; write FILE:TYPE"));
+        assert!(
+            "p.csv".parse::<TableHint>().unwrap_err().contains("names no type; write FILE:TYPE")
+        );
         assert!("p.csv:product:sku".parse::<TableHint>().unwrap_err().contains("\"sku\""));
         let edges: EdgesTable = "e.csv:bought:a->product, b->product".parse().unwrap();
         assert_eq!((edges.target.column.as_str(), edges.source.column.as_str()), ("b", "a"));

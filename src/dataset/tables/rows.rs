@@ -244,9 +244,7 @@ impl Table {
         match &self.kind {
             Kind::Delimited => delimited::each(&self.path, problems, on_row),
             Kind::JsonLines => each_json(&self.path, problems, on_row),
-            Kind::Sqlite(table) => {
-                sqlite::each(&self.path, table, &self.place(), problems, on_row)
-            }
+            Kind::Sqlite(table) => sqlite::each(&self.path, table, &self.place(), problems, on_row),
         }
     }
 }

@@ -4,9 +4,7 @@
 
 use std::path::Path;
 
-use rusqlite::{
-    Connection, OpenFlags, config::DbConfig, limits::Limit, types::ValueRef,
-};
+use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::ValueRef};
 use serde_json::{Map, Number, Value};
 
 use crate::dataset::{
@@ -127,9 +125,7 @@ pub(super) fn each(
     let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
     let mut statement = match numbered {
         Ok(statement) => statement,
-        Err(_) => {
-            connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?
-        }
+        Err(_) => connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?,
     };
     let mut rows = statement.query([]).map_err(&failed)?;
     let mut line = 0;

@@ -4,7 +4,8 @@ use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
     dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Split, Summary, import_neutral, load_split,
+        DatasetError, Home, ImportOptions, ImportReport, Split, Summary, import_neutral,
+        load_split,
         tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
     },
     kb::{Direction, Kb},
@@ -16,7 +17,8 @@ const PRODUCTS: &str = "sku,title,description,price,brand_id,tags,similar\n\
     SKU-2,Ridge Mug,a mug,9,B-001,steel;camping,\n\
     SKU-3,Harbor Bottle,glass,12.25,B-002,glass;kitchen,SKU-1\n";
 const BOUGHT: &str = "sku,brand_id,quantity\nSKU-1,B-002,3\nSKU-3,B-001,1\n";
-const QUERIES: &str = "id,query,answer_ids\n1,a steel bottle,[SKU-1]\n2,of Northpeak,\"['SKU-1', \"\"SKU-2\"\"]\"\n";
+const QUERIES: &str =
+    "id,query,answer_ids\n1,a steel bottle,[SKU-1]\n2,of Northpeak,\"['SKU-1', \"\"SKU-2\"\"]\"\n";
 
 fn home() -> (tempfile::TempDir, Home) {
     let dir = tempfile::tempdir().unwrap();
@@ -245,7 +247,10 @@ fn ids_that_types_share_are_told_apart() {
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("qa.csv:3: no node has the id \"3\""), "{text}");
-    assert!(text.contains("qa.csv:4: 2 nodes have the id \"1\"; write the type before it"), "{text}");
+    assert!(
+        text.contains("qa.csv:4: 2 nodes have the id \"1\"; write the type before it"),
+        "{text}"
+    );
     let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
     let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
     let kb = Kb::open(&report.base.kb_dir()).unwrap();
@@ -254,7 +259,10 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(*kb.neighbors(2, has_cat, Direction::Out), [1]);
     let neutral = dir.path().join("neutral");
     let nodes = "{\"id\": \"a\", \"type\": \"x\", \"name\": \"A\"}\n{\"id\": 7, \"type\": \"x\", \"name\": \"B\"}\n";
-    write(&neutral, &[("nodes.jsonl", nodes), ("edges.tsv", "src_id\trelation\tdst_id\na\tr\t7\n")]);
+    write(
+        &neutral,
+        &[("nodes.jsonl", nodes), ("edges.tsv", "src_id\trelation\tdst_id\na\tr\t7\n")],
+    );
     let stop = AtomicBool::new(false);
     let options = ImportOptions::default();
     let report = import_neutral(&neutral, &home, "n", &options, &mut |_| {}, &stop).unwrap();
