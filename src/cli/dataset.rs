@@ -287,12 +287,14 @@ pub(super) fn import(
 ) -> Result<Imported> {
     // A wrong name must not cost a look at the data.
     ctx.home.path_of(name)?;
-    let detected = match (input, Form::of(source)?) {
-        (Input::Detected, Form::Neutral) => Input::Neutral,
-        (Input::Detected, Form::Stark) => Input::Stark(stark::Mode::default()),
-        (Input::Detected, Form::Tables) => Input::Tables(TablesInput::default()),
-        (Input::Detected, Form::Triples) => Input::Triples,
-        (said, _) => said.clone(),
+    let detected = match input {
+        Input::Detected => match Form::of(source)? {
+            Form::Neutral => Input::Neutral,
+            Form::Stark => Input::Stark(stark::Mode::default()),
+            Form::Tables => Input::Tables(TablesInput::default()),
+            Form::Triples => Input::Triples,
+        },
+        said => said.clone(),
     };
     let mapping = match &detected {
         Input::Tables(said) => mapping(source, said, ctx)?,

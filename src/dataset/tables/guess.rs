@@ -229,16 +229,15 @@ impl Column {
         SEPARATORS.iter().zip(&self.parted).find(|(_, counts)| is_parted(counts)).map(|(by, _)| *by)
     }
 
-    /// Digests of its values, or of their items if they are lists.
-    fn links(&self) -> &HashSet<u64> {
-        match self.separator() {
-            Some(JSON_LIST) => &self.json_items,
-            Some(separator) => {
-                let at = SEPARATORS.iter().position(|of| *of == separator).unwrap_or_default();
-                self.items.get(at).unwrap_or(&self.values)
-            }
-            None => &self.values,
+    /// How its cells may be read as ids: whole, or as lists, each way with the digests of the ids.
+    fn readings(&self) -> Vec<(Option<&'static str>, &HashSet<u64>)> {
+        if self.separator() == Some(JSON_LIST) {
+            return vec![(Some(JSON_LIST), &self.json_items)];
         }
+        let lists = SEPARATORS.iter().zip(&self.parted).zip(&self.items);
+        let lists = lists.filter(|((_, (cells, _)), _)| *cells > 0);
+        let lists = lists.map(|((separator, _), items)| (Some(*separator), items));
+        std::iter::once((None, &self.values)).chain(lists).collect()
     }
 }
 
@@ -366,8 +365,17 @@ fn borrows(facts: &[Facts], at: usize) -> bool {
     })
 }
 
-/// The links of a table: columns with the place of the other table.
-fn links(facts: &[Facts], at: usize) -> Vec<(String, usize)> {
+/// A column that links to another table.
+struct Found {
+    column: String,
+    /// The place of the other table.
+    other: usize,
+    /// What parts its ids, if a cell has several.
+    separator: Option<&'static str>,
+}
+
+/// The columns of a table that link to others.
+fn links(facts: &[Facts], at: usize) -> Vec<Found> {
     let Some(own) = facts.get(at) else { return Vec::new() };
     let mut links = Vec::new();
     for (name, column) in &own.columns {
@@ -377,39 +385,43 @@ fn links(facts: &[Facts], at: usize) -> Vec<(String, usize)> {
                     && other.table.name().is_some_and(|of| of.eq_ignore_ascii_case(table))
             })
         });
-        let likely = || {
-            let others = facts.iter().enumerate();
-            let scored = others.filter_map(|(other, of)| {
-                Some((likelihood(own, at, name, column, of, other)?, other))
-            });
-            let best = scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
-            best.map(|(_, other)| other)
-        };
-        if let Some(other) = declared.or_else(likely) {
-            links.push((name.clone(), other));
+        if let Some(other) = declared {
+            links.push(Found { column: name.clone(), other, separator: None });
+            continue;
         }
+        let others = facts.iter().enumerate().filter_map(|(other, of)| {
+            let (score, separator) = likelihood((own, at), (name, column), (of, other))?;
+            Some((score, other, separator))
+        });
+        let best = others.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
+        links.extend(best.map(|(_, other, separator)| Found {
+            column: name.clone(),
+            other,
+            separator,
+        }));
     }
     links
 }
 
-/// How likely a column links to another table; none if it does not.
+/// How likely a column links to another table, and what parts its ids; none if it does not.
 fn likelihood(
-    own: &Facts,
-    at: usize,
-    name: &str,
-    column: &Column,
-    of: &Facts,
-    other: usize,
-) -> Option<f64> {
+    (own, at): (&Facts, usize),
+    (name, column): (&str, &Column),
+    (of, other): (&Facts, usize),
+) -> Option<(f64, Option<&'static str>)> {
     if of.borrows || (other == at && own.id.as_deref() == Some(name)) {
         return None;
     }
-    let (ids, values) = (of.id_values()?, column.links());
-    if values.is_empty() || ids.is_empty() {
-        return None;
-    }
-    let known = values.iter().filter(|value| ids.contains(value)).count();
-    let share = known as f64 / values.len() as f64;
+    let ids = of.id_values()?;
+    let share = |values: &HashSet<u64>| {
+        let known = values.iter().filter(|value| ids.contains(value)).count();
+        known as f64 / values.len().max(1) as f64
+    };
+    let readings = column.readings().into_iter();
+    let readings = readings.map(|(separator, values)| (share(values), separator, values.len()));
+    // Of equal ones the first, which reads cells whole.
+    let (share, separator, n_values) =
+        readings.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     let stem = without_id(name).unwrap_or_else(|| snake(name));
     let stem = singular(&stem);
     let names = [of.node_type.clone(), singular(&snake(&of.table.stem()))];
@@ -418,7 +430,7 @@ fn likelihood(
     let ends = names.iter().any(|of| stem.ends_with(&format!("_{of}")));
     let [named, ending, bare] = MIN_KNOWN;
     let refers = without_id(name).is_some();
-    let is_text = column.has_texts && values.len() >= MIN_DISTINCT;
+    let is_text = column.has_texts && n_values >= MIN_DISTINCT;
     let bonus = match () {
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
@@ -426,7 +438,7 @@ fn likelihood(
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,
     };
-    Some(bonus + share + if other == at { 0.5 } else { 0.0 })
+    Some((bonus + share + if other == at { 0.5 } else { 0.0 }, separator))
 }
 
 /// Enters a table as one of nodes or of edges.
@@ -434,12 +446,9 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
     let Some(own) = facts.get(at) else { return };
     let mut found = links(facts, at);
     let given = own.hint.iter().flat_map(|hint| &hint.relations);
-    found.retain(|(column, _)| !given.clone().any(|link| link.column == *column));
-    let id_links = own.id.as_ref().is_some_and(|id| found.iter().any(|(of, _)| of == id));
-    let single: Vec<&(String, usize)> = found
-        .iter()
-        .filter(|(name, _)| own.column(name).is_some_and(|column| column.separator().is_none()))
-        .collect();
+    found.retain(|link| !given.clone().any(|given| given.column == link.column));
+    let id_links = own.id.as_ref().is_some_and(|id| found.iter().any(|of| of.column == *id));
+    let single: Vec<&Found> = found.iter().filter(|link| link.separator.is_none()).collect();
     let type_of =
         |other: usize| facts.get(other).map_or_else(String::new, |of| of.node_type.clone());
     if let ([source, target, more @ ..], true, None) =
@@ -449,7 +458,7 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
             RELATION_NAMES.contains(&snake(name).as_str())
                 || (own.columns.len() == 3 && ["type", "kind"].contains(&snake(name).as_str()))
         });
-        let (from, to) = (type_of(source.1), type_of(target.1));
+        let (from, to) = (type_of(source.other), type_of(target.other));
         let table = EdgesTable {
             file: own.file.clone(),
             table: own.table.name().map(str::to_owned),
@@ -458,11 +467,11 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
                 None => Some(edge_relation(&own.table.stem(), &from, &to)),
             },
             relation_column: relation_column.cloned(),
-            source: End { column: source.0.clone(), node_type: from },
-            target: End { column: target.0.clone(), node_type: to },
+            source: End { column: source.column.clone(), node_type: from },
+            target: End { column: target.column.clone(), node_type: to },
             line: 0,
         };
-        let used = [Some(&source.0), Some(&target.0), relation_column];
+        let used = [Some(&source.column), Some(&target.column), relation_column];
         let left = own.columns.iter().map(|(name, _)| name);
         let left: Vec<&str> =
             left.filter(|name| !used.contains(&Some(*name))).map(String::as_str).collect();
@@ -474,7 +483,7 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
                 .push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
         }
         if !more.is_empty() {
-            let more: Vec<&str> = more.iter().map(|(name, _)| name.as_str()).collect();
+            let more: Vec<&str> = more.iter().map(|link| link.column.as_str()).collect();
             guess
                 .notes
                 .push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
@@ -482,15 +491,13 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         guess.mapping.edges.push(table);
         return;
     }
-    let mut relations: Vec<Link> = found
-        .iter()
-        .filter(|(column, _)| own.id.as_ref() != Some(column))
-        .map(|(column, other)| Link {
-            column: column.clone(),
-            relation: relation_of(column),
-            to: type_of(*other),
-        })
-        .collect();
+    found.retain(|link| own.id.as_ref() != Some(&link.column));
+    let relations = found.iter().map(|link| Link {
+        column: link.column.clone(),
+        relation: relation_of(&link.column),
+        to: type_of(link.other),
+    });
+    let mut relations: Vec<Link> = relations.collect();
     relations.extend(given.cloned());
     let mut taken: Vec<&str> = relations.iter().map(|link| link.column.as_str()).collect();
     taken.extend(own.id.as_deref());
@@ -499,8 +506,12 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
     let fields = own.columns.iter().map(|(name, _)| name.clone());
     let fields = fields.filter(|name| !taken.contains(&name.as_str())).collect();
     let lists = own.columns.iter().filter_map(|(name, column)| {
-        (Some(name) != own.id.as_ref())
-            .then(|| Some((name.clone(), column.separator()?.to_owned())))?
+        let separator = match found.iter().find(|link| link.column == *name) {
+            Some(link) => link.separator,
+            None if own.id.as_ref() == Some(name) => None,
+            None => column.separator(),
+        };
+        Some((name.clone(), separator?.to_owned()))
     });
     guess.mapping.nodes.push(NodesTable {
         file: own.file.clone(),
