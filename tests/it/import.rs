@@ -103,14 +103,14 @@ fn what_looks_like_a_mistake_is_told_after_an_import() {
     fs::write(&questions, text.replace("a steel dart,[0]", "who makes darts,[4]")).unwrap();
     let told = world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
     for words in [
-        "1 edges of relation \"has_brnd\" (like has_brand)",
-        "1 of type product have no edge",
-        "1 questions whose answers are no candidates",
+        "1 edge of relation \"has_brnd\" (like has_brand)",
+        "1 node of type product without any edge",
+        "1 question with no candidate among the answers",
     ] {
         assert!(told.contains(words), "{words:?} is not in {told}");
     }
     let issues = world.run(["data", "show", "tiny", "--issues"]).done();
-    assert!(issues.contains("1 of type product have no edge: 3"), "{issues}");
+    assert!(issues.contains("1 node of type product without any edge: 3"), "{issues}");
     let dry = ["data", "import", "--name", "dry", "--from", &world.source(), "--dry-run"];
     assert!(world.run(dry).done().starts_with("dry: 6 nodes, 4 edges"));
     world.run(["data", "show", "dry"]).fails(1, &["no dataset \"dry\""]);

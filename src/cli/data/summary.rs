@@ -52,8 +52,9 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     tables(summary, usize::MAX, usize::MAX, ctx)?;
     let mut lines = Vec::new();
     for typo in &summary.typos {
-        let (uses, what) = (count(typo.uses), typo.what);
-        lines.push(format!("{what} \"{}\" has {uses}, is it \"{}\"?", typo.label, typo.like));
+        let things = if typo.what == "type" { "node" } else { "edge" };
+        let (what, uses) = (typo.what, counted(typo.uses, things));
+        lines.push(format!("{what} \"{}\" has {uses}: is it \"{}\"?", typo.label, typo.like));
     }
     for of in &summary.types {
         let first = of.frequent_names.iter().map(|(name, n)| format!("{name} ({n})"));
@@ -62,12 +63,13 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
             let n = count(of.shared_names);
             lines.push(format!("{n} of type {} share their name: {first}", of.name));
         }
-        let what = format!("of type {} have no edge", of.name);
-        lines.extend(told(&of.isolated, &what));
+        let what = format!("of type {} without any edge", of.name);
+        lines.extend(told(&of.isolated, "node", &what));
     }
-    lines.extend(told(&summary.unanswerable, "questions have no candidate among their answers"));
-    let what = "questions have answers that are no candidates, which are left out of scores";
-    lines.extend(told(&summary.partly_unanswerable, what));
+    let what = "with no candidate among the answers";
+    lines.extend(told(&summary.unanswerable, "question", what));
+    let what = "with answers that are no candidates, which are left out of scores";
+    lines.extend(told(&summary.partly_unanswerable, "question", what));
     let text: String =
         lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
     match text.is_empty() {
@@ -77,10 +79,10 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     Ok(Exit::Done)
 }
 
-fn told(examples: &Examples, what: &str) -> Option<String> {
+fn told(examples: &Examples, noun: &str, what: &str) -> Option<String> {
     let more = if examples.count > examples.first.len() as u64 { ", ..." } else { "" };
     let first = examples.first.join(", ");
-    (examples.count > 0).then(|| format!("{} {what}: {first}{more}", count(examples.count)))
+    (examples.count > 0).then(|| format!("{} {what}: {first}{more}", counted(examples.count, noun)))
 }
 
 /// The tables of types and relations, with so many rows and fields at most.
@@ -149,20 +151,26 @@ fn share(n: u64, of: u64) -> String {
 fn found(summary: &Summary) -> Vec<String> {
     let mut found = Vec::new();
     for typo in &summary.typos {
-        let (n, what) = (count(typo.uses), if typo.what == "type" { "nodes" } else { "edges" });
+        let things = if typo.what == "type" { "node" } else { "edge" };
         let (label, like) = (plain(&typo.label, MAX_NAME), plain(&typo.like, MAX_NAME));
-        found.push(format!("{n} {what} of {} \"{label}\" (like {like})", typo.what));
+        let n = counted(typo.uses, things);
+        found.push(format!("{n} of {} \"{label}\" (like {like})", typo.what));
     }
     for of in summary.types.iter().filter(|of| of.isolated.count > 0) {
-        let (n, name) = (count(of.isolated.count), plain(&of.name, MAX_NAME));
-        found.push(format!("{n} of type {name} have no edge"));
+        let n = counted(of.isolated.count, "node");
+        found.push(format!("{n} of type {} without any edge", plain(&of.name, MAX_NAME)));
     }
     let questions = [
-        (&summary.unanswerable, "questions whose answers are no candidates"),
-        (&summary.partly_unanswerable, "questions some of whose answers are no candidates"),
+        (&summary.unanswerable, "with no candidate among the answers"),
+        (&summary.partly_unanswerable, "with answers that are no candidates"),
     ];
     for (examples, what) in questions.into_iter().filter(|(examples, _)| examples.count > 0) {
-        found.push(format!("{} {what}", count(examples.count)));
+        found.push(format!("{} {what}", counted(examples.count, "question")));
     }
     found
+}
+
+/// A count with its noun.
+fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
