@@ -23,9 +23,9 @@ use agent::{
         sample::{SampleKind, SampleOptions, generate},
     },
     index::IndexedBase,
-    infer::{BundleRetriever, Runtime},
+    infer::{self, BundleRetriever, Runtime},
     optimize::{self, Actors, Options, journal::Journal},
-    retrieve::Retriever,
+    retrieve::Detail,
     sandbox::{SandboxOptions, Workers},
 };
 
@@ -51,13 +51,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A question of the sample, whose right answers are known.
     let asked = load_split(&installed, &Split::Val)?.into_iter().next();
     let asked = asked.ok_or("the sample has no validation questions")?;
-    let answer = answers.answer(&asked.text, 5)?;
+    let answer = infer::answer(&base, &answers, &asked.text, 5, Detail::default())?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}", asked.text)?;
-    if let Some(category) = answers.category(&asked.text)? {
-        writeln!(out, "category: {category}")?;
+    if let Some(way) = answer.route.first() {
+        writeln!(out, "category: {}", way.category)?;
     }
-    for (&(node, score), rank) in answer.ranking.iter().zip(1..) {
+    for (&(node, score), rank) in answer.ranking().iter().zip(1..) {
         let right = if asked.answers.contains(&node) { ", right" } else { "" };
         writeln!(out, "{rank}. {} ({score:.4}{right})", base.kb.name(node))?;
     }
@@ -79,6 +79,7 @@ fn make_bundle(
         steps: 0,
         hops: 2,
         actors: Actors { search: true, llm: false },
+        llm_steps: 0,
         llm_tools: false,
         programs: Vec::new(),
         sandbox: SandboxOptions::default(),

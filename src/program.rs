@@ -1,7 +1,7 @@
 //! What a program is: source text or a module, its identity, and what it says about itself.
 //!
 //! Must not know how programs run. Values found by a tuner are kept outside the source, so that
-//! the same program with other numbers keeps its identity.
+//! the same program with other parameters keeps its identity.
 //!
 //! ```text
 //! //! category: products of a brand with a feature

@@ -8,25 +8,25 @@
 //! followed.
 //!
 //! ```text
-//! post -> gate (requests under way) -> breaker (after failures in a row: one at a time)
-//!      -> pace (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
+//! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
+//!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
 //! ```
 //!
 //! Calls block and may come from several threads at a time; the runtime of their engine stays inside.
 
 mod account;
-mod asker;
 mod attempt;
-mod breaker;
+mod circuit_breaker;
 mod failure;
-mod pace;
+mod rate_limiter;
+mod requester;
+mod retry;
 #[cfg(test)]
 pub(crate) mod scripted;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -42,7 +42,14 @@ use tokio::{
 };
 
 pub use crate::remote::account::Account;
-use crate::remote::{asker::Asker, breaker::Breaker, failure::AccountSecrets, pace::Pace};
+use crate::remote::{
+    circuit_breaker::CircuitBreaker, failure::AccountSecrets, rate_limiter::RateLimiter,
+    requester::Requester,
+};
+pub(crate) use crate::remote::{
+    failure::told_wait,
+    retry::{Ended, Retry, may_pass},
+};
 
 /// Connections that nobody uses are closed after this time, before services close them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
@@ -193,7 +200,7 @@ impl RemoteError {
 
 /// A service that can be asked.
 pub struct Service {
-    asker: Arc<Asker>,
+    requester: Arc<Requester>,
     /// Taken when the service is dropped.
     runtime: Option<Runtime>,
 }
@@ -237,7 +244,7 @@ impl Service {
         let client = client.build().map_err(|error| setup(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| setup(&error))?;
-        let asker = Asker {
+        let requester = Requester {
             client,
             headers,
             base,
@@ -245,33 +252,33 @@ impl Service {
             secrets: AccountSecrets::of(account),
             limits,
             gate: Semaphore::new(limits.at_a_time.clamp(1, Semaphore::MAX_PERMITS)),
-            breaker: Breaker::new(limits.failures_in_a_row),
-            pace: Pace::new(limits.requests_per_minute, limits.tokens_per_minute),
+            circuit_breaker: CircuitBreaker::new(limits.failures_in_a_row),
+            rate_limiter: RateLimiter::new(limits.requests_per_minute, limits.tokens_per_minute),
             retries: AtomicU64::new(0),
             stop,
         };
-        Ok(Service { asker: Arc::new(asker), runtime: Some(runtime) })
+        Ok(Service { requester: Arc::new(requester), runtime: Some(runtime) })
     }
 
     /// The name of its host.
     pub fn host(&self) -> &str {
-        &self.asker.host
+        &self.requester.host
     }
 
     /// Attempts that were repetitions.
     pub fn retries(&self) -> u64 {
-        self.asker.retries.load(Ordering::Relaxed)
+        self.requester.retries.load(Ordering::Relaxed)
     }
 
     /// What a service says, on one short line without secrets.
     pub fn shown(&self, message: &str) -> String {
-        self.asker.secrets.shown(message)
+        self.requester.secrets.shown(message)
     }
 
     /// A text of a reply without key and values of headers, which a service may repeat: it may be
     /// kept and shown.
     pub fn without_secrets(&self, text: String) -> String {
-        self.asker.secrets.left_out(text)
+        self.requester.secrets.left_out(text)
     }
 
     /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
@@ -285,7 +292,7 @@ impl Service {
     /// [`RemoteError`]; what may pass has been tried again before.
     pub fn post(&self, path: &str, body: Vec<u8>, weight: u64) -> Result<Vec<u8>, RemoteError> {
         let Some(runtime) = &self.runtime else { return Err(RemoteError::Stopped) };
-        runtime.block_on(self.asker.ask(path, &body, weight))
+        runtime.block_on(self.requester.ask(path, &body, weight))
     }
 
     /// Posts bodies to a path, some at a time; replies in the order of the bodies.
@@ -295,8 +302,8 @@ impl Service {
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for (at, body) in bodies.into_iter().enumerate() {
-                let (asker, path) = (self.asker.clone(), path.to_owned());
-                tasks.spawn(async move { (at, asker.ask(&path, &body, 0).await) });
+                let (requester, path) = (self.requester.clone(), path.to_owned());
+                tasks.spawn(async move { (at, requester.ask(&path, &body, 0).await) });
             }
             while let Some(done) = tasks.join_next().await {
                 if let Ok((at, reply)) = done
@@ -309,10 +316,4 @@ impl Service {
         let lost = || Err(RemoteError::Setup("its task ended early".to_owned()));
         replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
     }
-}
-
-/// A random number in `0..1`, from the keys that the system gives hash maps.
-pub(crate) fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    (random >> 11) as f64 / (1_u64 << 53) as f64
 }

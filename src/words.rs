@@ -15,7 +15,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 /// Letters of the longest run that is taken for a word of a language. What is longer (an encoded
-/// file, a sequence) is known by its exact form alone: it has no stem, no parts and no slips, as
+/// file, a sequence) is known by its exact form alone: it has no stem, no parts and no typos, as
 /// these cost more than its length.
 pub const MAX_WORD_LETTERS: usize = 64;
 

@@ -1,4 +1,4 @@
-"""What numpy and scipy need for neighbors and for walks of two steps."""
+"""What numpy and scipy need for neighbors and for metapaths of two steps."""
 import numpy as np
 import scipy.sparse as sparse
 
@@ -10,7 +10,7 @@ n_relations, number = len(relations), {name: at for at, name in enumerate(relati
 n_nodes = (len(starts) - 1) // n_relations
 
 if kind == 'hop2':
-    walks = [(int(node), number[a], number[b]) for node, a, b in read_work(work, 'hop2.tsv')]
+    metapaths = [(int(node), number[a], number[b]) for node, a, b in read_work(work, 'hop2.tsv')]
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     matrices = []
     for relation in range(n_relations):
@@ -23,11 +23,11 @@ if kind == 'hop2':
         matrix = matrices[relation]
         return matrix.indices[matrix.indptr[node]:matrix.indptr[node + 1]]
 
-    def one(walk):
-        node, first, second = walk
+    def one(metapath):
+        node, first, second = metapath
         return np.unique(np.concatenate([neighbors(middle, second)
                                          for middle in neighbors(node, first)]))
-    pieces = walks
+    pieces = metapaths
 else:
     pieces = [(int(node), number[name]) for node, name in read_work(work, 'neighbors.tsv')]
     if kind == 'neighbors_any':

@@ -38,18 +38,18 @@ rows = np.concatenate([random.choice(filled, 50_000),
 random.shuffle(rows)
 write('neighbors.tsv', ((row // n_relations, relations[row % n_relations]) for row in rows))
 
-walks = []
-while len(walks) < 2_000:
+metapaths = []
+while len(metapaths) < 2_000:
     row = random.choice(filled)
-    # A walk over thousands of middle nodes is no question that people ask.
+    # A metapath over thousands of middle nodes is no question that people ask.
     if lengths[row] > 300:
         continue
     middle = random.choice(targets[starts[row]:starts[row + 1]])
     onward = np.nonzero(lengths[middle * n_relations:(middle + 1) * n_relations])[0]
     if len(onward):
-        walks.append((row // n_relations, relations[row % n_relations],
+        metapaths.append((row // n_relations, relations[row % n_relations],
                       relations[random.choice(onward)]))
-write('hop2.tsv', walks)
+write('hop2.tsv', metapaths)
 
 rankings = []
 for _ in range(10_000):

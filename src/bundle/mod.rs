@@ -1,14 +1,14 @@
-//! Frozen bundles: programs with their numbers, a router, and everything needed to trust them.
+//! Frozen bundles: programs with their parameters, a router, and everything needed to trust them.
 //!
 //! A bundle is one JSON object in one file:
 //!
 //! ```text
 //! format        version of this layout
 //! dataset       name, title, fingerprint of the knowledge base and of its indexes, embedder
-//! categories    name, program, numbers, where it came from, scores on validation
+//! categories    name, program, parameters, where it came from, scores on validation
 //! router        weights by feature, one per category
 //! fusion        how many categories answer a query, and how their scores are joined
-//! order         weights of the evidence by which joined answers are put in order, if they are
+//! order         weights of the features by which joined answers are re-ranked, if they are
 //! cutoff        weights of the signs by which answers end, and how good they were, if it is known
 //! phrasings     how questions are worded that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
@@ -21,9 +21,10 @@
 //! Must not know: how programs were found, how they run.
 
 pub mod cutoff;
-pub mod order;
 pub mod reading;
+pub mod reranker;
 pub mod router;
+pub mod understood;
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +35,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bundle::{cutoff::Cutoff, order::Order, reading::Phrasings, router::Router},
+    bundle::{cutoff::Cutoff, reading::Phrasings, reranker::Reranker, router::Router},
     eval::Interval,
     files,
     index::IndexedBase,
@@ -42,7 +43,7 @@ use crate::{
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Categories of a bundle that is read; a run freezes a dozen or two.
@@ -64,9 +65,9 @@ pub struct Bundle {
     pub router: Router,
     /// How answers of several categories are joined.
     pub fusion: Fusion,
-    /// In which order joined answers are put; none leaves the order of their joined scores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
+    /// The learned re-ranker of joined answers; none leaves the order of their joined scores.
+    #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<Reranker>,
     /// Where answers end; none if that was not learnt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
@@ -140,7 +141,7 @@ pub struct Fusion {
     pub most: usize,
     /// Whether each program's scores are divided by their largest first.
     pub normalized: bool,
-    /// Whether the joined nodes are put in the order of the evidence on them.
+    /// Whether the learned re-ranker orders the joined nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
 }
@@ -163,7 +164,7 @@ pub struct Validation {
     /// programs or the bundle's own, which joins them: never below `mrr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_program: Option<f64>,
-    /// The race of the improved programs; none when nothing was improved.
+    /// The sequential test of the improved programs; none when nothing was improved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
 }
@@ -181,15 +182,15 @@ pub struct HeldOut {
     pub ci95: Interval,
 }
 
-/// A race of improved programs against those a run began with, on validation queries.
+/// A sequential test of improved programs against those a run began with, on validation queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
     /// The chance, over the whole run, that programs are taken for improved which are not.
     pub error_rate: f64,
-    /// The part of it that this race may spend: it is won when `e * level` reaches 1.
+    /// The part of it that all changes together may spend: they win when `e * level` reaches 1.
     pub level: f64,
-    /// Evidence for an improvement: the capital of a bet against there being none.
+    /// E-value of an improvement: the capital of a bet against there being none.
     pub e: f64,
     /// Queries that were bet on.
     pub n: usize,
@@ -197,10 +198,39 @@ pub struct Proof {
     pub of: usize,
     /// Mean difference of reciprocal ranks on the `n` queries.
     pub difference: f64,
-    /// How many more queries with such differences would win the race; none when the difference is
-    /// not above 0, 0 when it is won.
+    /// How many more queries with such differences would pass the sequential test; none when the
+    /// difference is not above 0, 0 when it is won.
     pub needed: Option<usize>,
-    /// Whether it was won; otherwise the bundle holds the programs that the run began with.
+    /// Whether it was won, so that the bundle holds all improved programs; otherwise it holds those
+    /// of the categories that are proven by themselves, and else what the run began with.
+    pub proven: bool,
+    /// Categories that were tested by themselves, as all together did not win.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<CategoryProof>,
+}
+
+impl Proof {
+    /// Whether any change was proven.
+    pub fn any(&self) -> bool {
+        self.proven || self.categories.iter().any(|category| category.proven)
+    }
+}
+
+/// A sequential test of one category's improved program by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryProof {
+    /// Name of the improved program's category.
+    pub name: String,
+    /// The part of the error rate that all categories by themselves may spend.
+    pub level: f64,
+    /// E-value of an improvement, beside that of the others: proven when `e * level` reaches 1.
+    pub e: f64,
+    /// Queries that were bet on.
+    pub n: usize,
+    /// Mean difference of reciprocal ranks on them.
+    pub difference: f64,
+    /// Whether it was won.
     pub proven: bool,
 }
 
@@ -227,6 +257,12 @@ pub struct Provenance {
     /// The versions of its base that it was carried over to since it was made, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
+    /// Whether its questions were made for it instead of labelled by somebody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+    /// The baseline that it is, where nothing better was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
 }
 
 /// A bundle that was carried over to a later version of its base.

@@ -1,10 +1,11 @@
 //! Plain questions: those that say nothing but names and relations, which the graph alone answers.
 //!
 //! "Other films by the director of The Silent Harbor" spells out a name and says how what it asks
-//! for is linked to it. Such a question is read as one walk from each name to one type of answers,
-//! and its answers are the nodes that all walks reach: no word of a document makes another node
-//! answer it better. A question is plain if its reading explains every word that is neither of a
-//! name nor shapes the question only; all others have no reading here and are left to programs.
+//! for is linked to it. Such a question is read as one metapath from each name to one type of
+//! answers, and its answers are the nodes that all metapaths reach: no word of a document makes
+//! another node answer it better. A question is plain if its reading explains every word that is
+//! neither of a name nor shapes the question only; all others have no reading here and are left to
+//! programs.
 //!
 //! How likely words are under a reading comes from two sources, in one model (naive Bayes over the
 //! presence of words; Maron 1961): the names of types and relations say what may be said, as a
@@ -17,8 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    index::{IndexedBase, names::Spelled},
-    kb::{Direction, NodeId, RelationId, TypeId},
+    answer::Explanation,
+    index::{IndexedBase, entities::Spelled},
+    kb::{Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, paths_along},
     words::{is_question_word, name_words},
 };
 
@@ -26,13 +28,13 @@ use crate::{
 const MAX_NAMES: usize = 3;
 /// Words beside the names that a plain question has at most.
 const MAX_WORDS: usize = 48;
-/// Steps of a walk at most.
+/// Steps of a metapath at most.
 const MAX_STEPS: usize = 2;
-/// Walks from one name to one type of answers that are combined with those from others.
-const KEPT_WALKS: usize = 12;
+/// Metapaths from one name to one type of answers that are combined with those from others.
+const KEPT_METAPATHS: usize = 12;
 /// Readings whose answers are looked up, most likely first.
 const TRIED: usize = 24;
-/// Edges that one walk follows at most; what reaches further is not answered.
+/// Edges that one metapath follows at most; what reaches further is not answered.
 const MAX_EDGES: usize = 100_000;
 /// Answers of a plain question at most; a larger set is none that words could not better.
 const MAX_ANSWERS: usize = 1_000;
@@ -40,8 +42,8 @@ const MAX_ANSWERS: usize = 1_000;
 /// Chance that a question says a word of the type it asks for.
 const SAYS_TARGET: f32 = 0.8;
 /// Chance that it says a word of a relation that it follows, or of the type of a name.
-const SAYS_WALK: f32 = 0.5;
-/// Chance that it says a word of the type in the middle of a walk.
+const SAYS_METAPATH: f32 = 0.5;
+/// Chance that it says a word of the type in the middle of a metapath.
 const SAYS_MIDDLE: f32 = 0.3;
 /// Chance of a word that shapes questions.
 const SAYS_ASKING: f32 = 0.1;
@@ -53,12 +55,12 @@ const EXPLAINED: f32 = 0.01;
 const PRIOR_WEIGHT: f32 = 2.0;
 /// Training questions that must say a word for it to count.
 const MIN_SAID: u32 = 2;
-/// Log chance of each step after the first of a walk that no training question took.
+/// Log chance of each step after the first of a metapath that no training question took.
 const LONGER: f32 = -2.0;
 /// Log chance of asking for another type than the first that is said.
 const ASKS_LATER: f32 = -3.0;
-/// Log chance of each word of a walk that is said, but not before the walk's own name, and of two
-/// steps that are said in the order in which they are taken: the last one is said first.
+/// Log chance of each word of a metapath that is said, but not before the metapath's own name, and
+/// of two steps that are said in the order in which they are taken: the last one is said first.
 const SAID_ELSEWHERE: f32 = -0.5;
 /// Readings less likely than the best by more than this, in logarithms, are not believed where the
 /// better ones reach nothing.
@@ -68,24 +70,24 @@ const SAME: f32 = 1e-3;
 /// Words that say how what is asked for stands to the names, whatever the base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
-/// Those of them that say that what is asked for and a name have something in common: the walk goes
-/// there and back.
+/// Those of them that say that what is asked for and a name have something in common: the metapath
+/// goes there and back.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
-/// Log chance of saying that while no walk goes there and back.
+/// Log chance of saying that while no metapath goes there and back.
 const NOTHING_IN_COMMON: f32 = -2.0;
 /// Letters of a stem that begins another for both to be forms of one word, and letters more that
 /// the other may have.
 const MIN_BEGINNING: usize = 4;
 const MAX_ENDING: usize = 4;
 
-/// One step of a walk.
+/// One step of a metapath.
 pub type Step = (RelationId, Direction);
 
-/// A walk from a name to what is asked for.
+/// A metapath from a name to what is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Walk {
+pub struct Metapath {
     /// Type of the named node.
-    pub anchor: TypeId,
+    pub start: TypeId,
     /// One or two.
     pub steps: Vec<Step>,
     /// Type of what is asked for.
@@ -94,12 +96,19 @@ pub struct Walk {
     pub middle: Option<TypeId>,
 }
 
-impl Walk {
+impl Metapath {
+    /// Its steps with the types that they lead to.
+    fn typed_steps(&self) -> Vec<MetapathStep> {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
+        self.steps.iter().zip(ends).map(step).collect()
+    }
+
     /// Whether it follows a relation within a type one way alone: which way, only training
     /// questions tell.
     fn is_one_way_within_a_type(&self) -> bool {
         let ends = self.middle.into_iter().chain([self.target]);
-        let begins = [self.anchor].into_iter().chain(self.middle);
+        let begins = [self.start].into_iter().chain(self.middle);
         let mut pairs = self.steps.iter().zip(begins.zip(ends));
         pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
     }
@@ -113,7 +122,7 @@ impl Walk {
                     Direction::In => Direction::Out,
                     Direction::Any => Direction::Any,
                 };
-                there == back && home == reversed && self.target == self.anchor
+                there == back && home == reversed && self.target == self.start
             }
             _ => false,
         }
@@ -124,8 +133,9 @@ impl Walk {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
-    /// The walks in words, ascending, one for each name; see [`walk_in_words`].
-    pub walks: Vec<String>,
+    /// The metapaths in words, ascending, one for each name; see [`metapath_in_words`].
+    #[serde(rename = "walks")]
+    pub metapaths: Vec<String>,
     /// Questions.
     pub n: u32,
     /// Stems beside the names, with the questions that say them.
@@ -141,12 +151,15 @@ pub struct Phrasings(pub Vec<Phrasing>);
 /// What a plain question asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// One walk for each name, in words, each once.
-    pub walks: Vec<String>,
+    /// One metapath for each name, in words, each once.
+    pub metapaths: Vec<String>,
     /// The nodes that the question names, ascending; they do not answer it.
     pub named: Vec<NodeId>,
     /// The nodes that answer it, ascending; at least one.
     pub answers: Vec<NodeId>,
+    /// The ways in which it may be meant, likeliest first: for each name its nodes and the metapath
+    /// that leads from them.
+    ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
 
 /// A question's names, and the words beside them.
@@ -163,11 +176,11 @@ pub struct Question {
     before: Vec<Vec<String>>,
 }
 
-/// The walk in words, such as `brand <-has_brand- product`.
-pub fn walk_in_words(base: &IndexedBase, walk: &Walk) -> String {
-    let mut text = base.kb.type_name(walk.anchor).to_owned();
-    let ends = walk.middle.into_iter().chain([walk.target]);
-    for (&(relation, direction), end) in walk.steps.iter().zip(ends) {
+/// The metapath in words, such as `brand <-has_brand- product`.
+pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
+    let mut text = base.kb.type_name(metapath.start).to_owned();
+    let ends = metapath.middle.into_iter().chain([metapath.target]);
+    for (&(relation, direction), end) in metapath.steps.iter().zip(ends) {
         let relation = base.kb.relation_name(relation);
         let end = base.kb.type_name(end);
         text += &match direction {
@@ -180,13 +193,13 @@ pub fn walk_in_words(base: &IndexedBase, walk: &Walk) -> String {
 }
 
 /// The stems of the names of types and relations.
-struct Schema {
+pub(super) struct Schema {
     types: Vec<Vec<String>>,
     relations: Vec<Vec<String>>,
 }
 
 impl Schema {
-    fn new(base: &IndexedBase) -> Self {
+    pub(super) fn new(base: &IndexedBase) -> Self {
         let stems = |name: &String| {
             name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
         };
@@ -222,6 +235,17 @@ impl Schema {
         Some(if whole.is_empty() { any() } else { whole })
     }
 
+    /// The types and the relations in whose name a stem is.
+    pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
+        let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
+        let places = |of: &[Vec<String>]| -> Vec<u16> {
+            let found = of.iter().zip(0u16..).filter(|(own, _)| has(own));
+            found.map(|pair| pair.1).collect()
+        };
+        let types = places(&self.types).into_iter().map(TypeId).collect();
+        (types, places(&self.relations).into_iter().map(RelationId).collect())
+    }
+
     fn says(&self, stem: &str) -> bool {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
@@ -249,7 +273,7 @@ impl Question {
             let mut stems = one.words.clone().filter_map(stem);
             one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
         };
-        let names: Vec<Spelled> = base.names.spelled(text).into_iter().filter(is_name).collect();
+        let names: Vec<Spelled> = base.entities.spelled(text).into_iter().filter(is_name).collect();
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
         let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
@@ -278,7 +302,7 @@ impl Question {
     }
 
     /// The types of the nodes of each name, ascending.
-    pub fn anchor_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
+    pub fn linked_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
         let types = |nodes: &Vec<NodeId>| -> BTreeSet<TypeId> {
             nodes.iter().map(|&node| base.kb.node_type(node)).collect()
         };
@@ -286,23 +310,23 @@ impl Question {
     }
 }
 
-/// All walks of one and two steps from a type to types of answers. Relations within a type are
+/// All metapaths of one and two steps from a type to types of answers. Relations within a type are
 /// followed both ways at once, and each way too if `directed`.
-pub fn walks_from(base: &IndexedBase, anchor: TypeId, directed: bool) -> Vec<Walk> {
-    let mut walks = Vec::new();
-    for (step, end) in steps_from(base, anchor, directed) {
+pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
+    let mut metapaths = Vec::new();
+    for (step, end) in steps_from(base, start, directed) {
         let steps = vec![step];
-        walks.push(Walk { anchor, steps, target: end, middle: None });
+        metapaths.push(Metapath { start, steps, target: end, middle: None });
         for (second, target) in steps_from(base, end, directed) {
             let steps = vec![step, second];
-            walks.push(Walk { anchor, steps, target, middle: Some(end) });
+            metapaths.push(Metapath { start, steps, target, middle: Some(end) });
         }
     }
-    debug_assert!(walks.iter().all(|walk| walk.steps.len() <= MAX_STEPS));
-    walks.retain(|walk| base.kb.candidate_types().contains(&walk.target));
-    walks.sort();
-    walks.dedup();
-    walks
+    debug_assert!(metapaths.iter().all(|metapath| metapath.steps.len() <= MAX_STEPS));
+    metapaths.retain(|metapath| base.kb.candidate_types().contains(&metapath.target));
+    metapaths.sort();
+    metapaths.dedup();
+    metapaths
 }
 
 /// The steps from a type with the types at their ends.
@@ -324,14 +348,14 @@ fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, Ty
     steps
 }
 
-/// The nodes of the target type that a walk reaches from those of a name, ascending; none if it
+/// The nodes of the target type that a metapath reaches from those of a name, ascending; none if it
 /// would follow more than 100,000 edges.
-pub fn reached(base: &IndexedBase, names: &[NodeId], walk: &Walk) -> Option<Vec<NodeId>> {
-    let own = |&node: &NodeId| base.kb.node_type(node) == walk.anchor;
+pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Option<Vec<NodeId>> {
+    let own = |&node: &NodeId| base.kb.node_type(node) == metapath.start;
     let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
     let mut left = MAX_EDGES;
-    let ends = walk.middle.into_iter().chain([walk.target]);
-    for (&(relation, direction), end) in walk.steps.iter().zip(ends) {
+    let ends = metapath.middle.into_iter().chain([metapath.target]);
+    for (&(relation, direction), end) in metapath.steps.iter().zip(ends) {
         let mut next = Vec::new();
         for node in nodes {
             left = left.checked_sub(base.kb.degree(node, relation, direction))?;
@@ -359,7 +383,7 @@ struct Model<'a> {
     schema: Schema,
     question: &'a Question,
     phrasings: BTreeMap<&'a [String], &'a Phrasing>,
-    /// The walks of all phrasings.
+    /// The metapaths of all phrasings.
     learnt: BTreeSet<&'a str>,
     /// See [`Schema::first_said`].
     first: Option<Vec<TypeId>>,
@@ -367,7 +391,7 @@ struct Model<'a> {
 
 /// A reading that may be meant.
 struct Guess {
-    walks: Vec<Walk>,
+    metapaths: Vec<Metapath>,
     log: f32,
     plain: bool,
 }
@@ -376,10 +400,10 @@ impl<'a> Model<'a> {
     fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
         let schema = Schema::new(base);
         let first = schema.first_said(&question.said);
-        let walks = phrasings.0.iter().flat_map(|phrasing| &phrasing.walks);
-        let learnt = walks.map(String::as_str).collect();
+        let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
+        let learnt = metapaths.map(String::as_str).collect();
         let phrasings =
-            phrasings.0.iter().map(|phrasing| (phrasing.walks.as_slice(), phrasing)).collect();
+            phrasings.0.iter().map(|phrasing| (phrasing.metapaths.as_slice(), phrasing)).collect();
         Self { base, schema, question, phrasings, learnt, first }
     }
 
@@ -394,8 +418,8 @@ impl<'a> Model<'a> {
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
     }
 
-    /// The stems of the schema under walks, with the chance that each is said.
-    fn expected(&self, walks: &[Walk]) -> BTreeMap<&str, f32> {
+    /// The stems of the schema under metapaths, with the chance that each is said.
+    fn expected(&self, metapaths: &[Metapath]) -> BTreeMap<&str, f32> {
         let mut expected: BTreeMap<&str, f32> = BTreeMap::new();
         fn put<'s>(into: &mut BTreeMap<&'s str, f32>, stems: &'s [String], chance: f32) {
             for stem in stems {
@@ -403,39 +427,40 @@ impl<'a> Model<'a> {
                 *own = own.max(chance);
             }
         }
-        for walk in walks {
-            put(&mut expected, self.schema.of_type(walk.target), SAYS_TARGET);
-            put(&mut expected, self.schema.of_type(walk.anchor), SAYS_WALK);
-            for &(relation, _) in &walk.steps {
-                put(&mut expected, self.schema.of_relation(relation), SAYS_WALK);
+        for metapath in metapaths {
+            put(&mut expected, self.schema.of_type(metapath.target), SAYS_TARGET);
+            put(&mut expected, self.schema.of_type(metapath.start), SAYS_METAPATH);
+            for &(relation, _) in &metapath.steps {
+                put(&mut expected, self.schema.of_relation(relation), SAYS_METAPATH);
             }
-            if let Some(kind) = walk.middle {
+            if let Some(kind) = metapath.middle {
                 put(&mut expected, self.schema.of_type(kind), SAYS_MIDDLE);
             }
         }
         expected
     }
 
-    /// How likely the question's words are under walks: worded as in training or as the base names
-    /// its types and relations, whichever is likelier.
-    fn guess(&self, walks: Vec<Walk>) -> Guess {
+    /// How likely the question's words are under metapaths: worded as in training or as the base
+    /// names its types and relations, whichever is likelier.
+    fn guess(&self, metapaths: Vec<Metapath>) -> Guess {
         let mut told: Vec<String> =
-            walks.iter().map(|walk| walk_in_words(self.base, walk)).collect();
+            metapaths.iter().map(|metapath| metapath_in_words(self.base, metapath)).collect();
         told.sort();
-        let expected = self.expected(&walks);
-        let there_and_back = walks.iter().any(Walk::goes_there_and_back);
-        let expected_length = |walk: &Walk| self.question.in_common && walk.goes_there_and_back();
-        let longer = walks.iter().filter(|walk| !expected_length(walk));
-        let longer: usize = longer.map(|walk| walk.steps.len() - 1).sum();
+        let expected = self.expected(&metapaths);
+        let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
+        let expected_length =
+            |metapath: &Metapath| self.question.in_common && metapath.goes_there_and_back();
+        let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
+        let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
         let unlearnt = self.wording(&expected, None);
         let by_schema =
-            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, walks };
+            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, metapaths };
         let learnt = self.phrasings.get(told.as_slice()).map(|phrasing| {
             let (log, plain) = self.wording(&expected, Some(phrasing));
             (log + (phrasing.n as f32 + 1.0).ln(), plain)
         });
         let mut guess = by_schema;
-        if guess.walks.iter().any(|walk| walk.is_one_way_within_a_type()) {
+        if guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type()) {
             guess.plain = false;
         }
         if let Some((log, plain)) = learnt
@@ -446,35 +471,35 @@ impl<'a> Model<'a> {
         }
         let asks_later =
             |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
-        if guess.walks.first().is_some_and(|walk| asks_later(walk.target)) {
+        if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
             guess.log += ASKS_LATER;
         }
         if self.question.in_common && !there_and_back {
             guess.log += NOTHING_IN_COMMON;
         }
-        let misplaced = self.n_said_elsewhere(&guess.walks) + self.n_in_order(&guess.walks);
+        let misplaced = self.n_said_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
         guess.log += SAID_ELSEWHERE * misplaced as f32;
         guess
     }
 
-    /// Words of the relations of each walk that the question says, but not before its name; of one
-    /// name, all are its own.
-    fn n_said_elsewhere(&self, walks: &[Walk]) -> usize {
+    /// Words of the relations of each metapath that the question says, but not before its name; of
+    /// one name, all are its own.
+    fn n_said_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
-        let of_name = |(walk, before): (&Walk, &Vec<String>)| {
-            let own = walk.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
+        let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
+            let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
             own.filter(|own| says(&self.question.said, own) && !says(before, own)).count()
         };
-        match walks.len() {
+        match metapaths.len() {
             0 | 1 => 0,
-            _ => walks.iter().zip(&self.question.before).map(of_name).sum(),
+            _ => metapaths.iter().zip(&self.question.before).map(of_name).sum(),
         }
     }
 
-    /// Walks of which the words before the name say the first step before the second.
-    fn n_in_order(&self, walks: &[Walk]) -> usize {
-        let is_in_order = |(walk, before): &(&Walk, &Vec<String>)| {
-            let &[(first, _), (second, _)] = walk.steps.as_slice() else { return false };
+    /// Metapaths of which the words before the name say the first step before the second.
+    fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
+        let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
+            let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
             let last_said = |of: RelationId, not_of: RelationId| {
                 let (own, other) = (self.schema.of_relation(of), self.schema.of_relation(not_of));
                 let is_own = |stem: &String| {
@@ -485,7 +510,7 @@ impl<'a> Model<'a> {
             let places = last_said(first, second).zip(last_said(second, first));
             places.is_some_and(|(first, second)| first < second)
         };
-        walks.iter().zip(&self.question.before).filter(is_in_order).count()
+        metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
     }
 
     /// The log chance of the words under a reading with these stems of the schema, and whether all
@@ -521,62 +546,65 @@ impl<'a> Model<'a> {
         (log + unsaid, plain)
     }
 
-    /// Readings that explain all words, most likely first; ties by their walks.
+    /// Readings that explain all words, most likely first; ties by their metapaths.
     fn guesses(&self) -> Vec<Guess> {
-        let types = self.question.anchor_types(self.base);
-        let of_name: Vec<Vec<Walk>> = types
+        let types = self.question.linked_types(self.base);
+        let of_name: Vec<Vec<Metapath>> = types
             .iter()
             .map(|types| {
-                let learnt =
-                    |walk: &Walk| self.learnt.contains(walk_in_words(self.base, walk).as_str());
+                let learnt = |metapath: &Metapath| {
+                    self.learnt.contains(metapath_in_words(self.base, metapath).as_str())
+                };
                 let of = |&kind: &TypeId| {
-                    let mut walks = walks_from(self.base, kind, false);
+                    let mut metapaths = metapaths_from(self.base, kind, false);
                     if !self.phrasings.is_empty() {
-                        let directed = walks_from(self.base, kind, true);
-                        walks.extend(directed.into_iter().filter(learnt));
-                        walks.sort();
-                        walks.dedup();
+                        let directed = metapaths_from(self.base, kind, true);
+                        metapaths.extend(directed.into_iter().filter(learnt));
+                        metapaths.sort();
+                        metapaths.dedup();
                     }
-                    walks
+                    metapaths
                 };
                 types.iter().flat_map(of).collect()
             })
             .collect();
-        let targets: BTreeSet<TypeId> = of_name.iter().flatten().map(|walk| walk.target).collect();
+        let targets: BTreeSet<TypeId> =
+            of_name.iter().flatten().map(|metapath| metapath.target).collect();
         let mut guesses: Vec<Guess> =
             targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
         guesses.retain(|guess| guess.plain);
-        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.walks.cmp(&b.walks)));
+        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
         guesses
     }
 
-    /// Readings that ask for one type: the likeliest walks from each name combined.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Walk>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<Walk>> = vec![Vec::new()];
-        for walks in of_name {
-            let own = walks.iter().filter(|walk| walk.target == target).cloned();
-            let mut own: Vec<Guess> = own.map(|walk| self.guess(vec![walk])).collect();
-            own.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.walks.cmp(&b.walks)));
+    /// Readings that ask for one type: the likeliest metapaths from each name combined.
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Metapath>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<Metapath>> = vec![Vec::new()];
+        for metapaths in of_name {
+            let own = metapaths.iter().filter(|metapath| metapath.target == target).cloned();
+            let mut own: Vec<Guess> = own.map(|metapath| self.guess(vec![metapath])).collect();
+            own.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
             let learnt = |guess: &Guess| {
-                let told = guess.walks.first().map(|walk| walk_in_words(self.base, walk));
+                let told =
+                    guess.metapaths.first().map(|metapath| metapath_in_words(self.base, metapath));
                 told.is_some_and(|told| self.learnt.contains(told.as_str()))
             };
             let kept = own
                 .into_iter()
                 .enumerate()
-                .filter(|(at, guess)| *at < KEPT_WALKS || learnt(guess))
+                .filter(|(at, guess)| *at < KEPT_METAPATHS || learnt(guess))
                 .map(|pair| pair.1)
                 .collect::<Vec<_>>();
             combined = combined
                 .iter()
                 .flat_map(|before| {
                     kept.iter().map(move |guess| {
-                        before.iter().cloned().chain(guess.walks.iter().cloned()).collect()
+                        before.iter().cloned().chain(guess.metapaths.iter().cloned()).collect()
                     })
                 })
                 .collect();
         }
-        combined.into_iter().map(|walks| self.guess(walks)).collect()
+        combined.into_iter().map(|metapaths| self.guess(metapaths)).collect()
     }
 }
 
@@ -603,23 +631,26 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         let sets: Option<Vec<Vec<NodeId>>> = question
             .names
             .iter()
-            .zip(&guess.walks)
-            .map(|(nodes, walk)| reached(base, nodes, walk))
+            .zip(&guess.metapaths)
+            .map(|(nodes, metapath)| reached(base, nodes, metapath))
             .collect();
         let own = answers(&sets?, &named);
         if own.is_empty() {
             continue;
         }
-        let told = guess.walks.iter().map(|walk| walk_in_words(base, walk));
+        let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
+        let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let (walks, named, answers) = (Vec::new(), named.clone(), Vec::new());
-            (guess.log, Reading { walks, named, answers })
+            let (metapaths, answers, ways) = Default::default();
+            let named = named.clone();
+            (guess.log, Reading { metapaths, named, answers, ways })
         });
+        reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
         reading.answers = both.into_iter().collect();
-        for walk in told {
-            if !reading.walks.contains(&walk) {
-                reading.walks.push(walk);
+        for metapath in told {
+            if !reading.metapaths.contains(&metapath) {
+                reading.metapaths.push(metapath);
             }
         }
     }
@@ -627,18 +658,37 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
 }
 
 impl Reading {
-    /// One line that says how the question was read, and what that means for a node.
-    pub fn describe(&self, node: NodeId) -> String {
-        let n = self.answers.len();
+    /// How the question was read, and what that means for a node.
+    pub fn explanation(&self, node: NodeId) -> Explanation {
         let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
-            (Ok(_), _) => "this is one of them",
-            (_, Ok(_)) => "this is named by the question",
-            _ => "this is none of them",
+            (Ok(_), _) => "one of its answers",
+            (_, Ok(_)) => "named by it",
+            _ => "none of its answers",
         };
-        format!(
-            "plain question: {}; nodes that all names lead to {n}, {place}",
-            self.walks.join(", ")
-        )
+        let metapaths =
+            self.metapaths.iter().map(|metapath| Explanation::new("metapath", metapath.as_str()));
+        let n = Explanation::new("answers", self.answers.len());
+        Explanation::new("plain question", place).with(metapaths).with([n])
+    }
+
+    /// For each of some nodes the paths that lead to it as the question says, one from each of its
+    /// names; none for a node that does not answer it.
+    pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
+        let mut paths = vec![Vec::new(); nodes.len()];
+        for way in &self.ways {
+            let along = |(names, metapath): &(Vec<NodeId>, Metapath)| {
+                paths_along(kb, names, nodes, &metapath.typed_steps(), MAX_EDGES)
+            };
+            let by_name: Vec<Vec<Option<Path>>> = way.iter().map(along).collect();
+            for (at, (own, node)) in paths.iter_mut().zip(nodes).enumerate() {
+                let from_all: Option<Vec<Path>> =
+                    by_name.iter().map(|paths| paths.get(at).cloned().flatten()).collect();
+                if own.is_empty() && self.answers.binary_search(node).is_ok() {
+                    *own = from_all.unwrap_or_default();
+                }
+            }
+        }
+        paths
     }
 
     /// The ranking with the answers of the reading first, in their old order and those it lacks

@@ -42,7 +42,7 @@ pub struct Router {
 pub fn features(base: &IndexedBase, query: &str) -> Features {
     let mut features: BTreeMap<String, f32> = BTreeMap::new();
     features.insert("always".to_owned(), 1.0);
-    let linked = base.names.link(&base.kb, query, &[], 2);
+    let linked = base.entities.link(&base.kb, query, &[], 2);
     let mut strongest: BTreeMap<TypeId, (f32, f32)> = BTreeMap::new();
     let mut sure = Vec::new();
     for &(node, strength) in linked.as_slice() {
@@ -76,7 +76,7 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
         let name = format!("finds {}", base.kb.type_name(base.kb.node_type(node)));
         *features.entry(name).or_default() += 1.0 / found.len() as f32;
     }
-    let rest = base.names.without_names(query, &sure);
+    let rest = base.entities.without_names(query, &sure);
     let stems: Vec<String> = name_words(&rest)
         .filter(|(_, word)| word.len() > 1 && !is_stop_word(word))
         .map(|(_, word)| base.stems.stem(&word).into_owned())

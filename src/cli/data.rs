@@ -1,4 +1,5 @@
-//! `agent data`: fetches, imports, updates, lists, shows, generates and removes datasets.
+//! `agent data`: fetches, imports, updates, lists, shows, generates and removes datasets, and makes
+//! questions for them.
 
 mod guess;
 mod import;
@@ -17,7 +18,7 @@ use crate::{
         Context, Exit, dataset,
         failure::{CommandError, Result},
         printer::{count, plain, table},
-        pull,
+        pull, synthesize,
     },
     dataset::{
         Base, Summary,
@@ -66,6 +67,7 @@ pub(super) enum Command {
     /// It has the schema of a STaRK knowledge base and questions with answers, but invented
     /// content. A dataset of that name is replaced.
     Sample(SampleArgs),
+    Synthesize(synthesize::Args),
     /// Show what is in a dataset, what looks like a mistake in it, or one of its nodes
     Show(ShowArgs),
     /// Remove a dataset with its indexes
@@ -133,6 +135,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Update(args) => update::run(&args, ctx),
         Command::Pull(args) => pull::run(&args, ctx),
         Command::Sample(args) => sample(&args, ctx),
+        Command::Synthesize(args) => synthesize::run(&args, ctx),
         Command::Show(args) => show(&args, ctx),
         Command::Remove(args) => remove(&args, ctx),
     }

@@ -6,7 +6,7 @@ mod report;
 pub(super) use self::report::points;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,13 +17,14 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
+    bundle::Bundle,
     cli::{
         Context, Exit, dataset,
         eval::{parse_filter, queries},
         explain::report::Report,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
-        systems::{Means, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
+        systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
     },
     dataset::{LabelledQuery, Split},
     explain::{Explained, Explainer},
@@ -46,15 +47,15 @@ const MAX_ANSWERS: usize = 10_000;
 /// category is followed. With --query or a text, also prints what every call gave.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE", required_unless_present = "program")]
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(long, value_name = "BUNDLE")]
     bundle: Option<PathBuf>,
     /// Program instead of a bundle
     #[arg(long, value_name = "FILE.rhai", conflicts_with = "bundle")]
     program: Option<PathBuf>,
-    /// Installed dataset, directory in neutral format, or built-in sample
-    #[arg(long, value_name = "N")]
-    dataset: String,
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    #[arg(long, value_name = "N", required_unless_present_any = ["bundle", "words"])]
+    dataset: Option<String>,
     /// Queries: train, val, human or a file like qa.csv; what test queries lost is not for looking at
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
@@ -62,13 +63,13 @@ pub(super) struct Args {
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
     filters: Vec<(String, String)>,
     /// Explain one query of the split
-    #[arg(long, value_name = "ID", conflicts_with = "text")]
+    #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
-    /// Explain a query that is in no split
-    #[arg(value_name = "TEXT", requires = "answers")]
-    text: Option<String>,
+    /// Explain a query that is in no split, with --answers; without --bundle, the bundle comes first
+    #[arg(value_name = "[BUNDLE] [TEXT]")]
+    words: Vec<String>,
     /// Node ids of its answers, joined by commas
-    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "text")]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "words")]
     answers: Vec<NodeId>,
     #[command(flatten)]
     sandbox: SandboxArgs,
@@ -79,13 +80,38 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+impl Args {
+    /// The bundle, where one is explained, and the text that is in no split.
+    fn asked(&self) -> Result<(Option<&Path>, Option<String>)> {
+        let named = self.bundle.is_some() || self.program.is_some();
+        let (bundle, words) = match self.words.split_first() {
+            Some((bundle, words)) if !named => (Some(Path::new(bundle)), words),
+            _ => (self.bundle.as_deref(), self.words.as_slice()),
+        };
+        if bundle.is_none() && self.program.is_none() {
+            return Err(CommandError::usage(anyhow!("there is no bundle and no program")))
+                .hint("write `agent explain latest`, or give --program FILE.rhai");
+        }
+        match (words.is_empty(), self.answers.is_empty()) {
+            (true, true) => Ok((bundle, None)),
+            (false, false) => Ok((bundle, Some(words.join(" ")))),
+            _ => Err(CommandError::usage(anyhow!("a text and --answers belong together")))
+                .hint("give the text of the question, and the node ids of its answers"),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    if args.text.is_none() && matches!(args.split, Split::Test | Split::TestTenth) {
+    let (file, text) = args.asked()?;
+    if text.is_none() && matches!(args.split, Split::Test | Split::TestTenth) {
         return Err(CommandError::usage(anyhow!("the test split is for measuring only")))
             .hint("explain the queries of val, or measure with `agent eval --split test`");
     }
-    let dataset = dataset::find(&args.dataset, ctx)?;
-    let asked = match &args.text {
+    let bundle = file.map(|file| read_bundle(file, ctx)).transpose()?;
+    let made_for = bundle.as_ref().map_or("", |bundle| &bundle.dataset.name);
+    let name = args.dataset.as_deref().unwrap_or(made_for);
+    let dataset = dataset::find(name, ctx)?;
+    let asked = match &text {
         Some(text) => vec![given(text, &args.answers)?],
         None => of_split(
             args,
@@ -100,12 +126,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("answer {node} is no node: the base has {n}, from 0"))
             .hint("give ids that `agent search --json` prints");
     }
-    let (system, explainer) = open(args, &base, ctx)?;
+    let explainer = open(args, bundle.as_ref(), &base, ctx)?;
+    let system = args.program.as_deref().or(file).unwrap_or(Path::new("")).display().to_string();
     let explained = explain_all(&explainer, &asked, ctx)?;
-    let one = args.query.is_some() || args.text.is_some();
+    let one = args.query.is_some() || text.is_some();
     let report = Report {
-        dataset: &args.dataset,
-        split: args.text.is_none().then(|| args.split.to_string()),
+        dataset: name,
+        split: text.is_none().then(|| args.split.to_string()),
         system,
         explainer: &explainer,
         queries: &asked,
@@ -145,27 +172,28 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
     Ok(queries)
 }
 
-/// The system to be explained, with its name.
-fn open(args: &Args, base: &Arc<IndexedBase>, ctx: &Context) -> Result<(String, Explainer)> {
+/// The bundle or the program to be explained.
+fn open(
+    args: &Args,
+    bundle: Option<&Bundle>,
+    base: &Arc<IndexedBase>,
+    ctx: &Context,
+) -> Result<Explainer> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let runtime_of = |origin| open_runtime(base, all_threads(), &means, origin);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let runtime_of = |origin| open_runtime(base, all_threads(), &resources, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();
         let opened =
             Explainer::of_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
                 .with_context(|| format!("{name} cannot be run"))?;
-        return Ok((name, opened));
+        return Ok(opened);
     }
-    let Some(file) = &args.bundle else {
-        return Err(CommandError::usage(anyhow!("give --bundle FILE or --program FILE.rhai")));
-    };
-    let bundle = read_bundle(file)?;
+    let bundle = bundle.context("there is no bundle")?;
     bundle.check_base(base).hint("give the dataset that the bundle was made for")?;
     let runtime = runtime_of(Origin::Bundle(&bundle.digest))?;
-    let opened = Explainer::of_bundle(runtime, &bundle).context("the bundle cannot be run")?;
-    Ok((file.display().to_string(), opened))
+    Ok(Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?)
 }
 
 /// What became of every query, in their order.

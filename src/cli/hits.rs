@@ -1,80 +1,64 @@
-//! Ranked nodes as commands print them: a table or JSON lines. Must not know who ranked them.
-
-use serde::Serialize;
+//! Ranked nodes as commands print them: a table, lines that say why, or JSON lines. Must not know
+//! who ranked them.
 
 use crate::{
     cli::{
         Context,
         failure::Result,
         printer::{plain, table},
+        why,
     },
-    kb::{Kb, NodeId},
-    retrieve::{End, Ranking},
+    infer::{Expected, HitRecord, path_in_words},
 };
 
 /// Most nodes that a command prints.
 pub(super) const MAX_K: u64 = 10_000;
 /// Characters of a name or type that a table shows.
 pub(super) const MAX_SHOWN: usize = 80;
+/// Characters of a node's name and type before the column that says why.
+const MAX_NAMED: usize = 36;
+/// Characters of the names within a path, tried from the longest to the shortest until it fits.
+const NAME_LENGTHS: [usize; 4] = [60, 30, 20, 12];
 
-/// One node of an answer, as in JSON.
-#[derive(Serialize)]
-pub(super) struct Hit<'a> {
-    /// Its place, from 1.
+/// Where the answers end, and how good the nodes up to there are expected to be.
+#[derive(Clone, Copy)]
+pub(super) struct Ending {
+    /// The last rank, which may lie behind the nodes that are printed.
     pub(super) rank: usize,
-    /// Its id in the base.
-    pub(super) id: NodeId,
-    /// The id that the user's data call it by.
-    pub(super) key: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub(super) node_type: &'a str,
-    /// Its name.
-    pub(super) name: &'a str,
-    /// Its score; comparable within one answer only.
-    pub(super) score: f32,
-    /// Why it has its place, if that was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) explanation: Option<String>,
-}
-
-/// The nodes of a ranking, unexplained.
-pub(super) fn hits<'a>(kb: &'a Kb, ranking: &Ranking) -> Vec<Hit<'a>> {
-    let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| Hit {
-        rank: at + 1,
-        id,
-        key: kb.key(id).into_owned(),
-        node_type: kb.type_name(kb.node_type(id)),
-        name: kb.name(id),
-        score,
-        explanation: None,
-    };
-    ranking.iter().enumerate().map(hit).collect()
+    /// What is expected.
+    pub(super) expected: Expected,
 }
 
 /// Prints one JSON object per node.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_json(hits: &[Hit<'_>], ctx: &Context) -> Result<()> {
+pub(super) fn print_json(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     ctx.printer.json_lines(hits)
 }
 
 /// Says where the answers end, behind the last of `n` printed nodes that is one.
-fn told_end(end: End, n: usize) -> String {
-    let [precision, recall] = [end.precision, end.recall].map(|share| 100.0 * share);
-    let expected = format!("expected precision {precision:.0} %, recall {recall:.0} %");
+fn told_end(end: Ending, n: usize) -> String {
+    let Expected { precision, recall } = end.expected;
+    let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
+    let expected = format!("precision {precision:.0} %, recall {recall:.0} % in training");
     match end.rank {
         rank if rank > n => format!("-- the answers likely go on to rank {rank} ({expected})\n"),
         _ => format!("-- the answers likely end here ({expected})\n"),
     }
 }
 
-/// Prints rank, id, type, name and score in columns, and where the answers end.
+/// The line that ends the answers, if it stands below the hit of this rank.
+fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
+    let last = end.filter(|end| end.rank.min(n) == rank);
+    last.map_or(String::new(), |end| told_end(end, n))
+}
+
+/// Prints rank, id, type, name and score in columns.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_table(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> Result<()> {
+pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     let mut rows = table(["rank", "id", "type", "name", "score"], &[0, 1, 4]);
     for hit in hits {
         rows.add_row([
@@ -85,14 +69,74 @@ pub(super) fn print_table(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> 
             format!("{:.4}", hit.score),
         ]);
     }
-    let Some(end) = end else { return ctx.printer.table(&rows) };
-    let shown = rows.trim_fmt();
-    let last = end.rank.min(hits.len());
-    let lines = shown.lines().enumerate().map(|(at, line)| match at == last {
-        true => format!("{line}\n{}", told_end(end, hits.len())),
-        false => format!("{line}\n"),
+    ctx.printer.table(&rows)
+}
+
+/// Prints each node in a line that says why it is there, and where the answers end.
+///
+/// # Errors
+/// That stdout cannot be written to.
+pub(super) fn print_reasons(
+    hits: &[HitRecord<'_>],
+    end: Option<Ending>,
+    ctx: &Context,
+) -> Result<()> {
+    let width = ctx.printer.columns();
+    let named: Vec<String> = hits
+        .iter()
+        .map(|hit| {
+            let node_type = plain(hit.node_type, MAX_NAMED);
+            let room = MAX_NAMED.saturating_sub(node_type.chars().count() + 3).max(12);
+            format!("{} ({node_type})", plain(hit.name, room))
+        })
+        .collect();
+    let longest = named.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let digits = hits.len().to_string().len();
+    let lines = hits.iter().zip(&named).map(|(hit, name)| {
+        let begin = format!("{:>digits$}  {name:<longest$}  ", hit.rank);
+        let room = width.map(|width| width.saturating_sub(begin.chars().count()));
+        let line = format!("{begin}{}", reason(hit, room));
+        format!("{}\n{}", line.trim_end(), rule_below(end, hit.rank, hits.len()))
     });
-    ctx.printer.data(&lines.collect::<String>())
+    ctx.printer.text(&lines.collect::<String>())
+}
+
+/// Why a node is there, in at most so many characters: the paths to it from what the question names,
+/// or else the words that it shares with it.
+fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
+    let first = hit.path.iter().filter(|path| !path.is_empty());
+    let paths: Vec<_> = first.chain(&hit.further_paths).collect();
+    if paths.is_empty() {
+        let words = hit.words.unwrap_or_default();
+        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let told = match quoted.is_empty() {
+            true => "found by its program".to_owned(),
+            false => format!("found by words: {}", quoted.join(", ")),
+        };
+        return plain(told, room.unwrap_or(usize::MAX));
+    }
+    if paths.iter().all(|path| path.len() == 1) {
+        return "named by the question".to_owned();
+    }
+    let in_words = |limit: usize| {
+        let name = |id, name: &str| match id == hit.id {
+            true => "this".to_owned(),
+            false => plain(name, limit),
+        };
+        let all: Vec<String> = paths.iter().map(|path| path_in_words(path, name)).collect();
+        plain(all.join("; "), usize::MAX)
+    };
+    let Some(room) = room else { return in_words(usize::MAX) };
+    let tried = NAME_LENGTHS.iter().map(|&limit| in_words(limit));
+    let (mut shortest, mut fits) = (String::new(), None);
+    for told in tried {
+        if told.chars().count() <= room {
+            fits = Some(told);
+            break;
+        }
+        shortest = told;
+    }
+    fits.unwrap_or_else(|| plain(shortest, room))
 }
 
 /// Prints each node with its explanation below it, those without one as single lines, and where the
@@ -100,15 +144,22 @@ pub(super) fn print_table(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> 
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_explained(hits: &[Hit<'_>], end: Option<End>, ctx: &Context) -> Result<()> {
+pub(super) fn print_explained(
+    hits: &[HitRecord<'_>],
+    end: Option<Ending>,
+    ctx: &Context,
+) -> Result<()> {
+    let width = ctx.printer.columns();
     let blocks = hits.iter().map(|hit| {
-        let why = hit.explanation.iter().flat_map(|text| text.lines());
-        let why: String = why.map(|line| format!("    {line}\n")).collect();
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
-        let last = end.filter(|end| end.rank.min(hits.len()) == hit.rank);
-        let rule = last.map_or(String::new(), |end| told_end(end, hits.len()));
-        let (Hit { rank, score, .. }, key) = (hit, plain(&hit.key, MAX_SHOWN));
-        format!("{rank}. {name} ({node_type} {key}), score {score:.4}\n{why}{rule}")
+        let (HitRecord { rank, score, .. }, key) = (hit, plain(&hit.key, MAX_SHOWN));
+        let rule = rule_below(end, *rank, hits.len());
+        let path = match &hit.path {
+            Some(_) if hit.explanation.is_some() => format!("    {}\n", reason(hit, None)),
+            _ => String::new(),
+        };
+        let why = why::lines(hit, width);
+        format!("{rank}. {name} ({node_type} {key}), score {score:.4}\n{path}{why}{rule}")
     });
     ctx.printer.text(&blocks.collect::<String>())
 }

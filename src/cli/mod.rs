@@ -15,12 +15,15 @@
 //! | `routing` | given a bundle and its run: does the router know which program answers best |
 //! | `private` | where is kept what must not come with a home: what was made here, compiled code |
 //! | `test_split` | the answers of the test split, counted: how often were they looked at |
+//! | `named` | given a path, a name or `latest`: which run, which bundle |
+//! | `examples` | given a command: what would people write |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
 //!
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod ask;
 mod bench;
 mod cache;
 mod cut;
@@ -28,12 +31,16 @@ mod data;
 mod dataset;
 mod doctor;
 mod eval;
+mod examples;
 mod explain;
 mod failure;
 mod fit;
 mod hits;
 mod index;
+mod key;
 mod llm;
+mod manual;
+mod named;
 mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -47,10 +54,13 @@ mod report;
 mod routing;
 mod run;
 mod search;
+mod serve;
+mod synthesize;
 mod systems;
 mod test_split;
 mod vectors;
 mod verify;
+mod why;
 
 use std::{
     panic,
@@ -66,7 +76,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing_subscriber::{
     EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
 };
@@ -133,25 +143,38 @@ struct Cli {
     command: Command,
 }
 
+impl Cli {
+    /// The command line as its help shows it.
+    fn full() -> clap::Command {
+        examples::add(Cli::command())
+    }
+}
+
 #[derive(Debug, Args)]
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     ///
     /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
     /// the user's state and cache directories; AGENT_STATE names a directory for both.
-    #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "AGENT_HOME",
+        global = true,
+        help_heading = "Options of every command"
+    )]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it is there]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
     config: Option<PathBuf>,
     /// Write errors only to stderr: no notices, no progress
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Options of every command")]
     quiet: bool,
     /// Write details and timings to stderr; twice for the log of the program's parts
     ///
     /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
     /// step, trial, program and tool call with its time.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
     verbose: u8,
 }
 
@@ -182,11 +205,22 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
+    /// Answer a question over many nodes: how many, which most, whether related, what if
+    Ask(ask::Args),
+    /// Answer questions over HTTP
+    Serve(serve::Args),
+    /// Make, list and remove the keys that a server asks for
+    #[command(subcommand)]
+    Key(key::Command),
     /// Check that a bundle is whole and does what it says
     Verify(verify::Args),
     /// Show or clear what was paid for and is kept: replies and embeddings
     #[command(subcommand)]
     Cache(cache::Command),
+    /// Write what a shell needs to complete commands and options
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
     /// Measure what single pieces of work cost on a dataset
@@ -205,6 +239,8 @@ struct Context {
     stop: Arc<AtomicBool>,
     /// What is said where the command is ended before it could say it.
     farewell: Farewell,
+    /// Whether the command ends by itself once the stop flag is set, in its own time.
+    ends_itself: Arc<AtomicBool>,
 }
 
 /// What a command would say if it were interrupted now.
@@ -251,8 +287,13 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Run(command) => run::run(command, ctx),
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
+        Command::Ask(args) => ask::run(&args, ctx),
+        Command::Serve(args) => serve::run(&args, ctx),
+        Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
+        Command::Completions(args) => manual::completions(&args, ctx),
+        Command::Man(args) => manual::man(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
         Command::Bench(command) => bench::run(command, ctx),
     }
@@ -260,7 +301,8 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
 
 /// Runs the program on the arguments of the process and returns its exit status.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = Cli::full().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed pipe while help is printed is no failure.
@@ -296,11 +338,15 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let (stop, farewell) = (Arc::new(AtomicBool::new(false)), Farewell::default());
-    let started = start_threads(&stop, printer, &farewell);
+    let ends_itself = Arc::new(AtomicBool::new(false));
+    let started = start_threads(&stop, printer, &farewell, &ends_itself);
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
         let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
         let private = Private::of_user();
-        dispatch(cli.command, &Context { home, private, config, printer, stop, farewell })
+        dispatch(
+            cli.command,
+            &Context { home, private, config, printer, stop, farewell, ends_itself },
+        )
     });
     match outcome {
         Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
@@ -333,8 +379,9 @@ fn start_threads(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
     farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
-    watch_signals(stop, printer, farewell).hint(MORE_THREADS)?;
+    watch_signals(stop, printer, farewell, ends_itself).hint(MORE_THREADS)?;
     let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
@@ -352,11 +399,16 @@ fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
     farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
     let (stop, printer, farewell) = (stop.clone(), printer.clone(), farewell.clone());
+    let ends_itself = ends_itself.clone();
     ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(Exit::Interrupted as i32);
+        }
+        if ends_itself.load(Ordering::Relaxed) {
+            return printer.notice("finishing what is under way; again to end at once");
         }
         let (told, farewell) = (printer.clone(), farewell.clone());
         let end = move || {
@@ -427,8 +479,6 @@ fn start_log(verbose: u8) -> impl Sized {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// A command and all below it, with their paths.

@@ -138,6 +138,11 @@ impl Printer {
         }
     }
 
+    /// The columns that lines for people may have; none where nobody says.
+    pub(super) fn columns(&self) -> Option<usize> {
+        self.width.map(usize::from)
+    }
+
     /// Writes a line for people that is neither data nor a fault.
     pub(super) fn notice(&self, message: &str) {
         self.stderr(Level::Normal, "", message);
@@ -264,6 +269,29 @@ pub(super) fn plain(text: impl Display, limit: usize) -> String {
     shown
 }
 
+/// A text in lines of at most `width` columns, broken between words: the first line behind `indent`
+/// spaces, others behind `hanging` ones. A longer word has a line of its own.
+pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<usize>) -> String {
+    let mut lines = " ".repeat(indent);
+    let (mut column, mut begins) = (indent, true);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if !begins && width.is_some_and(|width| column + 1 + length > width) {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(hanging));
+            (column, begins) = (hanging, true);
+        }
+        if !begins {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        (column, begins) = (column + length, false);
+    }
+    lines.push('\n');
+    lines
+}
+
 /// Names of categories without what stands in brackets, where that still tells them apart.
 pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_brackets(name)).collect();
@@ -336,6 +364,13 @@ mod tests {
         let shown = escaped(&json);
         assert_eq!(harmless(&shown), shown);
         assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [hostile, fine]);
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 2, 4, Some(10)), "  one two\n    three\n");
+        assert_eq!(wrapped("one two three", 2, 4, None), "  one two three\n");
+        assert_eq!(wrapped("incomprehensible", 0, 4, Some(5)), "incomprehensible\n");
     }
 
     #[test]

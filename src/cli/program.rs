@@ -22,7 +22,7 @@ pub(super) enum Command {
     List(list::Args),
     /// Print the source of a program
     Show(show::Args),
-    /// Compare two programs: source, numbers, and how they answer
+    /// Compare two programs: source, parameters, and how they answer
     Diff(diff::Args),
     /// Show what each number of a program does to its answers
     Sensitivity(sensitivity::Args),

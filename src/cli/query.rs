@@ -2,55 +2,62 @@
 
 mod batch;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::anyhow;
 
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, BundleError, router::SURE_LINK},
+    bundle::{Bundle, BundleError},
     cli::{
         Context, Exit, dataset,
-        failure::Result,
-        hits::{self, Hit, MAX_K},
+        failure::{CommandError, Explain, Result},
+        hits::{self, Ending, MAX_K},
         llm::{self, LlmArgs},
-        printer::{plain, table},
-        systems::{Effort, Means, STAND_IN, SandboxArgs, open_bundle, read_bundle},
+        printer::{plain, table, wrapped},
+        systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
     },
     index::IndexedBase,
-    infer::BundleRetriever,
-    retrieve::{Answer, Baseline, End, RetrieveError, Retriever, checked},
-    systems::bundle::OpenedBundle,
-    tools::registry,
+    infer::{self, AnswerRecord, WayRecord},
+    retrieve::{Answer, Detail, StandIn, checked},
 };
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
-/// Characters of a category's name, and of a tool call, that are shown.
+/// Characters of a category's name that are shown.
 const MAX_CATEGORY: usize = 120;
-/// The group of tools that combine and cut scores which other tools gave.
-const COMPUTES: &str = "rank";
+/// Characters of a name, type or word that are shown below the nodes, and meanings of one word.
+const MAX_NAME: usize = 60;
+const MAX_MEANINGS: usize = 3;
+/// Columns of the labels below the nodes.
+const LABEL: usize = 12;
 
 /// Answer a question with a frozen bundle
 ///
-/// Prints rank, id, type, name and score, best first, and behind which rank the answers likely end;
-/// what follows are the next best nodes. When a program of the bundle fails, the ranking of the
-/// hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// Prints the nodes, best first, each with the way that leads to it from what the question names, or
+/// the words that found it; behind which rank the answers likely end, what follows being the next
+/// best nodes; and what of the question was understood. When a program of the bundle fails, the
+/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE")]
-    bundle: PathBuf,
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(long, value_name = "BUNDLE")]
+    bundle: Option<PathBuf>,
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N")]
-    dataset: String,
-    /// What to look for
-    #[arg(value_name = "TEXT", required_unless_present = "batch")]
-    text: Option<String>,
+    dataset: Option<String>,
+    /// What to look for; without --bundle, the bundle comes first
+    #[arg(value_name = "[BUNDLE] TEXT", required_unless_present = "batch")]
+    words: Vec<String>,
     /// Answer all questions of this file, or of stdin if it is -, in order
     ///
     /// A line is one JSON object with query and, at will, id; for each, one line is printed with line,
     /// id and what --json prints, or error. The status is 1 if a line was not answered as it should.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "explain"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     batch: Option<PathBuf>,
     /// With --batch: begin at this line, to go on where an earlier run ended
     #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
@@ -62,8 +69,8 @@ pub(super) struct Args {
     k: u64,
     /// Say which categories answer, and for the first five nodes which tool calls gave them
     ///
-    /// With --json the explanation has all calls, those that gave other nodes and those that only
-    /// compute too.
+    /// With --json the first five nodes have all calls, those that gave other nodes and those that
+    /// only compute too, and all features of the re-ranker.
     #[arg(long)]
     explain: bool,
     /// Use the bundle on another base than the one it was made for
@@ -71,7 +78,8 @@ pub(super) struct Args {
     force: bool,
     #[command(flatten)]
     sandbox: SandboxArgs,
-    /// Print one JSON object: route, nodes, the rank behind which the answers end, times
+    /// Print one JSON object: route, nodes with their paths, the rank behind which the answers end,
+    /// what was understood, times
     #[arg(long)]
     json: bool,
     /// How far a bundle leans on a language model
@@ -81,189 +89,107 @@ pub(super) struct Args {
     llm: LlmArgs,
 }
 
+impl Args {
+    /// The bundle and the question, as `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a question
+    /// without quotes are joined.
+    fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
+        let (bundle, words) = match (&self.bundle, self.words.split_first()) {
+            (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
+            (None, Some((bundle, []))) if self.batch.is_some() => (Path::new(bundle), &[][..]),
+            _ if self.batch.is_some() => {
+                return Err(CommandError::usage(anyhow!("--batch takes a bundle and no question")))
+                    .hint("write `agent query latest --batch questions.jsonl`");
+            }
+            (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
+            (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
+            (None, _) => {
+                return Err(CommandError::usage(anyhow!("a bundle or a question is missing")))
+                    .hint("write `agent query latest \"a question\"`, or see --help");
+            }
+        };
+        if words.len() > 1 {
+            ctx.printer.notice("joined the words; a question in quotes is one whatever is in it");
+        }
+        Ok((bundle, words.join(" ")))
+    }
+}
+/// What is told where a model was to help and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
+
 /// The answer as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
     query: &'a str,
     /// The bundle's file, as it was given.
     bundle: String,
-    /// Whether the query names anything of the base.
-    recognised: bool,
-    /// Most probable first.
-    route: Vec<Way<'a>>,
-    hits: Vec<Hit<'a>>,
-    /// The last rank that is an answer, which may lie behind `hits`; none where that is not known.
-    cutoff: Option<usize>,
-    /// What is expected of the nodes up to there.
-    expected: Option<Expected>,
-    /// Why the nodes are those of another system; none where they are the bundle's.
-    stand_in: Option<String>,
-    /// Milliseconds by stage.
-    timings: BTreeMap<&'static str, f64>,
-}
-
-/// A category that answers.
-#[derive(Serialize)]
-struct Way<'a> {
-    category: &'a str,
-    probability: f32,
-    /// The beginning of its program's id.
-    program: &'a str,
-}
-
-/// How good the nodes up to the cut-off are expected to be, each in `0..=1`.
-#[derive(Serialize)]
-struct Expected {
-    precision: f32,
-    recall: f32,
-}
-
-impl From<End> for Expected {
-    fn from(End { precision, recall, .. }: End) -> Self {
-        Self { precision, recall }
-    }
-}
-
-/// Notes under a name how many milliseconds passed since the last note.
-struct Stages {
-    since: Instant,
-    ms: BTreeMap<&'static str, f64>,
-}
-
-impl Stages {
-    fn begin() -> Self {
-        Self { since: Instant::now(), ms: BTreeMap::new() }
-    }
-
-    fn note(&mut self, stage: &'static str) {
-        self.ms.insert(stage, self.since.elapsed().as_secs_f64() * 1e3);
-        self.since = Instant::now();
-    }
-}
-
-/// A bundle that was opened on its base, for any number of questions.
-struct Session<'a> {
-    args: &'a Args,
-    ctx: &'a Context,
-    bundle: &'a Bundle,
-    base: Arc<IndexedBase>,
-    opened: OpenedBundle,
-}
-
-/// What is told of a question, however it is printed.
-struct Answered<'a> {
-    text: &'a str,
-    hits: Vec<Hit<'a>>,
-    end: Option<End>,
-    recognised: bool,
-    /// Why the nodes are those of another system.
-    stand_in: Option<String>,
+    #[serde(flatten)]
+    answer: AnswerRecord<'a>,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let mut stages = Stages::begin();
-    if let Some(text) = &args.text {
-        checked(text)?;
+    let began = Instant::now();
+    let (file, text) = args.asked(ctx)?;
+    if args.batch.is_none() {
+        checked(&text)?;
     }
-    let bundle = read_bundle(&args.bundle)?;
-    let dataset = dataset::find(&args.dataset, ctx)?;
+    let bundle = read_bundle(file, ctx)?;
+    let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let places = args.sandbox.places(ctx);
-    let means = Means { effort: args.effort, ..Means::new(llm.as_ref(), places, ctx) };
-    let opened = open_bundle(&bundle, &base, &means)?;
-    let session = Session { args, ctx, bundle: &bundle, base, opened };
-    stages.note("open_ms");
-    match (&args.batch, &args.text) {
-        (Some(file), _) => batch::run(&session, file),
-        (None, Some(text)) => session.print_one(checked(text)?, stages),
-        // The command line asks for one of them.
-        (None, None) => Ok(Exit::Usage),
+    let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
+    let opened = open_bundle(&bundle, &base, &resources)?;
+    let open_ms = began.elapsed().as_secs_f64() * 1e3;
+    if let Some(questions) = &args.batch {
+        let session =
+            batch::Session { file, from: args.from_line, k: args.k as usize, base, opened, ctx };
+        return batch::run(&session, questions);
+    }
+    let text = checked(&text)?;
+    let explained = if args.explain { MAX_EXPLAINED } else { 0 };
+    let detail = Detail { explained, paths: true };
+    let mut answer = infer::answer(&base, &*opened.answers, text, args.k as usize, detail)?;
+    answer.timings.insert("open_ms", open_ms);
+    let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
+    warn(&answer, ctx);
+    if opened.answers.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
+    let record = AnswerRecord::new(&base.kb, &answer);
+    if args.json {
+        let bundle = file.display().to_string();
+        ctx.printer.json(&Printed { query: text, bundle, answer: record })?;
+    } else if args.explain && !record.hits.is_empty() {
+        print_route(&record, ctx)?;
+        hits::print_explained(&record.hits, ending(&record), ctx)?;
+    } else if !record.hits.is_empty() {
+        hits::print_reasons(&record.hits, ending(&record), ctx)?;
+        print_understood(&record, ctx)?;
+    }
+    Ok(exit)
+}
+
+/// Says on stderr what may be wrong with an answer.
+fn warn(answer: &Answer, ctx: &Context) {
+    if let Some(StandIn { system, reason }) = &answer.stand_in {
+        ctx.printer.warning(&format!("a program failed: {reason}"));
+        ctx.printer.warning(&format!("this is the ranking of {system} instead"));
+    }
+    match (answer.understood.recognised, answer.ranking().is_empty()) {
+        (false, true) => ctx.printer.notice("nothing in this base was recognised"),
+        (false, false) => ctx.printer.notice(
+            "no name in the question was recognised; these nodes are found by its other words",
+        ),
+        (true, true) => ctx.printer.notice("no node matches"),
+        (true, false) => {}
     }
 }
 
-impl Session<'_> {
-    /// Answers a question. A program that fails is stood in for by a baseline.
-    fn answer<'a>(&'a self, text: &'a str) -> Result<Answered<'a>> {
-        let k = self.args.k as usize;
-        let (Answer { ranking, end }, stand_in) = match self.opened.answers.answer(text, k) {
-            Ok(answer) => (answer, None),
-            Err(RetrieveError::Program(failure)) => {
-                let baseline = Baseline::new(self.base.clone(), STAND_IN);
-                (baseline.answer(text, k)?, Some(failure))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let linked = self.base.names.link(&self.base.kb, text, &[], 1);
-        let recognised = linked.largest() >= SURE_LINK;
-        Ok(Answered { text, hits: hits::hits(&self.base.kb, &ranking), end, recognised, stand_in })
-    }
-
-    /// An answer as JSON.
-    fn printed<'a>(&'a self, answered: Answered<'a>, mut stages: Stages) -> Result<Printed<'a>> {
-        let route = route(answered.text, &self.opened.routed, self.bundle)?;
-        stages.note("route_ms");
-        Ok(Printed {
-            query: answered.text,
-            bundle: self.args.bundle.display().to_string(),
-            recognised: answered.recognised,
-            route,
-            hits: answered.hits,
-            cutoff: answered.end.map(|end| end.rank),
-            expected: answered.end.map(Expected::from),
-            stand_in: answered.stand_in,
-            timings: stages.ms,
-        })
-    }
-
-    /// Answers one question for people, or as JSON.
-    fn print_one(&self, text: &str, mut stages: Stages) -> Result<Exit> {
-        let Session { args, ctx, .. } = self;
-        let mut answered = self.answer(text)?;
-        if let Some(failure) = &answered.stand_in {
-            let name = STAND_IN.name();
-            ctx.printer.warning(&format!("a program failed: {failure}"));
-            ctx.printer.warning(&format!("this is the ranking of {name} instead"));
-        }
-        stages.note("answer_ms");
-        let explain = args.explain && answered.stand_in.is_none();
-        if explain {
-            for hit in answered.hits.iter_mut().take(MAX_EXPLAINED) {
-                let whole = self.opened.answers.explain(text, hit.id)?;
-                hit.explanation = Some(if args.json { whole } else { told(&whole) });
-            }
-            stages.note("explain_ms");
-        }
-        match (answered.recognised, answered.hits.is_empty()) {
-            (false, true) => ctx.printer.notice("nothing in this base was recognised"),
-            (false, false) => ctx.printer.notice(
-                "no name in the question was recognised; these nodes are found by its other words",
-            ),
-            (true, true) => ctx.printer.notice("no node matches"),
-            (true, false) => {}
-        }
-        let exit = if answered.stand_in.is_some() { Exit::Failed } else { Exit::Done };
-        if args.json {
-            ctx.printer.json(&self.printed(answered, stages)?)?;
-        } else if explain {
-            let route = route(text, &self.opened.routed, self.bundle)?;
-            print_explained(&route, &answered.hits, answered.end, ctx)?;
-        } else if !answered.hits.is_empty() {
-            hits::print_table(&answered.hits, answered.end, ctx)?;
-        }
-        Ok(exit)
-    }
-}
-
-/// The categories that answer, most probable first.
-fn route<'a>(text: &str, retriever: &BundleRetriever, bundle: &'a Bundle) -> Result<Vec<Way<'a>>> {
-    let ways = retriever.route(text)?.into_iter().filter_map(|(at, probability)| {
-        let category = bundle.categories.get(at)?;
-        let program = category.program.short_id();
-        Some(Way { category: &category.name, probability, program })
-    });
-    Ok(ways.collect())
+/// Where the answers end.
+fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
+    Some(Ending { rank: record.cutoff?, expected: record.expected? })
 }
 
 /// Refuses another base than the bundle's unless forced.
@@ -277,15 +203,10 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, ctx: &Context) -
     }
 }
 
-/// The categories that answer, then the nodes with what the programs did.
-fn print_explained(
-    route: &[Way<'_>],
-    hits: &[Hit<'_>],
-    end: Option<End>,
-    ctx: &Context,
-) -> Result<()> {
+/// The categories that answer.
+fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let mut rows = table(["category", "probability", "program"], &[1]);
-    for Way { category, probability, program } in route {
+    for WayRecord { category, probability, program } in &record.route {
         rows.add_row([
             plain(category, MAX_CATEGORY),
             format!("{:.1} %", probability * 100.0),
@@ -293,46 +214,46 @@ fn print_explained(
         ]);
     }
     ctx.printer.table(&rows)?;
-    ctx.printer.data("\n")?;
-    hits::print_explained(hits, end, ctx)
+    ctx.printer.data("\n")
 }
 
-/// Of an explanation the categories that rank the node, of their calls the tools that gave it, and
-/// what moved it in the order of the answer.
-fn told(explanation: &str) -> String {
-    let mut lines = Vec::new();
-    let mut ranked = false;
-    for line in explanation.lines() {
-        let Some(call) = line.strip_prefix("  ") else {
-            ranked = !line.ends_with(": not ranked");
-            if ranked {
-                lines.push(line.to_owned());
-            }
-            continue;
+/// What of the question is understood, which words are not, and who answered.
+fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
+    let understood = &record.understood;
+    let entities = understood.entities.iter().map(|one| {
+        let how = match one.exact {
+            true => "exact".to_owned(),
+            false => format!("{:.0} %", 100.0 * one.strength),
         };
-        let name = call.split('(').next().unwrap_or_default();
-        let computes = registry().iter().any(|spec| spec.name == name && spec.group == COMPUTES);
-        let of_node = call.rfind("; this node ").or_else(|| call.rfind("; with this node"));
-        if let Some(at) = of_node.filter(|_| ranked && !computes) {
-            lines.push(format!("  {}{}", plain(&call[..at], MAX_CATEGORY), &call[at..]));
-        }
-    }
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::told;
-
-    #[test]
-    fn only_what_speaks_of_the_node_is_told() {
-        let whole = "category a (60 %): rank 1, score 2.0000\n  search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n  \
-            +(1 scores, 1 scores) = 2 scores; this node 2.0000\n  link(\"x\") = 0 scores; not this node\n  top(2 scores, 1) = 1 scores; this node 2.0000\n\
-            category b (40 %): not ranked\n  in_set() = 1 nodes: n; with this node\n\
-            order +1.20: length 0.50\n";
-        let kept = "category a (60 %): rank 1, score 2.0000\n  \
-            search(\"x\", 5) = 2 scores: n, m; this node 1.0000\n\
-            order +1.20: length 0.50";
-        assert_eq!(told(whole), kept);
-    }
+        format!("{} ({}, {how})", plain(one.name, MAX_NAME), plain(one.node_type, MAX_NAME))
+    });
+    let words = understood.words.iter().map(|known| {
+        let types = known.types.iter().map(|name| format!("type {}", plain(name, MAX_NAME)));
+        let named =
+            known.relations.iter().map(|name| format!("relation {}", plain(name, MAX_NAME)));
+        let meanings: Vec<String> = types.chain(named).take(MAX_MEANINGS).collect();
+        format!("{} ({})", plain(known.word, MAX_NAME), meanings.join(", "))
+    });
+    let known: Vec<String> = entities.chain(words).collect();
+    let unused = understood.unused.iter().map(|word| format!("\"{}\"", plain(word, MAX_NAME)));
+    let unused: Vec<String> = unused.collect();
+    let program = record.route.first().map(|way| {
+        let (category, percent) = (plain(way.category, MAX_CATEGORY), 100.0 * way.probability);
+        let others = match record.route.len() {
+            0 | 1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        format!("{category}, {percent:.0} %{others}; more: --explain")
+    });
+    let lines = [
+        ("understood", known.join(", ")),
+        ("not used", unused.join(", ")),
+        ("program", program.unwrap_or_default()),
+    ];
+    let width = ctx.printer.columns();
+    let told = lines
+        .iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(label, text)| wrapped(&format!("{label:<LABEL$}{text}"), 0, LABEL, width));
+    ctx.printer.text(&format!("\n{}", told.collect::<String>()))
 }

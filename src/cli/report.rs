@@ -21,8 +21,9 @@ use crate::{
         Context, Exit, dataset,
         eval::write,
         failure::Result,
+        named,
         program::sources::Sources,
-        systems::{Means, SandboxArgs},
+        systems::{Resources, SandboxArgs},
     },
     dataset::{DatasetError, Split, load_split},
     optimize::journal::Journal,
@@ -34,12 +35,13 @@ const DEFAULT_FILE: &str = "report.html";
 /// Write what a run found as one page
 ///
 /// The page shows programs by category with their diffs, where answers are lost, baselines, how well
-/// the router knows the best program, changes and their race, and what all of it took. It is one file without scripts, for browsers and phones. Uses
-/// training and validation queries only. A run that is not finished is told as far as it is.
+/// the router knows the best program, changes and their sequential test, and what all of it took.
+/// It is one file without scripts, for browsers and phones. Uses training and validation queries
+/// only. A run that is not finished is told as far as it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory of a run
-    #[arg(long, value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(long, value_name = "RUN")]
     run: PathBuf,
     /// Write the page to this file [default: report.html in the run's directory]
     #[arg(long, value_name = "FILE.html")]
@@ -52,13 +54,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let journal = Journal::open_read_only(&args.run)?;
-    let sources = Sources::of_run(&args.run)?;
-    let record = gather::Record::read(&args.run, &journal, sources)?;
+    let dir = named::run_dir(&args.run, &ctx.home)?;
+    let journal = Journal::open_read_only(&dir)?;
+    let sources = Sources::of_run(&dir)?;
+    let record = gather::Record::read(&dir, &journal, sources)?;
     let measured = measure(args, &record, ctx)?;
     let places = args.sandbox.places(ctx);
     let html = page::render(&gather::page(&record, measured.as_ref(), &places)?)?;
-    let out = args.out.clone().unwrap_or_else(|| args.run.join(DEFAULT_FILE));
+    let out = args.out.clone().unwrap_or_else(|| dir.join(DEFAULT_FILE));
     refuse_run_files(&out)?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
     ctx.printer.data(&out.display().to_string())?;
@@ -106,6 +109,6 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    let means = Means::new(None, args.sandbox.places(ctx), ctx);
-    gather::Measured::of(record, bundle, &base, queries, &means, ctx).map(Some)
+    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
+    gather::Measured::of(record, bundle, &base, queries, &resources, ctx).map(Some)
 }

@@ -1,4 +1,4 @@
-//! `agent run`: looks at runs, finished or not, also while they are being written. Only reads.
+//! `agent run`: looks at runs, finished or not, also while they are being written, and removes them.
 //!
 //! | file | question it answers |
 //! | --- | --- |
@@ -10,6 +10,7 @@ mod list;
 mod log;
 mod prompts;
 pub(super) mod record;
+mod remove;
 mod show;
 
 use clap::Subcommand;
@@ -26,6 +27,8 @@ pub(super) enum Command {
     Log(log::Args),
     /// Show what a run spent on language models, by role
     Cost(cost::Args),
+    /// Remove a run and all that it kept
+    Remove(remove::Args),
     /// Print what a run asked language models, and what they answered
     Prompts(prompts::Args),
 }
@@ -36,6 +39,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Show(args) => show::run(&args, ctx),
         Command::Log(args) => log::run(&args, ctx),
         Command::Cost(args) => cost::run(&args, ctx),
+        Command::Remove(args) => remove::run(&args, ctx),
         Command::Prompts(args) => prompts::run(&args, ctx),
     }
 }

@@ -6,9 +6,11 @@ use crate::{
         failure::Result,
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
-        systems::{Means, SandboxArgs, open_system},
+        named,
+        systems::{Resources, SandboxArgs, open_system},
     },
-    retrieve::checked,
+    infer,
+    retrieve::{Detail, checked},
     systems,
 };
 
@@ -35,7 +37,7 @@ pub(super) struct Args {
     explain: bool,
     #[command(flatten)]
     sandbox: SandboxArgs,
-    /// Print JSON lines with rank, id, type, name and score
+    /// Print JSON lines with rank, id, key, type, name and score; with --explain why, too
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -47,15 +49,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let means = Means::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&args.system, &base, &means)?;
-    let ranking = system.retrieve(text, args.k as usize)?;
-    let mut hits = hits::hits(&base.kb, &ranking);
-    if args.explain {
-        for hit in &mut hits {
-            hit.explanation = Some(system.explain(text, hit.id)?);
-        }
-    }
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &resources)?;
+    let k = args.k as usize;
+    let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
+    let answer = system.answer(text, k, detail)?;
+    let hits = infer::hits(&base.kb, &answer);
     if hits.is_empty() {
         ctx.printer.notice("no node matches");
     } else if args.json {
@@ -63,7 +62,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     } else if args.explain {
         hits::print_explained(&hits, None, ctx)?;
     } else {
-        hits::print_table(&hits, None, ctx)?;
+        hits::print_table(&hits, ctx)?;
     }
     Ok(Exit::Done)
 }

@@ -11,23 +11,21 @@ use std::{
 use clap::{ValueEnum, builder::PossibleValue};
 
 pub(super) use self::list::{Args, run};
+pub(super) use crate::infer::STAND_IN;
 pub(super) use crate::systems::{
     bundle::{Effort, OpenedBundle},
     program::read as read_program,
 };
 use crate::{
     bundle::Bundle,
-    cli::{Context, failure::Result, llm::Opened, printer::Printer},
+    cli::{Context, failure::Result, llm::Opened, named, printer::Printer},
     index::IndexedBase,
     infer::Runtime,
-    retrieve::{Retriever, System},
+    retrieve::Retriever,
     sandbox::{Origin, Place, SandboxOptions, Trust},
     systems::{self, Opener, SystemError},
     tools::Assistant,
 };
-
-/// The system whose ranking stands in for one that failed.
-pub(super) const STAND_IN: System = System::Hybrid;
 
 /// Where programs in Rhai run, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,7 +41,7 @@ enum SandboxName {
 pub(super) struct SandboxArgs {
     /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
     /// search actor wrote and froze here, wasm for all else]
-    #[arg(long, value_name = "NAME", value_enum)]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
     sandbox: Option<SandboxName>,
 }
 
@@ -82,7 +80,7 @@ impl Places {
 
 /// What systems get beside the base.
 #[derive(Clone)]
-pub(super) struct Means {
+pub(super) struct Resources {
     /// The language model, where one is configured: answers the tools of programs, reranks, calls
     /// tools.
     pub(super) assistant: Option<Arc<Assistant>>,
@@ -96,12 +94,12 @@ pub(super) struct Means {
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Means {
+impl Resources {
     /// A language model that may have been opened, and where programs run; no effort.
-    pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Means {
+    pub(super) fn new(opened: Option<&Opened>, places: Places, ctx: &Context) -> Resources {
         let assistant = opened.map(|opened| opened.assistant.clone());
         let (effort, queries) = (Effort::default(), Arc::default());
-        Means { assistant, effort, places, queries, stop: ctx.stop.clone() }
+        Resources { assistant, effort, places, queries, stop: ctx.stop.clone() }
     }
 }
 
@@ -113,8 +111,13 @@ impl ValueEnum for Effort {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
             Self::None => ("0", "Not at all, but for programs that ask one"),
-            Self::Reads => ("1", "It reads the query: it chooses the category"),
-            Self::Judges => ("2", "It also judges the first twenty answers"),
+            Self::Reads => {
+                ("1", "It reads the query: category, linked entities, wanted type, constraints")
+            }
+            Self::Judges => (
+                "2",
+                "It also judges the first 20 answers, or the first 50 if none of them is good",
+            ),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -129,18 +132,18 @@ pub(super) fn all_threads() -> usize {
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,
-    means: &Means,
+    resources: &Resources,
     open: impl FnOnce(&Opener<'_>) -> std::result::Result<T, SystemError>,
 ) -> Result<T> {
     Ok(open(&Opener {
         base,
-        assistant: means.assistant.as_ref(),
-        effort: means.effort,
+        assistant: resources.assistant.as_ref(),
+        effort: resources.effort,
         threads,
-        sandbox: &|origin| means.places.of(origin),
-        queries: &means.queries,
-        notice: &|told| means.places.printer.notice(told),
-        stop: &means.stop,
+        sandbox: &|origin| resources.places.of(origin),
+        queries: &resources.queries,
+        notice: &|told| resources.places.printer.notice(told),
+        stop: &resources.stop,
         level: 0,
     })?)
 }
@@ -152,9 +155,9 @@ fn with_opener<T>(
 pub(super) fn open_system(
     name: &str,
     base: &Arc<IndexedBase>,
-    means: &Means,
+    resources: &Resources,
 ) -> Result<Box<dyn Retriever>> {
-    with_opener(base, all_threads(), means, |opener| systems::open(name, opener))
+    with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
 }
 
 /// What programs of one origin run on, with this many threads and a cache.
@@ -164,18 +167,19 @@ pub(super) fn open_system(
 pub(super) fn open_runtime(
     base: &Arc<IndexedBase>,
     threads: usize,
-    means: &Means,
+    resources: &Resources,
     origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
-    with_opener(base, threads, means, |opener| opener.runtime(origin))
+    with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// Reads a bundle and checks its digest.
+/// Reads a bundle, named as [`named::bundle_file`] says, and checks its digest.
 ///
 /// # Errors
 /// That it cannot be read or was changed.
-pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
-    Ok(Bundle::read(file).map_err(SystemError::from)?)
+pub(super) fn read_bundle(given: &Path, ctx: &Context) -> Result<Bundle> {
+    let file = named::bundle_file(given, &ctx.home)?;
+    Ok(Bundle::read(&file).map_err(SystemError::from)?)
 }
 
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.
@@ -185,7 +189,7 @@ pub(super) fn read_bundle(file: &Path) -> Result<Bundle> {
 pub(super) fn open_bundle(
     bundle: &Bundle,
     base: &Arc<IndexedBase>,
-    means: &Means,
+    resources: &Resources,
 ) -> Result<OpenedBundle> {
-    with_opener(base, all_threads(), means, |opener| systems::bundle::open(bundle, opener))
+    with_opener(base, all_threads(), resources, |opener| systems::bundle::open(bundle, opener))
 }

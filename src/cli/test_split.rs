@@ -3,7 +3,7 @@
 
 use crate::{
     cli::{Context, failure::Result, printer::count},
-    dataset::{Base, LabelledQuery, load_test, load_test_tenth},
+    dataset::{Base, LabelledQuery, ValuedQuery, load_test, load_test_tenth, load_test_values},
 };
 
 /// How much of the test split is opened; either counts as an opening of it.
@@ -25,10 +25,25 @@ pub(super) fn open(part: Part, base: &Base, ctx: &Context) -> Result<Vec<Labelle
         Part::Whole => load_test(base)?,
         Part::Tenth => load_test_tenth(base)?,
     };
+    note(base, ctx);
+    Ok(queries)
+}
+
+/// Opens the queries of the test split whose answers are values, likewise.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_values(part: Part, base: &Base, ctx: &Context) -> Result<Vec<ValuedQuery>> {
+    let queries = load_test_values(base, part == Part::Tenth)?;
+    note(base, ctx);
+    Ok(queries)
+}
+
+/// Counts an opening.
+fn note(base: &Base, ctx: &Context) {
     if let Err(error) = ctx.home.count_opening(base) {
         ctx.printer.warning(&format!("this opening of the test split is not counted: {error}"));
     }
-    Ok(queries)
 }
 
 /// How often the test split was opened so far, as far as that was counted.

@@ -14,6 +14,7 @@ use crate::{
         Context, Exit,
         dataset::{self, Dataset},
         failure::Result,
+        named,
         printer::{plain, table},
         systems::SandboxArgs,
     },
@@ -27,17 +28,17 @@ const MAX_DETAIL: usize = 300;
 
 /// Check that a bundle is whole and does what it says
 ///
-/// Checks format and digest, that all programs compile, call functions that exist and have numbers
-/// within their bounds; and on its dataset that the base is the same and that the validation
-/// queries give exactly the scores that the bundle states. Exits with 1 if something does not
-/// hold.
+/// Checks format and digest, that all programs compile, call functions that exist and have
+/// parameters within their bounds; and on its dataset that the base is the same and that the
+/// validation queries give exactly the scores that the bundle states. Exits with 1 if something
+/// does not hold.
 ///
 /// After an update of the dataset, --drift says how much the bundle lost: it answers the validation
 /// queries on what the dataset is now, and names categories that lost and relations that are gone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle
-    #[arg(value_name = "FILE")]
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(value_name = "BUNDLE")]
     file: PathBuf,
     /// Replay on this dataset [default: the one it was made for, if it is installed]
     #[arg(long, value_name = "N")]
@@ -92,7 +93,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return drift::run(args, ctx);
     }
     let mut checks = Vec::new();
-    match Bundle::read(&args.file) {
+    match Bundle::read(&named::bundle_file(&args.file, &ctx.home)?) {
         Ok(bundle) => {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);

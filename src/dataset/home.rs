@@ -10,7 +10,7 @@
 //! An import either replaces a base or, where that answers questions, is put beside it as its next
 //! version. The next one becomes current in one step, the renaming of `current`, when its index is
 //! there. Whoever looked up the base before goes on with the version found then: a [`Base`] holds a
-//! shared lock of its `base.json`, and versions before the one that was current are removed only
+//! shared lock of its `kb/`, and versions before the one that was current are removed only
 //! when nobody holds them, now or at a later change.
 
 use std::{
@@ -108,6 +108,26 @@ impl BaseRecord {
         let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
+
+    /// Writes it into the directory of an installed base in the place of the one that is there, in
+    /// one step, and gives it with its checksum. The home is locked.
+    pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
+        let path = dir.join(RECORD_FILE);
+        let written = self
+            .own_digest()
+            .map(|checksum| self.checksum = checksum)
+            .and_then(|()| serde_json::to_vec_pretty(&self))
+            .map_err(std::io::Error::from)
+            .and_then(|json| {
+                let mut new = files::temporary_file(dir, ".base-")?;
+                new.write_all(&json)?;
+                new.as_file().sync_all()?;
+                new.persist(&path).map_err(|error| error.error)
+            });
+        written.map_err(DatasetError::io("write", &path))?;
+        sync_dir(dir)?;
+        Ok(self)
+    }
 }
 
 /// An installed base.
@@ -122,27 +142,28 @@ pub struct Base {
     /// Its counts.
     pub record: BaseRecord,
     /// Keeps the files of this version.
-    held: Held,
+    pub(super) held: Held,
 }
 
 /// While one lives, no later version of the base removes the files of this one.
 #[derive(Clone, Debug, Default)]
-struct Held {
+pub(super) struct Held {
     _lock: Option<Arc<File>>,
 }
 
 impl Held {
-    /// Holds the version in a directory; none if it has just been removed. Where the file system
-    /// knows no locks, nothing is held, and files stay until the version after the next.
+    /// Holds the version in a directory; none if it is being or was removed. Where the system locks
+    /// no directories, nothing is held, and files stay until the version after the next.
     fn of(version: &Path) -> Option<Held> {
-        let path = version.join(RECORD_FILE);
-        let file = File::open(&path).ok()?;
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Error(_)) => Some(Held::default()),
-            // It may have been removed between the two; then another lock stands in its place.
-            Ok(()) => path.exists().then(|| Held { _lock: Some(Arc::new(file)) }),
-        }
+        let dir = version.join(KB_DIR);
+        let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
+        let lock = match locked {
+            Ok((Ok(()), dir)) => Some(Arc::new(dir)),
+            Ok((Err(TryLockError::WouldBlock), _)) => return None,
+            Ok((Err(TryLockError::Error(_)), _)) | Err(_) => None,
+        };
+        // It may have been removed between the two.
+        dir.exists().then_some(Held { _lock: lock })
     }
 }
 
@@ -377,7 +398,7 @@ impl Home {
 
     /// Held while directories are renamed, so that two processes do not mix their renames.
     /// Released when dropped.
-    fn lock(&self) -> Result<File, DatasetError> {
+    pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(DatasetError::io("lock", &path))?;
@@ -418,7 +439,7 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
     let held = Held::of(&path);
     let record = read_record(&path.join(RECORD_FILE))?;
     let held = held.ok_or_else(|| {
-        let what = "it is being removed, as later versions took its place".to_string();
+        let what = "its kb/ is gone, or is being removed".to_string();
         DatasetError::Damaged { path: path.clone(), what }
     })?;
     Ok(Base { name: name.to_string(), path, version, record, held })
@@ -461,8 +482,8 @@ fn last_version(path: &Path) -> Result<u32, DatasetError> {
 fn remove_versions(path: &Path, which: Range<u32>) -> Result<(), DatasetError> {
     for version in versions(path)?.into_iter().filter(|version| which.contains(version)) {
         let dir = version_path(path, version);
-        let record = File::open(dir.join(RECORD_FILE));
-        let lock = record.as_ref().map(File::try_lock);
+        let kb = File::open(dir.join(KB_DIR));
+        let lock = kb.as_ref().map(File::try_lock);
         if matches!(lock, Ok(Err(TryLockError::WouldBlock))) {
             continue;
         }

@@ -62,6 +62,7 @@ mod home;
 pub mod hub;
 mod ids;
 mod install;
+mod label;
 mod lines;
 mod neutral;
 mod openings;
@@ -81,10 +82,12 @@ pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wron
 pub use form::Form;
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
 pub use install::{ImportOptions, ImportReport, Phase, Progress};
+pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
 pub use queries::{
-    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, load_split, load_test, load_test_tenth,
+    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, ValuedQuery, load_split, load_test,
+    load_test_tenth, load_test_values, load_values,
 };
 pub use render::{Template, render_field, render_text};
 pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};

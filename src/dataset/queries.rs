@@ -2,8 +2,8 @@
 //! Must not know how queries are answered or scored.
 //!
 //! The answers of the test split are for evaluation only: [`load_split`] refuses it, and
-//! [`load_test`] and [`load_test_tenth`] are the only ways to it, so that reading the sources
-//! shows who opens it.
+//! [`load_test`], [`load_test_tenth`] and [`load_test_values`] are the only ways to it, so that
+//! reading the sources shows who opens it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    answer::AnswerValue,
     dataset::{
         Base, DatasetError, Phase, ProblemKind,
         error::{Fault, Problems},
@@ -28,11 +29,13 @@ use crate::{
 /// Longest query file in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
 /// Queries of all splits but human ones with ids of their own.
-const QUERIES_FILE: &str = "qa.csv";
+pub(super) const QUERIES_FILE: &str = "qa.csv";
 /// Human queries with ids of their own.
 const HUMAN_FILE: &str = "human.csv";
 /// The columns that every query file has.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
+/// The column of answers that are no nodes; a query may lack it, or have nodes beside it.
+const VALUE_COLUMN: &str = "answer_value";
 /// Splits of a base by file name; no query is in two.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
 /// The files that say which questions are in the test split, and what answers them.
@@ -47,8 +50,21 @@ pub struct LabelledQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// The answers: at least one, sorted ascending, distinct.
+    /// The nodes that answer it: sorted ascending, distinct; at least one.
     pub answers: Vec<NodeId>,
+    /// Further columns by name; labels for analysis that no retriever may read.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A question whose answer is a single value or a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValuedQuery {
+    /// Id in its file.
+    pub id: i64,
+    /// The question.
+    pub text: String,
+    /// What answers it; never nodes.
+    pub value: AnswerValue,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
 }
@@ -99,14 +115,49 @@ impl fmt::Display for Split {
     }
 }
 
-/// Loads any split but the test split, in the order of its file.
+/// Loads the queries of any split but the test split whose answers are nodes, in the order of its
+/// file.
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
 /// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Wrong`] for a file.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
+    Ok(with_nodes(load_all(base, split)?))
+}
+
+/// Loads the queries of any split but the test split whose answers are values, in the order of its
+/// file.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>, DatasetError> {
+    Ok(with_values(load_all(base, split)?))
+}
+
+/// Queries whose answers are nodes.
+fn with_nodes(mut queries: Vec<LabelledQuery>) -> Vec<LabelledQuery> {
+    queries.retain(|query| !query.answers.is_empty());
+    queries
+}
+
+/// Queries whose answers are values; what is loaded was checked.
+fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
+    let valued = |query: LabelledQuery| {
+        let LabelledQuery { id, text, mut metadata, .. } = query;
+        let value = parse_value(&metadata.remove(VALUE_COLUMN)?).ok()??;
+        Some(ValuedQuery { id, text, value, metadata })
+    };
+    queries.into_iter().filter_map(valued).collect()
+}
+
+/// All queries of a split; those without nodes as answers have a value.
+fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
+        // A word that names no file was meant as a split.
+        Split::File(path) if path.extension().is_none() && !path.exists() => {
+            Err(no_split(base, &path.display().to_string()))
+        }
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let kb = Kb::open(&base.kb_dir())?;
@@ -124,7 +175,7 @@ pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, Data
 /// # Errors
 /// As [`load_split`].
 pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
-    load_named(base, "test")
+    Ok(with_nodes(load_named(base, "test")?))
 }
 
 /// Loads a tenth of the test split, in the order of its file. For evaluation only.
@@ -132,18 +183,29 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
 /// # Errors
 /// As [`load_split`].
 pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
-    load_named(base, TENTH_NAME)
+    Ok(with_nodes(load_named(base, TENTH_NAME)?))
+}
+
+/// Loads the queries of the test split whose answers are values, or those of its tenth. For
+/// evaluation only.
+///
+/// # Errors
+/// As [`load_split`].
+pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, DatasetError> {
+    Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
+}
+
+/// That a base has no such split, with those it has.
+fn no_split(base: &Base, split: &str) -> DatasetError {
+    let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    DatasetError::NoSplit { name: base.name.clone(), split: split.to_string(), known }
 }
 
 fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let file = format!("{split}.index");
     if !base.record.query_files.contains_key(&file) {
-        let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
-        return Err(DatasetError::NoSplit {
-            name: base.name.clone(),
-            split: split.to_string(),
-            known: if known.is_empty() { "none".to_string() } else { known.join(", ") },
-        });
+        return Err(no_split(base, split));
     }
     let path = base.queries_dir().join(&file);
     let damaged = |what: &str| DatasetError::Damaged { path: path.clone(), what: what.to_string() };
@@ -160,7 +222,7 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
         .collect()
 }
 
-fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
     strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
@@ -240,6 +302,7 @@ fn parse_queries(
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
         return Ok(QueryFile { queries: Vec::new(), further: Vec::new() });
     };
+    let value_at = place(VALUE_COLUMN);
     let is_further = |name: &&String| !COLUMNS.contains(&name.as_str());
     let further = header.iter().filter(is_further).cloned().collect();
 
@@ -272,7 +335,14 @@ fn parse_queries(
             problems.add(path, line, fault.here(&row_text(&record)));
             continue;
         };
-        let answers = match ids.parse(column(answers_at)) {
+        let value = value_at.map_or("", column);
+        let answers = match parse_value(value) {
+            // What has a value needs no nodes.
+            Ok(Some(_)) if ["", "[]"].contains(&column(answers_at).trim()) => Ok(Vec::new()),
+            Ok(_) => ids.parse(column(answers_at)),
+            Err(wrong) => Err(wrong),
+        };
+        let answers = match answers {
             Ok(answers) => answers,
             Err(fault) => {
                 problems.add(path, line, fault);
@@ -325,6 +395,23 @@ impl<'a> LineNumbers<'a> {
         self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.at = self.at.max(start + ends);
         self.line
+    }
+}
+
+/// The value of a column of answers that are no nodes; none where it is empty.
+fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let bad = |why: String| {
+        let message = format!("{VALUE_COLUMN}: {why}");
+        Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").here(text)
+    };
+    match AnswerValue::read(text) {
+        Ok(AnswerValue::Nodes { .. }) => {
+            Err(bad("nodes stand in answer_ids".to_owned()))
+        }
+        read => read.map(Some).map_err(|error| bad(error.to_string())),
     }
 }
 

@@ -5,11 +5,12 @@ use std::{fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant};
 use proptest::prelude::*;
 
 use crate::{
+    answer::{AnswerValue, Cell},
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind,
         Progress, Resolved, Split, import_neutral,
         lines::{Line, Lines},
-        load_split, load_test, render_field, render_text,
+        load_split, load_test, load_values, render_field, render_text,
     },
     given,
     kb::{Direction, Kb, verify},
@@ -460,6 +461,39 @@ fn a_directory_resolves_to_a_name_that_follows_its_files() {
         home.resolve("./nowhere").unwrap_err().to_string(),
         "\"./nowhere\" is neither the name of an installed dataset nor a directory"
     );
+}
+
+#[test]
+fn answers_may_be_values() {
+    let directory = dataset(&[]);
+    let base = imported(directory.path(), false).report.base;
+    let file = directory.path().join("values.csv");
+    let table = r#"{""columns"": [""brand""], ""rows"": [[""Umbra""]]}"#;
+    let rows = format!(
+        "id,query,answer_ids,answer_value,kind\n1,how many,[],4,count\n2,who,,Ann Lee,name\n\
+         3,which,[1],\"{table}\",table\n4,where,[2],,nodes\n"
+    );
+    fs::write(&file, &rows).unwrap();
+    let split = Split::File(file.clone());
+    let ids = |split: &Split| -> Vec<i64> {
+        load_split(&base, split).unwrap().iter().map(|query| query.id).collect()
+    };
+    assert_eq!(ids(&split), [3, 4], "those whose answers are nodes");
+    let valued = load_values(&base, &split).unwrap();
+    assert_eq!(valued.iter().map(|query| query.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(valued[0].value, AnswerValue::from(Cell::Number(4.0)));
+    assert_eq!(valued[1].value, AnswerValue::from(Cell::from("Ann Lee")));
+    assert!(matches!(&valued[2].value, AnswerValue::Table(table) if table.rows().len() == 1));
+    assert_eq!(valued[0].metadata, [("kind".to_string(), "count".to_string())].into());
+    assert!(matches!(load_values(&base, &Split::Test), Err(DatasetError::TestClosed)));
+    for (wrong, why) in
+        [("{}", "is no answer"), (r#"{""nodes"": []}"#, "nodes stand in answer_ids")]
+    {
+        fs::write(&file, format!("id,query,answer_ids,answer_value\n1,q,[],\"{wrong}\"\n"))
+            .unwrap();
+        let error = load_values(&base, &split).unwrap_err().to_string();
+        assert!(error.contains(why) && error.contains(":2"), "{error}");
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | [`ranks`] | given one ranking and the answers of its query: which ranks, which scores |
-//! | [`metrics`] | given those: the fourteen reported numbers, by name |
+//! | [`metrics`] | given those: the fifteen reported numbers, by name |
 //! | [`mod@definitions`] | given one ranking and the answers: those numbers by the benchmark's or the usual definitions |
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
 //! | [`mod@calibration`] | given probabilities and what came true: do they mean what they say |
 //! | [`sets`] | given where rankings end: how good the nodes up to there are as sets |
+//! | [`values`] | given answers that are no nodes: how good are they |
 //! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
 //! | [`trec`] | given rankings and answers: which files do the usual external tools read |
 //!
@@ -24,6 +25,7 @@ pub mod ranks;
 pub mod sets;
 pub mod statistics;
 pub mod trec;
+pub mod values;
 
 pub use crate::eval::calibration::{Calibration, calibration};
 pub use crate::eval::comparison::{Comparison, compare};
@@ -33,5 +35,6 @@ pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
 pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
 pub use crate::eval::sets::{SetEvaluation, SetMetrics, SetResult};
 pub use crate::eval::statistics::Interval;
+pub use crate::eval::values::{ValueEvaluation, ValueResult};
 
 pub use crate::kb::NodeId;

@@ -21,7 +21,7 @@ pub(super) enum Way {
     /// Found by words, or in a way that this module does not know.
     Find,
     /// Reached over relations from the operand.
-    Walk,
+    Metapath,
     /// Taken from the operands: scored, joined, filtered.
     Carry,
 }
@@ -85,8 +85,8 @@ impl<'a> Flow<'a> {
         self.calls.get(call).and_then(|call| call.result.as_ref().ok())
     }
 
-    /// Of each call, whether its nodes get into the result of `end` without leaving by a walk; all
-    /// before `before` when the end is not known.
+    /// Of each call, whether its nodes get into the result of `end` without leaving by a metapath;
+    /// all before `before` when the end is not known.
     pub(super) fn leading_to(&self, end: Option<usize>, before: usize) -> Vec<bool> {
         let mut leads = vec![false; self.calls.len()];
         let mark_before = |leads: &mut Vec<bool>, at: usize| {
@@ -97,7 +97,7 @@ impl<'a> Flow<'a> {
             None => mark_before(&mut leads, before),
         }
         for at in (0..self.calls.len()).rev() {
-            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == Way::Walk {
+            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == Way::Metapath {
                 continue;
             }
             for operand in self.carried(at) {
@@ -159,7 +159,7 @@ fn node_arguments(call: &ToolCall) -> Vec<&Value> {
 
 fn way(call: &ToolCall, operands: &[Operand<'_>]) -> Way {
     match call.flow {
-        NodeFlow::Walk(_) => return Way::Walk,
+        NodeFlow::Metapath(_) => return Way::Metapath,
         NodeFlow::Link | NodeFlow::Find => return Way::Find,
         _ if operands.is_empty() => return Way::Find,
         _ => {}
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(from(4), [Some(1), Some(2)]);
         assert_eq!((flow.last, flow.carried(4).len()), (Some(4), 1));
         let ways: Vec<Way> = (0..5).map(|at| flow.way(at)).collect();
-        assert_eq!(ways, [Way::Find, Way::Walk, Way::Carry, Way::Carry, Way::Carry]);
-        // What is taken away does not lead to the ranking, nor does what is before a walk.
+        assert_eq!(ways, [Way::Find, Way::Metapath, Way::Carry, Way::Carry, Way::Carry]);
+        // What is taken away does not lead to the ranking, nor does what is before a metapath.
         assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
         // An operand from nowhere may come from any call before.
         assert_eq!(flow.leading_to(Some(3), 5), [true, true, true, true, false]);

@@ -1,10 +1,11 @@
 //! Where a program that does not rank an answer lost it: backwards from the ranking, through what
-//! was cut and filtered, over the walks to the anchors that would have led to an answer.
+//! was cut and filtered, over the metapaths to the linked entities that would have led to an
+//! answer.
 //!
-//! Calls of one stretch are those whose nodes get into the ranking, or into the start of a walk,
-//! without a walk between. Within a stretch the latest call that was given a node and did not pass
-//! it on is where it was lost. If there is none, the nodes from which each walk would have reached
-//! one of those sought are sought in the stretch before it.
+//! Calls of one stretch are those whose nodes get into the ranking, or into the start of a
+//! metapath, without a metapath between. Within a stretch the latest call that was given a node and
+//! did not pass it on is where it was lost. If there is none, the nodes from which each metapath
+//! would have reached one of those sought are sought in the stretch before it.
 //!
 //! Must not know: how the loss is told.
 
@@ -20,9 +21,9 @@ use crate::{
     tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry},
 };
 
-/// Walks one after another that are followed back.
-const MAX_WALKS: usize = 6;
-/// Nodes from which a walk could have reached an answer; further ones are left out.
+/// Metapaths one after another that are followed back.
+const MAX_METAPATHS: usize = 6;
+/// Nodes from which a metapath could have reached an answer; further ones are left out.
 const MAX_STARTS: usize = 50_000;
 /// A `k` is too small if so many times as many nodes would have held the one sought.
 const MORE: i64 = 10;
@@ -38,9 +39,9 @@ pub(super) struct Lost {
     pub(super) call: usize,
     /// The place it would have had in the result of a search with a larger `k`.
     pub(super) place: Option<usize>,
-    /// Walks between the call and the ranking.
-    pub(super) walks: usize,
-    /// The nodes that were sought there: answers, or anchors that lead to them.
+    /// Metapaths between the call and the ranking.
+    pub(super) metapaths: usize,
+    /// The nodes that were sought there: answers, or linked entities that lead to them.
     pub(super) sought: NodeSet,
 }
 
@@ -60,18 +61,20 @@ impl Search<'_> {
         end: Option<usize>,
         before: usize,
         sought: &NodeSet,
-        walks: usize,
+        metapaths: usize,
     ) -> Option<Lost> {
         let leads = self.flow.leading_to(end, before);
         let stretch: Vec<usize> =
             (0..leads.len()).filter(|&at| leads.get(at).copied().unwrap_or_default()).collect();
-        let found = |kind, call, place| Lost { kind, call, place, walks, sought: sought.clone() };
+        let found =
+            |kind, call, place| Lost { kind, call, place, metapaths, sought: sought.clone() };
         if let Some(call) = stretch.iter().rev().copied().find(|&at| self.drops(at, sought)) {
             let cuts = self.flow.calls.get(call).is_some_and(|of| of.flow == NodeFlow::Cut);
             return Some(found(if cuts { Kind::Cut } else { Kind::Filtered }, call, None));
         }
-        let of_walks = stretch.iter().filter_map(|&at| self.lost_before_walk(at, sought, walks));
-        if let Some(lost) = of_walks.min_by_key(preference) {
+        let of_metapaths =
+            stretch.iter().filter_map(|&at| self.lost_before_metapath(at, sought, metapaths));
+        if let Some(lost) = of_metapaths.min_by_key(preference) {
             return Some(lost);
         }
         // Nothing held it, so whether a larger k would have is all that can be asked.
@@ -79,7 +82,7 @@ impl Search<'_> {
         let probed: Vec<(usize, Option<usize>)> =
             finders.map(|at| (at, self.place_with_more(at, sought))).collect();
         let nearest = probed.iter().filter_map(|&(at, place)| Some((place?, at))).min();
-        if walks > 0 {
+        if metapaths > 0 {
             let named =
                 |at: &usize| self.flow.calls.get(*at).is_some_and(|of| of.flow == NodeFlow::Link);
             let link = probed.iter().map(|pair| pair.0).find(named);
@@ -101,10 +104,10 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// Where the nodes were lost from which a walk would have reached one sought.
-    fn lost_before_walk(&self, at: usize, sought: &NodeSet, walks: usize) -> Option<Lost> {
+    /// Where the nodes were lost from which a metapath would have reached one sought.
+    fn lost_before_metapath(&self, at: usize, sought: &NodeSet, metapaths: usize) -> Option<Lost> {
         let call = self.flow.calls.get(at)?;
-        if self.flow.way(at) != Way::Walk || walks >= MAX_WALKS {
+        if self.flow.way(at) != Way::Metapath || metapaths >= MAX_METAPATHS {
             return None;
         }
         let starts = starts(self.base, call, sought)?;
@@ -113,11 +116,12 @@ impl Search<'_> {
             return None;
         }
         if holds(operand.value, &starts) {
-            // The walk left the way to it because of its limit.
+            // The metapath left the way to it because of its limit.
             let (kind, sought) = (Kind::Cut, sought.clone());
-            return Some(Lost { kind, call: at, place: None, walks, sought });
+            return Some(Lost { kind, call: at, place: None, metapaths, sought });
         }
-        self.lost(operand.from, at, &starts, walks + 1).filter(|lost| lost.kind != Kind::NotReached)
+        self.lost(operand.from, at, &starts, metapaths + 1)
+            .filter(|lost| lost.kind != Kind::NotReached)
     }
 
     /// The place of the first node sought if a search gave ten times as many.
@@ -136,14 +140,14 @@ impl Search<'_> {
     }
 }
 
-/// An anchor that was there and dropped says more than one that was never found; then the walk
-/// that fewest nodes could have begun; then the earlier call.
+/// A linked entity that was there and dropped says more than one that was never found; then the
+/// metapath that fewest nodes could have begun; then the earlier call.
 fn preference(lost: &Lost) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }
 
-/// The nodes from which the walk of a call reaches one of the nodes; `None` if the call is no walk
-/// of known relations.
+/// The nodes from which the metapath of a call reaches one of the nodes; `None` if the call is no
+/// metapath of known relations.
 fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
     let text = |at: usize| match call.args.get(at) {
         Some(Value::Text(text)) => Some(&**text),
@@ -151,7 +155,7 @@ fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<Node
     };
     let relation = |name: &str| base.kb.relation_id(name).map(|relation| vec![relation]);
     let all = || (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
-    let NodeFlow::Walk(steps) = call.flow else { return None };
+    let NodeFlow::Metapath(steps) = call.flow else { return None };
     let steps: Vec<(Vec<RelationId>, Direction)> = match steps {
         Steps::Directed => vec![(relation(text(1)?)?, backwards(text(2)?))],
         Steps::Either => vec![(text(1).and_then(relation).unwrap_or_else(all), Direction::Any)],

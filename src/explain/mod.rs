@@ -8,14 +8,14 @@
 //! | failed | the program failed | of the failure |
 //! | not routed | the program of one category alone ranks an answer better than the bundle does | none |
 //! | ranked low | an answer is in the ranking, not first | of the call whose scores favour the nodes above it most |
-//! | cut | an answer was in the operand of `top` or of a walk with a limit and not in the result | of that call |
+//! | cut | an answer was in the operand of `top` or of a metapath with a limit and not in the result | of that call |
 //! | filtered | as before, at any other call: `&`, `*`, `without`, `at_least`, `of_type`, ... | of that call |
-//! | not linked | a walk would have reached an answer, but from nodes that no call found | of the call that should have found them |
+//! | not linked | a metapath would have reached an answer, but from nodes that no call found | of the call that should have found them |
 //! | cut | a search would have found an answer with ten times its `k` | of the search |
 //! | not reached | none of these: no call whose nodes get into the ranking ever held an answer | of the last call that finds nodes |
 //!
-//! Anchors that were found and then dropped before a walk count as cut or filtered too. Of several
-//! calls that dropped an answer the last one counts: so far the answer had come.
+//! Linked entities that were found and then dropped before a metapath count as cut or filtered too.
+//! Of several calls that dropped an answer the last one counts: so far the answer had come.
 //!
 //! The gain is what the question's reciprocal rank could rise by: exact for `not routed`; else an
 //! upper bound, the best place that an answer had in the scores of any call that leads to the
@@ -68,7 +68,7 @@ pub enum Kind {
     Failed,
     /// The program of another category would have answered better.
     NotRouted,
-    /// The nodes from which a walk would have reached an answer were not found.
+    /// The nodes from which a metapath would have reached an answer were not found.
     NotLinked,
     /// No call held an answer.
     NotReached,
@@ -138,7 +138,7 @@ pub struct Explained {
 
 /// One program, ready to run.
 #[derive(Debug)]
-pub struct Member {
+pub struct CategoryProgram {
     /// The category it answers.
     pub name: String,
     /// The program.
@@ -150,18 +150,18 @@ pub struct Member {
 /// A program or a bundle whose losses are explained.
 pub struct Explainer {
     runtime: Arc<Runtime>,
-    members: Vec<Member>,
+    category_programs: Vec<CategoryProgram>,
     routing: Option<Bundle>,
 }
 
-/// A run of one member.
+/// A run of one category.
 struct Ran {
     ranking: Ranking,
     failure: Option<Failure>,
 }
 
 impl Explainer {
-    /// One program, with its declared numbers but for those given.
+    /// One program, with its declared parameters but for those given.
     ///
     /// # Errors
     /// When it does not compile.
@@ -171,8 +171,8 @@ impl Explainer {
         params: ParamValues,
     ) -> Result<Self, Failure> {
         let name = program.category().unwrap_or_default();
-        let member = Member::new(&runtime, name, program, params)?;
-        Ok(Self { runtime, members: vec![member], routing: None })
+        let category_program = CategoryProgram::new(&runtime, name, program, params)?;
+        Ok(Self { runtime, category_programs: vec![category_program], routing: None })
     }
 
     /// The programs of a bundle with its router; whether it was made for the runtime's base is the
@@ -181,17 +181,23 @@ impl Explainer {
     /// # Errors
     /// When one of them does not compile.
     pub fn of_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
-        let member = |category: &crate::bundle::Category| {
-            Member::new(&runtime, &category.name, &category.program, category.params.clone())
+        let category_program = |category: &crate::bundle::Category| {
+            CategoryProgram::new(
+                &runtime,
+                &category.name,
+                &category.program,
+                category.params.clone(),
+            )
         };
-        let members = bundle.categories.iter().map(member).collect::<Result<_, _>>()?;
+        let category_programs =
+            bundle.categories.iter().map(category_program).collect::<Result<_, _>>()?;
         let routing = Some(bundle.clone());
-        Ok(Self { runtime, members, routing })
+        Ok(Self { runtime, category_programs, routing })
     }
 
     /// The programs by category.
-    pub fn members(&self) -> &[Member] {
-        &self.members
+    pub fn category_programs(&self) -> &[CategoryProgram] {
+        &self.category_programs
     }
 
     /// Answers a question and says where its answers were lost. A program that fails counts with
@@ -210,8 +216,8 @@ impl Explainer {
         let category = chosen.first().map_or(0, |pair| pair.0);
         let trace = Trace::default();
         let mut runs = Vec::new();
-        for (at, member) in self.members.iter().enumerate() {
-            runs.push(self.run(member, query, (at == category).then_some(&trace))?);
+        for (at, category_program) in self.category_programs.iter().enumerate() {
+            runs.push(self.run(category_program, query, (at == category).then_some(&trace))?);
         }
         let joined: Vec<(f32, &Ranking)> = chosen
             .iter()
@@ -221,7 +227,7 @@ impl Explainer {
             Some(bundle) => {
                 let joining = Joining {
                     fusion: bundle.fusion,
-                    order: bundle.order.as_ref(),
+                    reranker: bundle.reranker.as_ref(),
                     phrasings: bundle.phrasings.as_ref(),
                 };
                 join(self.runtime.base(), query, &joined, joining)?
@@ -248,11 +254,16 @@ impl Explainer {
 
     fn run(
         &self,
-        member: &Member,
+        category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<Ran, RetrieveError> {
-        match self.runtime.run(&member.compiled, &member.params, query, trace)? {
+        match self.runtime.run(
+            &category_program.compiled,
+            &category_program.params,
+            query,
+            trace,
+        )? {
             Ok(outcome) => Ok(Ran { ranking: outcome.ranking, failure: None }),
             Err(failure) => {
                 let candidates = self.runtime.candidates(query)?;
@@ -299,7 +310,7 @@ impl Explainer {
         let (at, best) = ranks
             .enumerate()
             .fold((0, now), |best, (at, rank)| if rank > best.1 { (at, rank) } else { best });
-        let better = self.members.get(at).filter(|_| best > now)?;
+        let better = self.category_programs.get(at).filter(|_| best > now)?;
         let place = (1.0 / best).round();
         let name = one_line(&better.name);
         let why = if at == explained.category {
@@ -319,7 +330,7 @@ impl Explainer {
     }
 }
 
-impl Member {
+impl CategoryProgram {
     fn new(
         runtime: &Runtime,
         name: &str,
@@ -400,7 +411,7 @@ impl OfProgram<'_> {
             let first = f64::from(1.0 - self.now);
             return self.at(self.calls.len(), Kind::NotReached, first, nothing);
         };
-        // What is beyond a walk was held by no call that leads to the ranking.
+        // What is beyond a metapath was held by no call that leads to the ranking.
         let gain = match lost.place {
             Some(place) => (1.0 / place as f64 - f64::from(self.now)).max(0.0),
             None => self.gain(flow, answers),
@@ -410,9 +421,15 @@ impl OfProgram<'_> {
             [one] => self.name(*one),
             [one, rest @ ..] => format!("{} or {} others", self.name(*one), rest.len()),
         };
-        let what = if lost.walks > 0 { "an anchor that leads to an answer" } else { "an answer" };
+        let what = if lost.metapaths > 0 {
+            "a linked entity that leads to an answer"
+        } else {
+            "an answer"
+        };
         let why = match (lost.kind, lost.place) {
-            (Kind::NotLinked, _) => format!("did not find {of_sought}, from where a walk leads on"),
+            (Kind::NotLinked, _) => {
+                format!("did not find {of_sought}, from where a metapath leads on")
+            }
             (Kind::Cut, Some(place)) => {
                 format!("found too few: {of_sought} is at place {place} with a larger k")
             }

@@ -11,11 +11,11 @@ use crate::{
     index::{
         Access, EmbedderChoice, IndexError, Part,
         embedder::{IndexEmbedder, open_own},
+        entities::EntityIndex,
         layout::{
             NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
             fingerprint, part_path,
         },
-        names::NameIndex,
         parts,
         terms::TermIndex,
         text::TextIndex,
@@ -39,7 +39,7 @@ pub struct IndexedBase {
     /// Names of neighbours, for scores within a set.
     pub neighbor_names: TermIndex,
     /// Entity linking.
-    pub names: NameIndex,
+    pub entities: EntityIndex,
     /// One embedding per node.
     pub vectors: VectorIndex,
     /// The stemmer of all forward indexes.
@@ -93,7 +93,7 @@ impl IndexedBase {
             text: words.text,
             terms: words.terms,
             neighbor_names: words.neighbor_names,
-            names: words.names,
+            entities: words.entities,
             vectors,
             stems: Stems::default(),
             embedder: IndexEmbedder::new(index_dir, record, &access)?,
@@ -233,7 +233,7 @@ struct Words {
     text: TextIndex,
     terms: TermIndex,
     neighbor_names: TermIndex,
-    names: NameIndex,
+    entities: EntityIndex,
 }
 
 impl Words {
@@ -246,7 +246,7 @@ impl Words {
             text: TextIndex::open(&dir.join(TEXT))?,
             terms: TermIndex::open(&dir.join(TERMS))?,
             neighbor_names: TermIndex::open(&dir.join(NAMES_TERMS))?,
-            names: NameIndex::open(&dir.join(NAMES))?,
+            entities: EntityIndex::open(&dir.join(NAMES))?,
         })
     }
 }

@@ -24,8 +24,8 @@ impl Bm25 {
 
     /// The weights of lengths where texts have `mean` words.
     pub fn lengths(self, mean: f32) -> LengthWeights {
-        let slope = if mean > 0.0 { self.k1 * self.b / mean } else { 0.0 };
-        LengthWeights { base: self.k1 * (1.0 - self.b), slope }
+        let per_word = if mean > 0.0 { self.k1 * self.b / mean } else { 0.0 };
+        LengthWeights { base: self.k1 * (1.0 - self.b), per_word }
     }
 }
 
@@ -40,14 +40,14 @@ impl Default for Bm25 {
 #[derive(Clone, Copy, Debug)]
 pub struct LengthWeights {
     base: f32,
-    slope: f32,
+    per_word: f32,
 }
 
 impl LengthWeights {
     /// What weighs against counts in a text of that length.
     #[inline]
     pub fn norm(self, length: u32) -> f32 {
-        self.base + self.slope * length as f32
+        self.base + self.per_word * length as f32
     }
 
     /// The share of its idf that a word gives a text which has it `count` times, in `0..=1`.

@@ -1,10 +1,10 @@
-//! Vectors of pieces of documents: long documents say many things, and one vector blurs them.
+//! Vectors of chunks of documents: long documents say many things, and one vector blurs them.
 //!
-//! Documents of the nodes that may be answers are cut into pieces of at most [`CHUNK_CHARS`]
-//! characters that overlap; each piece has a vector. Row `i` of the matrix is piece `i` of all,
-//! nodes ascending, pieces in the order of the text. Pieces are not stored: they are cut again.
+//! Documents of the nodes that may be answers are cut into chunks of at most [`CHUNK_CHARS`]
+//! characters that overlap; each chunk has a vector. Row `i` of the matrix is chunk `i` of all,
+//! nodes ascending, chunks in the order of the text. Chunks are not stored: they are cut again.
 //!
-//! Must not know: queries, how scores of pieces become one of a node.
+//! Must not know: queries, how scores of chunks become one of a node.
 
 use std::path::Path;
 
@@ -21,15 +21,15 @@ use crate::{
     kb::NodeId,
 };
 
-/// Longest piece, characters; STaRK's multi-vector baseline cuts at as many.
+/// Longest chunk, characters; STaRK's multi-vector baseline cuts at as many.
 pub const CHUNK_CHARS: usize = 256;
-/// Characters of the end of a piece that the next may repeat.
+/// Characters of the end of a chunk that the next may repeat.
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
-/// Pieces of one document that have a vector; what follows is not found by its pieces.
+/// Chunks of one document that have a vector; what follows is not found by its chunks.
 pub const MAX_CHUNKS: usize = 64;
 /// Where a text is cut if possible, best first; at last between characters.
 const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
-/// Nodes whose pieces are embedded at a time.
+/// Nodes whose chunks are embedded at a time.
 const BLOCK_NODES: usize = 256;
 /// The files inside the directory.
 const VECTORS: &str = "vectors";
@@ -37,16 +37,16 @@ const PLACES: &str = "places";
 /// The stage in reports of progress.
 const STAGE: &str = "multi";
 
-/// Cuts a text into pieces of at most `size` characters, each trimmed and not empty, in order.
+/// Cuts a text into chunks of at most `size` characters, each trimmed and not empty, in order.
 ///
 /// Recursive: a text is cut at the first of `"\n\n"`, `"\n"`, `" "` that it has, what is still too
 /// long at the next, at last between characters. A separator stays before what follows it. Parts
-/// are joined again, greedily, while they fit; a piece begins with the last whole parts of the one
+/// are joined again, greedily, while they fit; a chunk begins with the last whole parts of the one
 /// before it that have at most `overlap` characters together.
 pub fn chunk_text(text: &str, size: usize, overlap: usize) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    cut(text, 0, text.len(), &SEPARATORS, size.max(1), overlap, &mut pieces);
-    pieces
+    let mut chunks = Vec::new();
+    cut(text, 0, text.len(), &SEPARATORS, size.max(1), overlap, &mut chunks);
+    chunks
 }
 
 /// Cuts `text[start..end]`.
@@ -57,7 +57,7 @@ fn cut<'a>(
     separators: &[&str],
     size: usize,
     overlap: usize,
-    pieces: &mut Vec<&'a str>,
+    chunks: &mut Vec<&'a str>,
 ) {
     let part = &text[start..end];
     let at = separators.iter().position(|separator| part.contains(separator));
@@ -79,13 +79,13 @@ fn cut<'a>(
         if n_chars < size || at.is_none() {
             fitting.push((from, to, n_chars));
         } else {
-            join(text, &fitting, size, overlap, pieces);
+            join(text, &fitting, size, overlap, chunks);
             fitting.clear();
-            cut(text, from, to, rest, size, overlap, pieces);
+            cut(text, from, to, rest, size, overlap, chunks);
         }
         from = to;
     }
-    join(text, &fitting, size, overlap, pieces);
+    join(text, &fitting, size, overlap, chunks);
 }
 
 /// Joins parts that follow one another, greedily, while they fit.
@@ -94,13 +94,13 @@ fn join<'a>(
     parts: &[(usize, usize, usize)],
     size: usize,
     overlap: usize,
-    pieces: &mut Vec<&'a str>,
+    chunks: &mut Vec<&'a str>,
 ) {
     let (mut first, mut total) = (0, 0);
     let mut keep = |first: usize, last: usize| {
-        let piece = text[parts[first].0..parts[last].1].trim();
-        if !piece.is_empty() {
-            pieces.push(piece);
+        let chunk = text[parts[first].0..parts[last].1].trim();
+        if !chunk.is_empty() {
+            chunks.push(chunk);
         }
     };
     for (at, part) in parts.iter().enumerate() {
@@ -118,22 +118,22 @@ fn join<'a>(
     }
 }
 
-/// The pieces of a document that have vectors.
+/// The chunks of a document that have vectors.
 pub fn chunks_of(text: &str) -> Vec<&str> {
-    // Four bytes hold any character; what is cut off here is past the last piece.
+    // Four bytes hold any character; what is cut off here is past the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
-    let mut pieces = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
-    pieces.truncate(MAX_CHUNKS);
-    pieces
+    let mut chunks = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
+    chunks.truncate(MAX_CHUNKS);
+    chunks
 }
 
-/// The vectors of all pieces, opened.
+/// The vectors of all chunks, opened.
 pub struct ChunkIndex {
     arrays: Arrays,
     vectors: VectorIndex,
     /// The nodes, ascending.
     nodes: Array<u32>,
-    /// Bounds of each node's pieces among all.
+    /// Bounds of each node's chunks among all.
     bounds: Array<u64>,
 }
 
@@ -145,12 +145,12 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
     let mut bounds = vec![0u64];
     for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
         watch.at(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         for &node in block {
-            pieces.extend(chunks_of(of.kb.text(node)));
-            bounds.push(bounds[at * BLOCK_NODES] + pieces.len() as u64);
+            chunks.extend(chunks_of(of.kb.text(node)));
+            bounds.push(bounds[at * BLOCK_NODES] + chunks.len() as u64);
         }
-        writer.append(&of.embedder.embed_documents(&pieces)?)?;
+        writer.append(&of.embedder.embed_documents(&chunks)?)?;
     }
     writer.finish()?;
     let arrays: [(&str, Dtype, &[u8]); 2] = [
@@ -188,18 +188,18 @@ impl ChunkIndex {
 
     /// What it is, in a line for people.
     pub fn describe(&self) -> String {
-        let (pieces, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
-        format!("vectors of {pieces} pieces of {nodes} documents")
+        let (chunks, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
+        format!("vectors of {chunks} chunks of {nodes} documents")
     }
 
-    /// The nodes of the `n` pieces most similar to `query` (`[dim]`), ascending. Exact; O(pieces).
+    /// The nodes of the `n` chunks most similar to `query` (`[dim]`), ascending. Exact; O(chunks).
     ///
     /// # Errors
     /// Those of [`VectorIndex::top_k`].
     pub fn nodes_near(&self, query: &[f32], n: usize) -> Result<Vec<NodeId>, IndexError> {
         let bounds = self.bounds.as_slice();
-        let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(piece, _)| {
-            bounds.partition_point(|&bound| bound <= u64::from(piece)).saturating_sub(1)
+        let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(chunk, _)| {
+            bounds.partition_point(|&bound| bound <= u64::from(chunk)).saturating_sub(1)
         });
         let mut nodes: Vec<NodeId> =
             places.filter_map(|place| self.nodes.as_slice().get(place).copied()).collect();
@@ -208,16 +208,16 @@ impl ChunkIndex {
         Ok(nodes)
     }
 
-    /// Dot products of `query` (`[dim]`) with the pieces of a node, in the order of the text; empty
-    /// for a node without pieces.
+    /// Dot products of `query` (`[dim]`) with the chunks of a node, in the order of the text; empty
+    /// for a node without chunks.
     ///
     /// # Errors
     /// Those of [`VectorIndex::score`].
     pub fn scores(&self, query: &[f32], node: NodeId) -> Result<Vec<f32>, IndexError> {
         let Ok(place) = self.nodes.as_slice().binary_search(&node) else { return Ok(Vec::new()) };
         let bound = |at: usize| self.bounds.as_slice().get(at).copied().unwrap_or(0) as u32;
-        let pieces: Vec<u32> = (bound(place)..bound(place + 1)).take(MAX_CHUNKS).collect();
-        Ok(self.vectors.score(query, &pieces)?)
+        let chunks: Vec<u32> = (bound(place)..bound(place + 1)).take(MAX_CHUNKS).collect();
+        Ok(self.vectors.score(query, &chunks)?)
     }
 }
 
@@ -227,26 +227,26 @@ mod tests {
 
     use super::*;
 
-    /// Texts with their pieces as LangChain's `RecursiveCharacterTextSplitter` 1.x cuts them, with an
-    /// overlap of a fifth.
+    /// Texts with their chunks as LangChain's `RecursiveCharacterTextSplitter` 1.x cuts them, with
+    /// an overlap of a fifth.
     #[derive(serde::Deserialize)]
     struct Golden {
         text: String,
         size: usize,
-        pieces: Vec<String>,
+        chunks: Vec<String>,
     }
 
     #[test]
     fn texts_are_cut_as_the_reference_cuts_them() {
         let golden: Vec<Golden> =
             serde_json::from_str(include_str!("../../tests/data/chunks.json")).unwrap();
-        for Golden { text, size, pieces } in golden {
-            assert_eq!(chunk_text(&text, size, size / 5), pieces, "{size} {text:?}");
+        for Golden { text, size, chunks } in golden {
+            assert_eq!(chunk_text(&text, size, size / 5), chunks, "{size} {text:?}");
         }
     }
 
     #[test]
-    fn a_document_has_a_bounded_number_of_pieces() {
+    fn a_document_has_a_bounded_number_of_chunks() {
         let text = "word ".repeat(1 << 16);
         assert_eq!(chunks_of(&text).len(), MAX_CHUNKS);
         assert_eq!(chunks_of(&text)[..5], chunk_text(&text, CHUNK_CHARS, OVERLAP_CHARS)[..5]);
@@ -254,12 +254,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_fit_and_hold_every_word(text in "[a-zé\n ]{0,300}", size in 4usize..40) {
-            let pieces = chunk_text(&text, size, size / 5);
-            let fits = |piece: &&str| !piece.is_empty() && piece.chars().count() <= size;
-            prop_assert!(pieces.iter().all(fits));
+        fn chunks_fit_and_hold_every_word(text in "[a-zé\n ]{0,300}", size in 4usize..40) {
+            let chunks = chunk_text(&text, size, size / 5);
+            let fits = |chunk: &&str| !chunk.is_empty() && chunk.chars().count() <= size;
+            prop_assert!(chunks.iter().all(fits));
             let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
-            let held: usize = pieces.iter().map(|piece| letters(piece)).sum();
+            let held: usize = chunks.iter().map(|chunk| letters(chunk)).sum();
             prop_assert!(held >= letters(&text));
         }
     }

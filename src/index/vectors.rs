@@ -5,9 +5,10 @@
 //!
 //! Search is exact. A score is the dot product of query and row in `f32`, summed in one order, and results
 //! are ordered by score descending, then node id ascending. Most rows are ruled out without computing their
-//! score: a quarter of their size, one byte a number, gives a proven upper bound on it (`codes.rs`); scores
-//! are computed for rows whose bound reaches the `k`-th best score so far (`search.rs`). So the answer is that
-//! of scoring every row, bit for bit, on any processor and any number of threads.
+//! score: a quarter of their size, one byte a number, gives a proven upper bound on it
+//! (`quantized.rs`); scores are computed for rows whose bound reaches the `k`-th best score so far
+//! (`search.rs`). So the answer is that of scoring every row, bit for bit, on any processor and any
+//! number of threads.
 //!
 //! # File
 //! A safetensors file. Its header is padded with spaces to [`HEADER_BYTES`], so that rows can be streamed
@@ -26,9 +27,9 @@
 //! renamed into it. Opening checks the header against the length of the file in constant time;
 //! [`VectorIndex::verify`] reads it all.
 
-mod codes;
 mod device;
 mod kernels;
+mod quantized;
 mod search;
 mod write;
 
@@ -43,9 +44,9 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use self::codes::{Block, Space, block_bytes};
 use self::device::OnDevice;
 use self::kernels::BLOCK;
+use self::quantized::{Block, Space, block_bytes};
 pub use self::write::VectorWriter;
 use crate::{
     embed::matrix::{Matrix, dot, dot_le},
@@ -228,7 +229,7 @@ impl VectorIndex {
         if centre.dtype() != Dtype::F32 || centre.data().len() < dim * size_of::<f32>() {
             return Err(damaged("its centre has another length than its rows".to_owned()));
         }
-        let expected = n.div_ceil(BLOCK) * block_bytes(codes::stride(dim));
+        let expected = n.div_ceil(BLOCK) * block_bytes(quantized::stride(dim));
         if codes.dtype() != Dtype::U8 || codes.data().len() != expected {
             return Err(damaged("its codes are not those of its rows".to_owned()));
         }

@@ -18,55 +18,120 @@
 //! bundle.check_base(&base)?;
 //! let runtime = Runtime::new(base, Arc::new(Workers::new(2)?), None);
 //! let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
-//! let answer = answers.answer("a durable steel bottle by Northpeak", 20)?;
+//! let ranking = answers.retrieve("a durable steel bottle by Northpeak", 20)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Must not know: which answers are right, how programs are found.
 
+mod answer;
+mod query_reader;
 mod react;
+mod record;
 mod rerank;
+mod shown;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
-use serde_json::json;
 use tracing::trace_span;
 
 use crate::{
+    answer::Explanation,
     bundle::{
         Bundle, Fusion,
         cutoff::Cutoff,
-        order::{Evidence, Order, evidence},
-        reading::{Phrasings, read},
+        reading::{Phrasings, Reading, read},
+        reranker::{NodeFeatures, Reranker, node_features},
         router::{Router, features},
     },
     index::IndexedBase,
-    kb::{Combine, NodeId, Scores},
-    llm::{LlmError, RoleSpec},
+    infer::query_reader::{Offered, ReadQuery, mixed_in, read_query},
+    kb::{Combine, Kb, NodeId, Scores},
+    llm::RoleSpec,
     program::Program,
-    retrieve::{Answer, Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{
+        Answer, Call, Detail, Ranking, RetrieveError, Retriever, Unassisted, Way, Why, checked,
+        place, place_of, shortlist,
+    },
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
     },
-    tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
+    tools::{Assistant, Session, ToolCache, ToolCall, Trace},
 };
 
-pub use react::{REACT_ROLE, React};
-pub use rerank::{RERANK_ROLE, Rerank};
+pub use answer::{STAND_IN, answer};
+pub use query_reader::READ_ASKS;
+pub use react::{REACT_ASKS, REACT_ROLE, React};
+pub use record::{
+    AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
+    UnderstoodRecord, WayRecord, hits, path_in_words,
+};
+pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
 
-/// Puts a new query into a category.
+/// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     name: "router",
-    summary: "puts a new query into a category",
+    summary: "reads a new query: its category, entities, wanted type, constraints",
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
+
+/// Why a language model did not help with a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Miss {
+    /// Its service gave no reply.
+    Outage,
+    /// Its reply could not be used.
+    Unusable,
+}
+
+/// Counts [`Unassisted`] queries, from any thread.
+#[derive(Default)]
+struct Misses {
+    outages: AtomicU64,
+    unusable: AtomicU64,
+}
+
+impl Misses {
+    fn note(&self, miss: Miss) {
+        let count = match miss {
+            Miss::Outage => &self.outages,
+            Miss::Unusable => &self.unusable,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> Unassisted {
+        let [outages, unusable] =
+            [&self.outages, &self.unusable].map(|count| count.load(Ordering::Relaxed));
+        Unassisted { outages, unusable }
+    }
+}
+
+/// What is asked of a language model for one query.
+#[derive(Clone, Debug)]
+pub struct Asks {
+    /// Who asks.
+    pub role: RoleSpec,
+    /// The longest of its prompts.
+    pub prompt: &'static str,
+    /// The prompt of later turns, and how many there are at most.
+    pub later: Option<(&'static str, usize)>,
+    /// Requests at least, where every reply can be used.
+    pub least: usize,
+    /// Requests at most, repairs included.
+    pub most: usize,
+}
 
 /// Candidates a program is given.
 pub const SHORTLIST: usize = 100;
@@ -83,9 +148,12 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
+    /// Requests and tokens that the tools of one call may ask, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
     /// Set when calls are to end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
+    runs: AtomicU64,
 }
 
 impl Runtime {
@@ -109,8 +177,9 @@ impl Runtime {
         let _ = base.embedder().prepare();
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
-        let stop = Arc::default();
-        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists }
+        let (stop, runs) = Default::default();
+        let (assistant, asking) = (None, None);
+        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
     }
 
     /// The same runtime, whose programs end soon once `stop` is set.
@@ -125,6 +194,12 @@ impl Runtime {
         self
     }
 
+    /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.asking = Some((requests, tokens));
+        self
+    }
+
     /// The language model, if there is one.
     pub fn assistant(&self) -> Option<&Arc<Assistant>> {
         self.assistant.as_ref()
@@ -135,6 +210,11 @@ impl Runtime {
         &self.base
     }
 
+    /// How often programs were run so far, on any thread.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
+    }
+
     /// Parses and checks a program.
     ///
     /// # Errors
@@ -143,7 +223,7 @@ impl Runtime {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
-    /// The numbers a program declares, by name.
+    /// The parameters a program declares, by name.
     ///
     /// # Errors
     /// What `params()` fails with.
@@ -184,6 +264,7 @@ impl Runtime {
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
         let query = checked(query)?;
         let _span = trace_span!("program").entered();
+        self.runs.fetch_add(1, Ordering::Relaxed);
         let candidates = match self.sandbox.reads_candidates(compiled) {
             true => self.candidates(query)?,
             false => Arc::default(),
@@ -192,6 +273,9 @@ impl Runtime {
             Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
         if let Some(assistant) = &self.assistant {
             session = session.with_assistant(assistant.clone());
+        }
+        if let Some((requests, tokens)) = self.asking {
+            session = session.asking_at_most(requests, tokens);
         }
         if let Some(trace) = trace {
             session = session.traced(trace);
@@ -216,7 +300,7 @@ pub struct ProgramRetriever {
 }
 
 impl ProgramRetriever {
-    /// The program with its declared numbers, but for those given.
+    /// The program with its declared parameters, but for those given.
     ///
     /// # Errors
     /// When it does not compile.
@@ -235,33 +319,36 @@ impl Retriever for ProgramRetriever {
         self.name.clone()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let trace = (detail.explained > 0).then(Trace::default);
         let outcome = self
             .runtime
-            .run(&self.compiled, &self.params, query, None)?
+            .run(&self.compiled, &self.params, query, trace.as_ref())?
             .map_err(|failure| RetrieveError::Program(failure.to_string()))?;
         let mut ranking = outcome.ranking;
         ranking.truncate(k);
-        Ok(ranking)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let trace = Trace::default();
-        let outcome = self.runtime.run(&self.compiled, &self.params, query, Some(&trace))?;
-        outcome.map_err(|failure| RetrieveError::Program(failure.to_string()))?;
-        Ok(explain_calls(&self.runtime.base, &trace, node))
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        let kb = &self.runtime.base.kb;
+        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
+            let explanation = place_of(&self.name, at, score);
+            Why { explanation, calls: calls_on(kb, "", &calls, node), features: Vec::new() }
+        });
+        let why = why.collect();
+        Ok(Answer { why, ..Answer::of(ranking) })
     }
 }
 
-/// One line for each traced call: how it was called, what it gave, what it said of the node, and
-/// where in the program it stands.
-pub fn explain_calls(base: &IndexedBase, trace: &Trace, node: NodeId) -> String {
-    let told = |call: &ToolCall| {
-        let line = call.line.map_or(String::new(), |line| format!("; line {line}"));
-        format!("{}{line}", call.describe(&base.kb, Some(node)))
+/// The calls of a category's program, and what each says of a node.
+fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Call> {
+    let call = |call: &ToolCall| Call {
+        category: category.to_owned(),
+        line: call.line,
+        tool: call.name.to_owned(),
+        arguments: call.arguments(kb),
+        result: call.outcome(kb),
+        value: call.value_of(node),
     };
-    let lines: Vec<String> = trace.take().iter().map(told).collect();
-    lines.join("\n")
+    calls.iter().map(call).collect()
 }
 
 /// Probability below which a category is not asked.
@@ -317,13 +404,13 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
 pub struct Joining<'a> {
     /// How many categories answer, and how their scores are joined.
     pub fusion: Fusion,
-    /// The order of the evidence, where the fusion asks for it.
-    pub order: Option<&'a Order>,
+    /// The learned re-ranker, where the fusion asks for it.
+    pub reranker: Option<&'a Reranker>,
     /// How plain questions are worded; without it none is read.
     pub phrasings: Option<&'a Phrasings>,
 }
 
-/// Rankings of several categories as one answer: fused, put in the order of the evidence where the
+/// Rankings of several categories as one answer: fused, ordered by the learned re-ranker where the
 /// bundle has one, and the answers of a plain question before all others.
 ///
 /// # Errors
@@ -334,65 +421,74 @@ pub fn join(
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    Ok(join_to_end(base, query, rankings, joining)?.0)
+    Ok(joined(base, query, rankings, joining)?.ranking)
 }
 
-/// As [`join`], with the rank behind which the answers end if the query is a plain question.
-fn join_to_end(
+/// Rankings of several categories as one, and what it was made of.
+struct Joined {
+    ranking: Ranking,
+    /// What the order looks at, if there is one.
+    features: Option<NodeFeatures>,
+    /// How a plain question was read.
+    reading: Option<Reading>,
+}
+
+/// As [`join`], with what the answer was made of.
+fn joined(
     base: &IndexedBase,
     query: &str,
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
-) -> Result<(Ranking, Option<usize>), RetrieveError> {
+) -> Result<Joined, RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
-    let joined = match joining.order.filter(|_| joining.fusion.ordered) {
-        Some(order) => order.apply(&evidence(base, query, rankings)?, &fused),
+    let order = joining.reranker.filter(|_| joining.fusion.ordered);
+    let features = order.map(|_| node_features(base, query, rankings)).transpose()?;
+    let ordered = match order.zip(features.as_ref()) {
+        Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
+    let ordered = tail::widened(base, query, rankings, ordered)?;
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
-    Ok(match reading {
-        Some(reading) => (reading.apply(&joined), Some(reading.answers.len())),
-        None => (joined, None),
-    })
-}
-
-/// Kinds of evidence that an explanation names.
-const MAX_REASONS: usize = 6;
-/// Gain below which a kind of evidence is not named.
-const LEAST_GAIN: f32 = 0.05;
-
-/// One line for each kind of evidence that moves a node most in the order of the answer: by how
-/// much against the mean of all nodes put forward, which evidence, what it is on this node.
-fn explain_order(order: &Order, evidence: &Evidence, node: NodeId) -> String {
-    let mut lines = String::new();
-    for reason in order.reasons(evidence, node).into_iter().take(MAX_REASONS) {
-        if reason.gain.abs() >= LEAST_GAIN {
-            lines += &format!("order {:+.2}: {} {:.2}\n", reason.gain, reason.name, reason.value);
-        }
-    }
-    lines
+    let ranking = match &reading {
+        Some(reading) => reading.apply(&ordered),
+        None => ordered,
+    };
+    Ok(Joined { ranking, features, reading })
 }
 
 /// One category, ready to run.
-struct Member {
+struct CategoryProgram {
     name: String,
+    /// The beginning of its program's id.
+    program: String,
     description: String,
     compiled: Compiled,
     params: ParamValues,
+}
+
+/// What one category came to.
+struct Run<'a> {
+    category_program: &'a CategoryProgram,
+    probability: f32,
+    ranking: Ranking,
+    /// None unless they were asked for.
+    calls: Vec<ToolCall>,
 }
 
 /// A bundle as a retriever.
 pub struct BundleRetriever {
     runtime: Arc<Runtime>,
     name: String,
-    members: Vec<Member>,
+    category_programs: Vec<CategoryProgram>,
     router: Router,
     fusion: Fusion,
-    order: Option<Order>,
+    reranker: Option<Reranker>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
-    /// Who routes instead of the bundle's router.
+    /// Who reads the query, beside the bundle's router.
     assistant: Option<Arc<Assistant>>,
+    /// Queries that were to be read and were not.
+    unassisted: Misses,
 }
 
 impl BundleRetriever {
@@ -401,13 +497,14 @@ impl BundleRetriever {
     /// # Errors
     /// When one of its programs does not compile.
     pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
-        let members: Result<Vec<Member>, Failure> = bundle
+        let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
             .iter()
             .map(|category| {
                 let compiled = runtime.compile(&category.program)?;
-                Ok(Member {
+                Ok(CategoryProgram {
                     name: category.name.clone(),
+                    program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
                     compiled,
                     params: category.params.clone(),
@@ -416,14 +513,27 @@ impl BundleRetriever {
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let (order, cutoff) = (bundle.order.clone(), bundle.cutoff.clone());
+        let (reranker, cutoff) = (bundle.reranker.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
-        let (members, assistant) = (members?, None);
-        Ok(Self { runtime, name, members, router, fusion, order, phrasings, cutoff, assistant })
+        let (category_programs, assistant) = (category_programs?, None);
+        let unassisted = Misses::default();
+        Ok(Self {
+            runtime,
+            name,
+            category_programs,
+            router,
+            fusion,
+            reranker,
+            phrasings,
+            cutoff,
+            assistant,
+            unassisted,
+        })
     }
 
-    /// The same, routed by a language model: it is told names and descriptions of the categories.
-    pub fn routed_by(mut self, assistant: Arc<Assistant>) -> Self {
+    /// The same, with a language model that reads the query: it is told names and descriptions of the
+    /// categories and the entities that the query may name.
+    pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
     }
@@ -433,67 +543,99 @@ impl BundleRetriever {
     /// the router and the model hold it for (`mixed`).
     ///
     /// # Errors
-    /// That the query cannot be read, or that the model gave no reply.
+    /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
-        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
-        let routed = chosen_categories(&probabilities, self.fusion);
-        let named = match &self.assistant {
-            Some(assistant) => self.chosen_by(assistant, query)?,
-            None => None,
-        };
-        Ok(match named {
-            Some(named) => mixed(&probabilities, &routed, named),
-            None => routed,
-        })
+        let read = self.read(query)?.and_then(Result::ok);
+        Ok(self.routed(query, read.as_ref()))
     }
 
-    /// The category that a model chooses for a query, and how sure it is of it.
-    fn chosen_by(
-        &self,
-        assistant: &Assistant,
-        query: &str,
-    ) -> Result<Option<(usize, f32)>, RetrieveError> {
-        let categories: Vec<serde_json::Value> = self
-            .members
-            .iter()
-            .enumerate()
-            .map(|(at, member)| {
-                json!({
-                    "n": at + 1,
-                    "name": member.name,
-                    "description": member.description,
-                    "queries": [],
-                })
-            })
+    /// The same with what a model read.
+    fn routed(&self, query: &str, read: Option<&ReadQuery>) -> Vec<(usize, f32)> {
+        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
+        let routed = chosen_categories(&probabilities, self.fusion);
+        match read.and_then(|read| read.category) {
+            Some(named) => mixed(&probabilities, &routed, named),
+            None => routed,
+        }
+    }
+
+    /// How a model reads the query, or why it does not; none without a model.
+    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
+        let Some(assistant) = &self.assistant else { return Ok(None) };
+        let category_programs = self.category_programs.iter();
+        let offered: Vec<Offered<'_>> = category_programs
+            .map(|CategoryProgram { name, description, .. }| Offered { name, description })
             .collect();
-        let inputs = json!({ "categories": categories, "query": query });
-        let reply = match assistant.json(ROUTER_ROLE.role(), "router/choose", inputs) {
-            Ok(reply) => reply,
-            Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
-            Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
-            Err(AssistantError::Prompt(error)) => {
-                return Err(RetrieveError::Program(error.to_string()));
-            }
-        };
-        let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
-        // A model that does not say how sure it is says nothing for its choice.
-        let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
-        let known = number.filter(|n| (1..=self.members.len()).contains(n));
-        Ok(known.map(|n| (n - 1, sure)))
+        read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
     fn rank(
         &self,
-        member: &Member,
+        category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<Ranking, RetrieveError> {
         self.runtime
-            .run(&member.compiled, &member.params, query, trace)?
+            .run(&category_program.compiled, &category_program.params, query, trace)?
             .map(|outcome| outcome.ranking)
-            .map_err(|failure| RetrieveError::Program(format!("{}: {failure}", member.name)))
+            .map_err(|failure| {
+                RetrieveError::Program(format!("{}: {failure}", category_program.name))
+            })
+    }
+}
+
+impl BundleRetriever {
+    /// Runs the program of every category that answers a query, each once.
+    fn runs(
+        &self,
+        query: &str,
+        read: Option<&ReadQuery>,
+        detail: Detail,
+    ) -> Result<Vec<Run<'_>>, RetrieveError> {
+        let run = |(category, probability): (usize, f32)| {
+            let category_program = &self.category_programs[category];
+            let trace = (detail.explained > 0).then(Trace::default);
+            let ranking = self.rank(category_program, query, trace.as_ref())?;
+            let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+            Ok(Run { category_program, probability, ranking, calls })
+        };
+        self.routed(query, read).into_iter().map(run).collect()
+    }
+
+    fn way(&self, run: &Run<'_>) -> Way {
+        Way {
+            category: run.category_program.name.clone(),
+            probability: run.probability,
+            program: run.category_program.program.clone(),
+            description: run.category_program.description.clone(),
+        }
+    }
+
+    /// Why a node has its place: what each category, the order and the reading say of it.
+    fn why(
+        &self,
+        runs: &[Run<'_>],
+        joined: &Joined,
+        at: usize,
+        (node, score): (NodeId, f32),
+    ) -> Why {
+        let kb = &self.runtime.base().kb;
+        let categories = runs.iter().map(|run| {
+            let found = place("category", &run.ranking, node);
+            let probability = Explanation::new("probability", run.probability);
+            Explanation::new("category", run.category_program.name.as_str())
+                .with([probability])
+                .with(found.children)
+        });
+        let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
+        let explanation = place_of(&self.name, at, score).with(categories).with(reading);
+        let calls =
+            runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
+        let features = self.reranker.as_ref().zip(joined.features.as_ref());
+        let features = features.map(|(order, features)| order.reasons(features, node));
+        Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
     }
 }
 
@@ -502,65 +644,54 @@ impl Retriever for BundleRetriever {
         self.name.clone()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        Ok(self.answer(query, k)?.ranking)
-    }
-
-    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
-            rankings.push((probability, self.rank(&self.members[category], query, None)?));
-        }
-        let borrowed: Vec<(f32, &Ranking)> =
-            rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let query = checked(query)?;
+        let read = match self.read(query)? {
+            Some(Err(miss)) => {
+                self.unassisted.note(miss);
+                None
+            }
+            read => read.and_then(Result::ok),
+        };
+        let runs = self.runs(query, read.as_ref(), detail)?;
+        let rankings: Vec<(f32, &Ranking)> =
+            runs.iter().map(|run| (run.probability, &run.ranking)).collect();
+        let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
+        let rankings = match &own {
+            Some((weight, own)) => mixed_in(rankings, *weight, own),
+            None => rankings,
+        };
         let joining = Joining {
             fusion: self.fusion,
-            order: self.order.as_ref(),
+            reranker: self.reranker.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
-        let base = self.runtime.base();
-        let (mut ranking, read) = join_to_end(base, checked(query)?, &borrowed, joining)?;
+        let mut joined = joined(self.runtime.base(), query, &rankings, joining)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
-        let end = self.cutoff.as_ref().and_then(|cutoff| match read {
-            Some(rank) => cutoff.surest_at(rank),
-            None => cutoff.end(&ranking),
+        let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
+            Some(reading) => cutoff.surest_at(reading.answers.len()),
+            None => cutoff.end(&joined.ranking),
         });
-        ranking.truncate(k);
-        Ok(Answer { ranking, end })
+        joined.ranking.truncate(k);
+        let paths = match &joined.reading {
+            Some(reading) if detail.paths => {
+                let nodes: Vec<NodeId> = joined.ranking.iter().map(|pair| pair.0).collect();
+                reading.paths(&self.runtime.base().kb, &nodes)
+            }
+            _ => Vec::new(),
+        };
+        let route = runs.iter().map(|run| self.way(run)).collect();
+        let first = joined.ranking.iter().take(detail.explained).enumerate();
+        let why = first.map(|(at, pair)| self.why(&runs, &joined, at, *pair)).collect();
+        Ok(Answer { end, route, paths, why, ..Answer::of(joined.ranking) })
     }
 
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let mut lines = String::new();
-        let mut rankings = Vec::new();
-        for (category, probability) in self.route(query)? {
-            let (member, trace) = (&self.members[category], Trace::default());
-            let ranking = self.rank(member, query, Some(&trace))?;
-            let place = ranking.iter().position(|pair| pair.0 == node);
-            let place = place.map_or("not ranked".to_owned(), |at| {
-                format!("rank {}, score {:.4}", at + 1, ranking[at].1)
-            });
-            lines += &format!("category {} ({:.0} %): {place}\n", member.name, probability * 100.0);
-            for line in explain_calls(self.runtime.base(), &trace, node).lines() {
-                lines += &format!("  {line}\n");
-            }
-            rankings.push((probability, ranking));
-        }
-        if let Some(order) = self.order.as_ref().filter(|_| self.fusion.ordered) {
-            let borrowed: Vec<(f32, &Ranking)> =
-                rankings.iter().map(|(probability, ranking)| (*probability, ranking)).collect();
-            let evidence = evidence(self.runtime.base(), checked(query)?, &borrowed)?;
-            lines += &explain_order(order, &evidence, node);
-        }
-        let base = self.runtime.base();
-        let reading = self.phrasings.as_ref().and_then(|of| read(base, query, of));
-        if let Some(reading) = reading {
-            lines += &format!("{}\n", reading.describe(node));
-        }
-        Ok(lines)
+    fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted()
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         let route = self.route(query)?;
-        Ok(route.first().map(|&(category, _)| self.members[category].name.clone()))
+        Ok(route.first().map(|&(category, _)| self.category_programs[category].name.clone()))
     }
 }

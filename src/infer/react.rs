@@ -1,8 +1,12 @@
 //! `react`: a language model calls tools step by step and names the answers.
 //!
 //! Source: ReAct (Yao et al. 2023) as the baseline of AvaTaR (Wu et al. 2024). Mended: it has the
-//! same tools as programs, sets and scores come back as handles with their best nodes, only nodes of
-//! the base count, and what it does not name keeps the order of the shortlist behind what it names.
+//! same tools as programs; every call has a number by which later ones, also of the same turn, use
+//! its result; sets and scores are shown by their best nodes; the shortlist has relations with
+//! directions; a turn adds to the conversation what is new and leaves what was said as it is, so
+//! that a service that caches beginnings pays for it once; only nodes of the base count, and what it
+//! does not name keeps the order of the shortlist behind what it names. Tools that ask a model
+//! themselves are offered only where they are allowed.
 //!
 //! Must not know: programs, which answers are right.
 
@@ -11,13 +15,16 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value as Json, json};
 
 use crate::{
+    answer::{Cell, Explanation},
     index::IndexedBase,
+    infer::{Asks, shown::Linked},
     kb::{Kb, NodeId},
-    llm::{LlmError, RoleSpec},
-    retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
+    llm::{LlmError, Message, Request, RoleSpec},
+    prompts::PromptError,
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist},
     tools::{
-        Assistant, AssistantError, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
-        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
+        Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+        registry, schema_text, source::literal, toolkit_text,
     },
 };
 
@@ -47,8 +54,22 @@ const MAX_NAMED: usize = 100;
 const SHOWN_ITEMS: usize = 20;
 /// Characters of a result that it is shown.
 const RESULT_CHARS: usize = 2_000;
-/// The prompt.
+/// What it is called.
+const NAME: &str = "react";
+/// The prompts of the first turn and of the others.
 const PROMPT: &str = "react/step";
+const RESULTS_PROMPT: &str = "react/results";
+/// The tools that ask a language model themselves.
+const LLM_GROUP: &str = "llm";
+
+/// What it asks for one query: every turn a request, and its repair.
+pub const REACT_ASKS: Asks = Asks {
+    role: REACT_ROLE,
+    prompt: PROMPT,
+    later: Some((RESULTS_PROMPT, MAX_TURNS - 1)),
+    least: 1,
+    most: 2 * MAX_TURNS,
+};
 
 /// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
 /// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
@@ -59,14 +80,19 @@ pub struct React {
     cache: Option<Arc<ToolCache>>,
     schema: String,
     toolkit: String,
+    /// Whether tools that ask a model may be called.
+    llm_tools: bool,
 }
 
-/// What was done in one turn.
-#[derive(Clone, Debug, PartialEq)]
+/// One call of a tool.
+#[derive(Clone, Debug)]
 struct Step {
-    thought: String,
+    /// As the model wrote it.
     call: String,
+    /// What the model is shown of the result.
     result: String,
+    /// The result, for later calls; none of one that failed.
+    value: Option<Value>,
 }
 
 /// What came of a query.
@@ -84,26 +110,26 @@ impl React {
         base: Arc<IndexedBase>,
         assistant: Arc<Assistant>,
         cache: Option<Arc<ToolCache>>,
+        llm_tools: bool,
     ) -> Self {
         let schema = schema_text(&base.kb);
-        Self { base, assistant, cache, schema, toolkit: toolkit_text(true) }
+        Self { base, assistant, cache, schema, toolkit: toolkit_text(llm_tools), llm_tools }
     }
 
     /// The nodes that the model names, best first, each once, and the steps that led there.
-    fn answer(
+    fn named(
         &self,
         query: &str,
         shortlist: &[NodeId],
     ) -> Result<(Vec<NodeId>, Vec<Step>), RetrieveError> {
-        let mut session = Session::new(self.base.clone(), self.cache.clone())
-            .with_assistant(self.assistant.clone());
-        let mut handles: Vec<Value> = Vec::new();
+        let mut session = Session::new(self.base.clone(), self.cache.clone());
+        if self.llm_tools {
+            session = session.with_assistant(self.assistant.clone());
+        }
         let mut steps: Vec<Step> = Vec::new();
-        let mut calls_left = MAX_CALLS;
-        for turn in 0..MAX_TURNS {
-            let inputs = self.inputs(query, shortlist, &steps, MAX_TURNS - turn, calls_left);
-            let action = self.assistant.json(REACT_ROLE.role(), PROMPT, inputs).map_err(failure)?;
-            let thought = action["thought"].as_str().unwrap_or_default().to_owned();
+        let mut request = self.begun(query, shortlist)?;
+        for turn in 1..=MAX_TURNS {
+            let action = self.assistant.llm().ask_json(&request).map_err(of_model)?;
             if action["finish"] == json!(true) {
                 let named = self.known(&action["ids"]);
                 if named.is_empty() {
@@ -112,64 +138,85 @@ impl React {
                 return Ok((named, steps));
             }
             let calls = action["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if calls.is_empty() {
-                let result = "nothing was called; call a function or finish".to_owned();
-                steps.push(Step { thought, call: String::new(), result });
-                continue;
+            let before = steps.len();
+            for call in calls.iter().take(CALLS_A_TURN.min(MAX_CALLS - before)) {
+                let step = self.step(&mut session, call, &steps)?;
+                steps.push(step);
             }
-            for (at, call) in calls.iter().take(CALLS_A_TURN.min(calls_left)).enumerate() {
-                calls_left -= 1;
-                let name = call["tool"].as_str().unwrap_or_default();
-                let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
-                session.begin(CALL_DEADLINE);
-                let result = call_tool(&mut session, name, args, &handles);
-                if let Some(error) = session.outage() {
-                    return Err(error.into());
-                }
-                let result = match result {
-                    Ok(value) => self.shown(value, &mut handles),
-                    Err(
-                        error @ (ToolError::Budget(_)
-                        | ToolError::Deadline(_)
-                        | ToolError::Internal(_)),
-                    ) => {
-                        return Err(failed(&format!("{name}: {error}")));
-                    }
-                    Err(error) => format!("failed: {error}"),
-                };
-                let written: Vec<String> = args.iter().map(Json::to_string).collect();
-                let call = cut(&format!("{name}({})", written.join(", ")));
-                let thought = if at == 0 { thought.clone() } else { String::new() };
-                steps.push(Step { thought, call, result });
+            if turn < MAX_TURNS {
+                request.messages.push(Message::assistant(action.to_string()));
+                let news = self.news(&steps, before, MAX_TURNS - turn).map_err(of_prompt)?;
+                request.messages.push(Message::user(news));
             }
         }
         Err(failed(&format!("no answer after {MAX_TURNS} turns")))
     }
 
-    fn inputs(
-        &self,
-        query: &str,
-        shortlist: &[NodeId],
-        steps: &[Step],
-        turns_left: usize,
-        calls_left: usize,
-    ) -> Json {
-        let kb = &self.base.kb;
+    /// The first request: what stays the same for all queries first, then the query.
+    fn begun(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
+        let linked = Linked::of(&self.base, query);
         let shown = |&node: &NodeId| {
-            let text: String = kb.text(node).chars().take(SHOWN_CHARS).collect();
-            let kind = kb.type_name(kb.node_type(node));
-            json!({"id": node, "type": kind, "name": kb.name(node), "text": text})
+            let text = linked.candidate(node, query, SHOWN_CHARS);
+            json!({"id": node, "name": self.base.kb.name(node), "text": text})
         };
-        let shortlist: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
-        let steps: Vec<Json> = steps
-            .iter()
-            .map(|one| json!({"thought": one.thought, "call": one.call, "result": one.result}))
-            .collect();
-        json!({
+        let nodes: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
+        let inputs = json!({
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
-            "shortlist": shortlist, "steps": steps,
-            "turns_left": turns_left, "calls_left": calls_left,
-        })
+            "entities": linked.shown(), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
+        });
+        self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(of_prompt)
+    }
+
+    /// What a turn adds to the conversation: the results of its calls.
+    fn news(
+        &self,
+        steps: &[Step],
+        before: usize,
+        turns_left: usize,
+    ) -> Result<String, PromptError> {
+        let new: Vec<Json> = steps
+            .iter()
+            .enumerate()
+            .skip(before)
+            .map(|(at, one)| json!({"number": at + 1, "call": one.call, "result": one.result}))
+            .collect();
+        let problem = match new.is_empty() {
+            true => "Nothing was called; call a function or finish.",
+            false => "",
+        };
+        let inputs = json!({
+            "steps": new, "problem": problem, "turns_left": turns_left,
+            "calls_left": MAX_CALLS - steps.len(), "next": steps.len() + 1,
+        });
+        Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
+    }
+
+    /// Does one call. What ends a program fails the query; other errors are shown to the model.
+    fn step(
+        &self,
+        session: &mut Session,
+        call: &Json,
+        steps: &[Step],
+    ) -> Result<Step, RetrieveError> {
+        let name = call["tool"].as_str().unwrap_or_default();
+        let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+        session.begin(CALL_DEADLINE);
+        let result = call_tool(session, name, args, steps, self.llm_tools);
+        if let Some(error) = session.outage() {
+            return Err(error.into());
+        }
+        let written: Vec<String> = args.iter().map(Json::to_string).collect();
+        let call = cut(&format!("{name}({})", written.join(", ")));
+        match result {
+            Ok(value) => {
+                let result = cut(&describe(&self.base.kb, &value));
+                Ok(Step { call, result, value: Some(value) })
+            }
+            Err(
+                error @ (ToolError::Budget(_) | ToolError::Deadline(_) | ToolError::Internal(_)),
+            ) => Err(failed(&format!("{name}: {error}"))),
+            Err(error) => Ok(Step { call, result: format!("failed: {error}"), value: None }),
+        }
     }
 
     /// The ids of a list that the base has, each once, in order.
@@ -187,23 +234,11 @@ impl React {
         known
     }
 
-    /// What the model is shown of a result; what has to stay is kept behind a handle.
-    fn shown(&self, value: Value, handles: &mut Vec<Value>) -> String {
-        let text = describe(&self.base.kb, &value);
-        let text = cut(&text);
-        if !matches!(value, Value::Nodes(_) | Value::Scores(_) | Value::Vector(_) | Value::List(_))
-        {
-            return text;
-        }
-        handles.push(value);
-        format!("${}: {text}", handles.len())
-    }
-
     /// The shortlist and what the model makes of it.
     fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
         let query = checked(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
-        let (named, steps) = self.answer(query, &shortlist)?;
+        let (named, steps) = self.named(query, &shortlist)?;
         Ok(Answered { shortlist, named, steps })
     }
 }
@@ -212,12 +247,16 @@ fn failed(why: &str) -> RetrieveError {
     RetrieveError::Program(format!("react: {why}"))
 }
 
-fn failure(error: AssistantError) -> RetrieveError {
+fn of_model(error: LlmError) -> RetrieveError {
     match error {
-        AssistantError::Llm(error) if error.ends_run() => error.into(),
-        AssistantError::Llm(LlmError::Reply { reason, .. }) => failed(&reason),
+        error if error.ends_run() => error.into(),
+        LlmError::Reply { reason, .. } => failed(&reason),
         error => failed(&error.to_string()),
     }
+}
+
+fn of_prompt(error: PromptError) -> RetrieveError {
+    failed(&error.to_string())
 }
 
 /// Calls the tool of that name whose arguments take the given values.
@@ -225,18 +264,22 @@ fn call_tool(
     session: &mut Session,
     name: &str,
     args: &[Json],
-    handles: &[Value],
+    steps: &[Step],
+    llm_tools: bool,
 ) -> Result<Value, ToolError> {
     let values: Result<Vec<Value>, ToolError> =
-        args.iter().map(|arg| value_of(arg, handles)).collect();
+        args.iter().map(|arg| value_of(arg, steps)).collect();
     let values = values?;
     // What shows a value to the author of a program is of no use here.
-    let named = |spec: &ToolSpec| spec.name == name && spec.flow != NodeFlow::Note;
+    let offered =
+        |spec: &ToolSpec| spec.flow != NodeFlow::Note && (llm_tools || spec.group != LLM_GROUP);
+    let named = |spec: &ToolSpec| spec.name == name && offered(spec);
     let specs: Vec<(usize, &ToolSpec)> =
         registry().iter().enumerate().filter(|(_, spec)| named(spec)).collect();
     let Some(&(first, spec)) = specs.first() else {
         let mut near: Vec<(usize, &str)> = registry()
             .iter()
+            .filter(|spec| offered(spec))
             .map(|spec| (strsim::levenshtein(name, spec.name), spec.name))
             .collect();
         near.sort_unstable();
@@ -275,14 +318,11 @@ fn suits(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// The value of an argument; text such as `$1` stands for an earlier result.
-fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
+/// The value of an argument; text such as `$1` stands for the result of that call.
+fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     Ok(match arg {
         Json::String(text) => match text.trim().strip_prefix('$').map(str::parse::<usize>) {
-            Some(Ok(n)) => n
-                .checked_sub(1)
-                .and_then(|at| handles.get(at).cloned())
-                .ok_or_else(|| ToolError::BadArgs(format!("there is no handle {text}")))?,
+            Some(Ok(number)) => result_of(number, steps)?,
             _ => Value::text(text),
         },
         Json::Bool(truth) => Value::Bool(*truth),
@@ -292,7 +332,7 @@ fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
         },
         Json::Array(items) => {
             let values: Result<Vec<Value>, ToolError> =
-                items.iter().map(|item| value_of(item, handles)).collect();
+                items.iter().map(|item| value_of(item, steps)).collect();
             Value::List(values?)
         }
         Json::Null => Value::Unit,
@@ -300,6 +340,17 @@ fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
             return Err(ToolError::BadArgs("an argument is an object; give plain values".into()));
         }
     })
+}
+
+/// The result of a call, by its number from 1.
+fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
+    match number.checked_sub(1).and_then(|at| steps.get(at)) {
+        Some(Step { value: Some(value), .. }) => Ok(value.clone()),
+        Some(_) => {
+            Err(ToolError::BadArgs(format!("call {number} failed, so there is no ${number}")))
+        }
+        None => Err(ToolError::BadArgs(format!("there is no call {number} before this one"))),
+    }
 }
 
 /// A result in words, with ids of its best nodes.
@@ -354,11 +405,11 @@ fn cut(text: &str) -> String {
 
 impl Retriever for React {
     fn name(&self) -> String {
-        "react".to_owned()
+        NAME.to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let Answered { shortlist, named, steps: _ } = self.run(query, k)?;
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let Answered { shortlist, named, steps } = self.run(query, k)?;
         let n = named.len();
         let mut ranking: Ranking = named
             .iter()
@@ -368,24 +419,20 @@ impl Retriever for React {
         let rest = shortlist.iter().filter(|node| !named.contains(node)).zip(1..);
         ranking.extend(rest.map(|(&node, behind)| (node, -(behind as f32))));
         ranking.truncate(k);
-        Ok(ranking)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let Answered { shortlist, named, steps } = self.run(query, SHOWN)?;
-        let mut lines: Vec<String> = steps
-            .iter()
-            .map(|step| {
-                let result = step.result.replace('\n', " ");
-                format!("{} = {result}", step.call.replace('\n', " "))
-            })
-            .collect();
-        let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
-        lines.push(match (place(&named), place(&shortlist)) {
-            (Some(at), _) => format!("named as answer {}", at + 1),
-            (None, Some(at)) => format!("not named; rank {} of the shortlist", at + 1),
-            (None, None) => "not named, and not in the shortlist".to_owned(),
-        });
-        Ok(lines.join("\n"))
+        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let explained = |at, node, score| {
+            let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
+            let of_model = match (place(&named), place(&shortlist)) {
+                (Some(at), _) => Explanation::new("named as answer", at + 1),
+                (None, Some(at)) => Explanation::new("not named; rank of the shortlist", at + 1),
+                (None, None) => Explanation::new("not named", Cell::Empty),
+            };
+            let steps = steps.iter().map(|step| {
+                Explanation::new("call", one_line(&step.call))
+                    .with([Explanation::new("result", one_line(&step.result))])
+            });
+            place_of(NAME, at, score).with([of_model]).with(steps)
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }

@@ -11,8 +11,8 @@ use petgraph::visit::{Bfs, EdgeCount, IntoEdgeReferences, Reversed};
 use proptest::prelude::*;
 
 use crate::kb::{
-    Direction, FieldId, Kb, KbError, KbGraph, KbMeta, KbWriter, NodeId, RelationId, Tuple, TypeId,
-    verify,
+    Direction, FieldId, Hop, Kb, KbError, KbGraph, KbMeta, KbWriter, MetapathStep, NodeId,
+    Path as Way, PathBounds, RelationId, Tuple, TypeId, paths_along, shortest_paths, verify,
 };
 
 type Node = (&'static str, &'static str, Vec<(String, String)>);
@@ -64,6 +64,88 @@ fn tiny() -> (tempfile::TempDir, Kb) {
     write(dir.path(), &nodes(), &EDGES, &["paper"]).unwrap();
     let kb = Kb::open(dir.path()).unwrap();
     (dir, kb)
+}
+
+fn shortest(kb: &Kb, from: &[NodeId], to: &[NodeId], bounds: PathBounds) -> Vec<Option<Way>> {
+    let follow = &mut |_| Ok::<(), std::convert::Infallible>(());
+    let Ok(found) = shortest_paths(kb, from, to, bounds, follow);
+    found
+}
+
+const FAR: PathBounds = PathBounds { hops: 9, nodes: 1_000, edges: 1_000 };
+
+fn way(from: NodeId, hops: &[(u16, Direction, NodeId)]) -> Option<Way> {
+    let hop =
+        |&(relation, direction, node)| Hop { relation: RelationId(relation), direction, node };
+    Some(Way { from, hops: hops.iter().map(hop).collect() })
+}
+
+#[test]
+fn shortest_paths_follow_edges_both_ways_within_their_bounds() {
+    let (_dir, kb) = tiny();
+    let (cites, within, wrote) = (0, 1, 2);
+    // Ann wrote the first paper, which is in ICML and cites the one that Bob wrote.
+    let found = shortest(&kb, &[1], &[4, 3, 1, 77], FAR);
+    let to_bob =
+        [(wrote, Direction::Out, 0), (cites, Direction::Out, 2), (wrote, Direction::In, 4)];
+    let to_venue = [(wrote, Direction::Out, 0), (within, Direction::Out, 3)];
+    assert_eq!(found, [way(1, &to_bob), way(1, &to_venue), way(1, &[]), None]);
+    // From both authors, the nearer one; of ties the smaller id.
+    assert_eq!(shortest(&kb, &[4, 1], &[3], FAR), [way(1, &to_venue)]);
+    let two = PathBounds { hops: 2, ..FAR };
+    assert_eq!(shortest(&kb, &[1], &[4, 3], two), [None, way(1, &to_venue)]);
+    assert_eq!(shortest(&kb, &[1], &[3], PathBounds { nodes: 1, ..FAR }), [None]);
+    assert_eq!(shortest(&kb, &[1], &[3], PathBounds { edges: 1, ..FAR }), [None]);
+    let stopped =
+        shortest_paths(&kb, &[1], &[3], FAR, &mut |n| if n > 2 { Err(n) } else { Ok(()) });
+    assert_eq!(stopped, Err(5), "the paper has four edges");
+    let paper = kb.type_id("paper").unwrap();
+    let step =
+        |relation, direction| MetapathStep { relation: RelationId(relation), direction, to: paper };
+    let steps = [step(wrote, Direction::Out), step(cites, Direction::Any)];
+    let along = |edges| paths_along(&kb, &[1, 4], &[2, 0, 3], &steps, edges);
+    let cited = way(1, &[(wrote, Direction::Out, 0), (cites, Direction::Out, 2)]);
+    let citing = way(4, &[(wrote, Direction::Out, 2), (cites, Direction::Out, 0)]);
+    assert_eq!(along(100), [cited, citing, None]);
+    assert_eq!(along(2), [None, None, None]);
+}
+
+proptest! {
+    #[test]
+    fn shortest_paths_are_as_long_as_they_must_be(
+        edges in prop::collection::vec((0u32..12, 0usize..2, 0u32..12), 1..30),
+        from in 0u32..12,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes: Vec<Node> = (0..12).map(|_| ("thing", "", vec![])).collect();
+        let edges: Vec<_> = edges.iter().map(|&(a, r, b)| (a, ["x", "y"][r], b)).collect();
+        write(dir.path(), &nodes, &edges, &["thing"]).unwrap();
+        let kb = Kb::open(dir.path()).unwrap();
+        // Lengths by Bellman and Ford, over edges both ways.
+        let mut lengths = [None::<usize>; 12];
+        lengths[from as usize] = Some(0);
+        for _ in 0..12 {
+            for &(a, _, b) in &edges {
+                for (near, end) in [(a, b), (b, a)] {
+                    let known = lengths[near as usize].map(|length| length + 1);
+                    let own = &mut lengths[end as usize];
+                    *own = [*own, known].into_iter().flatten().min();
+                }
+            }
+        }
+        let all: Vec<NodeId> = (0..12).collect();
+        for (node, found) in all.iter().zip(shortest(&kb, &[from], &all, FAR)) {
+            let length = lengths[*node as usize].filter(|&length| length <= FAR.hops);
+            prop_assert_eq!(found.as_ref().map(|way| way.hops.len()), length);
+            let mut at = from;
+            for hop in found.iter().flat_map(|way| &way.hops) {
+                let neighbors = kb.neighbors(at, hop.relation, hop.direction);
+                prop_assert!(neighbors.contains(&hop.node));
+                at = hop.node;
+            }
+            prop_assert!(found.is_none() || at == *node);
+        }
+    }
 }
 
 #[test]

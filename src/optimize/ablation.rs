@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ablation {
-    /// Walks from training answers: only search by words is left.
+    /// Metapaths from training answers: only search by words is left.
     Mining,
-    /// Other numbers than the declared ones.
+    /// Other values of parameters than the declared ones.
     Tuning,
-    /// Nodes that miss a walk or were found by words alone: only what all walks reach is ranked.
+    /// Nodes that miss a metapath or were found by words alone: only what all metapaths reach is
+    /// ranked.
     Relaxation,
     /// What a query says and names: all queries are sent where most are answered best.
     Router,
@@ -51,10 +52,10 @@ pub fn nonsense(without: &[Ablation], searches: bool) -> Option<String> {
     }
     let has = |part| without.contains(&part);
     if has(Ablation::Mining) && has(Ablation::Relaxation) {
-        return Some("without mining there are no walks to relax".to_owned());
+        return Some("without mining there are no metapaths to relax".to_owned());
     }
     if has(Ablation::Mining) && has(Ablation::Mutation) {
-        return Some("without mining there are no walks to mutate; leave out one".to_owned());
+        return Some("without mining there are no metapaths to mutate; leave out one".to_owned());
     }
     None
 }

@@ -57,8 +57,8 @@ impl Lesson {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
 
-    /// The slope of the logarithm of the expected F1.
-    fn slope(&self, weights: &Row) -> Row {
+    /// The gradient of the logarithm of the expected F1.
+    fn gradient(&self, weights: &Row) -> Row {
         let log = |place: &Place| -> f64 {
             place.signs.iter().zip(weights).map(|(sign, weight)| f64::from(*sign) * weight).sum()
         };
@@ -68,14 +68,14 @@ impl Lesson {
         let all: f64 = powers.iter().sum();
         let worths = self.worth.iter().map(|worth| worth + FLOOR);
         let expected = powers.iter().zip(worths).map(|(p, worth)| p * worth).sum::<f64>() / all;
-        let mut slope = [0.0; SIGNS.len()];
+        let mut gradient = [0.0; SIGNS.len()];
         for ((place, power), worth) in self.places.iter().zip(&powers).zip(&self.worth) {
             let share = power / all * (worth + FLOOR - expected) / expected;
-            for (slope, sign) in slope.iter_mut().zip(place.signs) {
-                *slope += share * f64::from(sign);
+            for (part, sign) in gradient.iter_mut().zip(place.signs) {
+                *part += share * f64::from(sign);
             }
         }
-        slope
+        gradient
     }
 }
 
@@ -109,11 +109,12 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     let mut weights: Row = [0.0; SIGNS.len()];
     let mut adam = Adam::new(weights.len(), RATE);
     for _ in 0..STEPS {
-        let slopes: Vec<Row> = taught.par_iter().map(|lesson| lesson.slope(&weights)).collect();
+        let gradients: Vec<Row> =
+            taught.par_iter().map(|lesson| lesson.gradient(&weights)).collect();
         let mut gradient = weights.map(|weight| -RIDGE * weight);
-        for slope in slopes {
-            for (sum, slope) in gradient.iter_mut().zip(slope) {
-                *sum += slope / n;
+        for one in gradients {
+            for (sum, part) in gradient.iter_mut().zip(one) {
+                *sum += part / n;
             }
         }
         adam.ascend(&mut weights, &gradient);

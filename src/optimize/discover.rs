@@ -13,22 +13,22 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     kb::TypeId,
     optimize::{
-        mine::{AnchorSource, Mined, Reached, Step},
-        plan::{Anchors, Branch, Plan},
+        mine::{LinkSource, Mined, Reached, Step},
+        plan::{Branch, LinkedBy, Plan},
     },
 };
 
-/// Share of a query's answers that both walks of a pair must reach.
+/// Share of a query's answers that both metapaths of a pair must reach.
 const MIN_PAIR_SHARE: f32 = 0.1;
-/// Walks whose pairs are considered, most informative first.
-const MAX_PAIRED_WALKS: usize = 400;
-/// Gain of one source of anchors over the other from which it is taken alone.
+/// Metapaths whose pairs are considered, most informative first.
+const MAX_PAIRED_METAPATHS: usize = 400;
+/// Gain of one source of linked entities over the other from which it is taken alone.
 const CLEAR_SOURCE: f64 = 2.0;
 
-/// A mined walk whatever the source of its anchors.
-pub struct Walk {
-    /// Type of the anchors.
-    pub anchor: TypeId,
+/// A mined metapath whatever the source of its linked entities.
+pub struct Metapath {
+    /// Type of the linked entities.
+    pub start: TypeId,
     /// One to three steps.
     pub steps: Vec<Step>,
     /// Type of the answers.
@@ -37,35 +37,36 @@ pub struct Walk {
     pub bits: f64,
     /// Share of answers reached by query.
     pub shares: HashMap<usize, f32>,
-    /// Which answers are reached by query, from anchors that are named and from those described.
+    /// Which answers are reached by query, from linked entities that are named and from those
+    /// described.
     pub reached: HashMap<usize, (Reached, Reached)>,
     named_gain: f64,
     described_gain: f64,
 }
 
-impl Walk {
-    /// The branch of a plan that goes this way, with the source of anchors that tells most.
+impl Metapath {
+    /// The branch of a plan that goes this way, with the source of linked entities that tells most.
     pub fn branch(&self) -> Branch {
-        let anchors = if self.named_gain > self.described_gain * CLEAR_SOURCE {
-            Anchors::Named
+        let linked = if self.named_gain > self.described_gain * CLEAR_SOURCE {
+            LinkedBy::Named
         } else if self.described_gain > self.named_gain * CLEAR_SOURCE {
-            Anchors::Described
+            LinkedBy::Described
         } else {
-            Anchors::Either
+            LinkedBy::Either
         };
-        let (anchor, steps) = (self.anchor, self.steps.clone());
-        Branch { anchors, anchor, sums: steps.len() == 1, steps }
+        let (start, steps) = (self.start, self.steps.clone());
+        Branch { linked, start, sums: steps.len() == 1, steps }
     }
 }
 
-/// Joins patterns that differ in the source of anchors alone; most informative first.
-pub fn walks(mined: &[Mined]) -> Vec<Walk> {
-    let mut walks: BTreeMap<(TypeId, TypeId, &[Step]), Walk> = BTreeMap::new();
+/// Joins patterns that differ in the source of linked entities alone; most informative first.
+pub fn metapaths(mined: &[Mined]) -> Vec<Metapath> {
+    let mut metapaths: BTreeMap<(TypeId, TypeId, &[Step]), Metapath> = BTreeMap::new();
     for Mined { pattern, coverage, reached, bits, gain } in mined {
-        let walk = walks
-            .entry((pattern.target, pattern.anchor, pattern.steps.as_slice()))
-            .or_insert_with(|| Walk {
-                anchor: pattern.anchor,
+        let metapath = metapaths
+            .entry((pattern.target, pattern.start, pattern.steps.as_slice()))
+            .or_insert_with(|| Metapath {
+                start: pattern.start,
                 steps: pattern.steps.clone(),
                 target: pattern.target,
                 bits: 0.0,
@@ -74,42 +75,42 @@ pub fn walks(mined: &[Mined]) -> Vec<Walk> {
                 named_gain: 0.0,
                 described_gain: 0.0,
             });
-        walk.bits = walk.bits.max(*bits);
+        metapath.bits = metapath.bits.max(*bits);
         match pattern.source {
-            AnchorSource::Named => walk.named_gain = *gain,
-            AnchorSource::Described => walk.described_gain = *gain,
+            LinkSource::Named => metapath.named_gain = *gain,
+            LinkSource::Described => metapath.described_gain = *gain,
         }
         for &(query, share) in coverage {
-            let best = walk.shares.entry(query).or_default();
+            let best = metapath.shares.entry(query).or_default();
             *best = best.max(share);
         }
         for &(query, answers) in reached {
-            let (named, described) = walk.reached.entry(query).or_default();
+            let (named, described) = metapath.reached.entry(query).or_default();
             match pattern.source {
-                AnchorSource::Named => *named |= answers,
-                AnchorSource::Described => *described |= answers,
+                LinkSource::Named => *named |= answers,
+                LinkSource::Described => *described |= answers,
             }
         }
     }
-    let mut walks: Vec<Walk> = walks.into_values().collect();
-    let gain = |walk: &Walk| walk.named_gain.max(walk.described_gain);
-    walks.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-    walks
+    let mut metapaths: Vec<Metapath> = metapaths.into_values().collect();
+    let gain = |metapath: &Metapath| metapath.named_gain.max(metapath.described_gain);
+    metapaths.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    metapaths
 }
 
 /// What a plan may be worth on the queries it can answer, by position, ascending.
 pub type Worth = Vec<(usize, f64)>;
 
-/// Plans worth running with what they may be worth, at most `most`: walks alone and in pairs that
-/// lead to the same type, chosen by the information they give together.
+/// Plans worth running with what they may be worth, at most `most`: metapaths alone and in pairs
+/// that lead to the same type, chosen by the information they give together.
 pub fn shortlist(
-    walks: &[Walk],
+    metapaths: &[Metapath],
     n_queries: usize,
     min_support: usize,
     most: usize,
 ) -> Vec<(Plan, Worth)> {
     let mut plans: Vec<(Plan, Worth)> = Vec::new();
-    for (at, first) in walks.iter().enumerate() {
+    for (at, first) in metapaths.iter().enumerate() {
         let plan = Plan { target: Some(first.target), branches: vec![first.branch()] };
         let mut worth: Worth = first
             .shares
@@ -118,8 +119,8 @@ pub fn shortlist(
             .collect();
         worth.sort_unstable_by_key(|pair| pair.0);
         plans.push((plan, worth));
-        for second in walks.iter().take(at.min(MAX_PAIRED_WALKS)) {
-            if second.target != first.target || at >= MAX_PAIRED_WALKS {
+        for second in metapaths.iter().take(at.min(MAX_PAIRED_METAPATHS)) {
+            if second.target != first.target || at >= MAX_PAIRED_METAPATHS {
                 continue;
             }
             let mut worth: Worth = Vec::new();
@@ -141,40 +142,40 @@ pub fn shortlist(
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
 
-/// What the walks of a plan could bring on some queries, if what they reach were put in the best
-/// order. Words find nodes beside walks, so a program can pass it.
+/// What the metapaths of a plan could bring on some queries, if what they reach were put in the
+/// best order. Words find nodes beside metapaths, so a program can pass it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Queries.
     pub n: usize,
-    /// Share of a query's answers that any walk of the plan reaches, mean over queries.
+    /// Share of a query's answers that any metapath of the plan reaches, mean over queries.
     pub recall: f64,
     /// The best mean reciprocal rank: the share of queries of which an answer is reached.
     pub mrr: f64,
 }
 
 /// The bound of a plan on queries, each given by its position and the number of its answers that
-/// mining looked at ([`n_looked_at`](crate::optimize::mine::n_looked_at)). A walk that was mined from too few queries reaches
-/// nothing; 0 without queries.
-pub fn bound(plan: &Plan, walks: &[Walk], queries: &[(usize, usize)]) -> Bound {
-    let goes = |branch: &Branch, walk: &Walk| {
-        (walk.anchor, Some(walk.target)) == (branch.anchor, plan.target)
-            && walk.steps == branch.steps
+/// mining looked at ([`n_looked_at`](crate::optimize::mine::n_looked_at)). A metapath that was
+/// mined from too few queries reaches nothing; 0 without queries.
+pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
+    let goes = |branch: &Branch, metapath: &Metapath| {
+        (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
+            && metapath.steps == branch.steps
     };
-    let ways: Vec<(Anchors, &Walk)> = plan
+    let ways: Vec<(LinkedBy, &Metapath)> = plan
         .branches
         .iter()
-        .filter_map(|b| Some((b.anchors, walks.iter().find(|walk| goes(b, walk))?)))
+        .filter_map(|b| Some((b.linked, metapaths.iter().find(|metapath| goes(b, metapath))?)))
         .collect();
     let (mut recall, mut mrr) = (0.0, 0.0);
     for &(query, n_answers) in queries {
-        let reached = ways.iter().fold(0, |reached: Reached, (anchors, walk)| {
-            let (named, described) = walk.reached.get(&query).copied().unwrap_or_default();
+        let reached = ways.iter().fold(0, |reached: Reached, (linked, metapath)| {
+            let (named, described) = metapath.reached.get(&query).copied().unwrap_or_default();
             reached
-                | match anchors {
-                    Anchors::Named => named,
-                    Anchors::Described => described,
-                    Anchors::Either => named | described,
+                | match linked {
+                    LinkedBy::Named => named,
+                    LinkedBy::Described => described,
+                    LinkedBy::Either => named | described,
                 }
         });
         recall += f64::from(reached.count_ones()) / n_answers.max(1) as f64;
@@ -225,29 +226,29 @@ mod tests {
     };
 
     /// Brands lead to products by relation 0; answers of queries as bits.
-    fn mined(source: AnchorSource, reached: &[(usize, Reached)]) -> Mined {
+    fn mined(source: LinkSource, reached: &[(usize, Reached)]) -> Mined {
         let steps = vec![Step { relation: RelationId(0), direction: Direction::In }];
-        let pattern = Pattern { source, anchor: TypeId(1), steps, target: TypeId(0) };
+        let pattern = Pattern { source, start: TypeId(1), steps, target: TypeId(0) };
         let coverage = reached.iter().map(|&(query, _)| (query, 0.5)).collect();
         Mined { pattern, coverage, reached: reached.to_vec(), bits: 1.0, gain: 1.0 }
     }
 
     #[test]
-    fn a_bound_counts_the_answers_that_any_walk_reaches() {
+    fn a_bound_counts_the_answers_that_any_metapath_reaches() {
         let mined = [
-            mined(AnchorSource::Named, &[(0, 0b01), (1, 0b1)]),
-            mined(AnchorSource::Described, &[(0, 0b10)]),
+            mined(LinkSource::Named, &[(0, 0b01), (1, 0b1)]),
+            mined(LinkSource::Described, &[(0, 0b10)]),
         ];
-        let walks = walks(&mined);
-        let mut plan = Plan { target: Some(TypeId(0)), branches: vec![walks[0].branch()] };
+        let metapaths = metapaths(&mined);
+        let mut plan = Plan { target: Some(TypeId(0)), branches: vec![metapaths[0].branch()] };
         let queries = [(0, 4), (1, 1), (2, 1), (3, 2)];
-        assert_eq!(plan.branches[0].anchors, Anchors::Either);
-        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.375, mrr: 0.5 });
-        plan.branches[0].anchors = Anchors::Described;
-        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.0625, mrr: 0.25 });
+        assert_eq!(plan.branches[0].linked, LinkedBy::Either);
+        assert_eq!(bound(&plan, &metapaths, &queries), Bound { n: 4, recall: 0.375, mrr: 0.5 });
+        plan.branches[0].linked = LinkedBy::Described;
+        assert_eq!(bound(&plan, &metapaths, &queries), Bound { n: 4, recall: 0.0625, mrr: 0.25 });
         plan.target = Some(TypeId(1));
-        assert_eq!(bound(&plan, &walks, &queries), Bound { n: 4, recall: 0.0, mrr: 0.0 });
-        assert_eq!(bound(&plan, &walks, &[]), Bound { n: 0, recall: 0.0, mrr: 0.0 });
+        assert_eq!(bound(&plan, &metapaths, &queries), Bound { n: 4, recall: 0.0, mrr: 0.0 });
+        assert_eq!(bound(&plan, &metapaths, &[]), Bound { n: 0, recall: 0.0, mrr: 0.0 });
     }
 
     #[test]

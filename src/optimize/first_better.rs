@@ -4,8 +4,8 @@
 //! programs together, on all training queries, each answered by the program that a router sends it
 //! to which did not see it. Better means that the mean reciprocal rank is above that of every
 //! baseline, and that the 95 % interval of the difference to the best of them is above 0. Programs
-//! are made with training answers in hand, and tried first on queries that their walks can answer:
-//! this says when, and is no proof of how much. Validation queries are not looked at.
+//! are made with training answers in hand, and tried first on queries that their metapaths can
+//! answer: this says when, and is no proof of how much. Validation queries are not looked at.
 //!
 //! Nothing a run decides depends on it. Must not know: where programs come from.
 
@@ -20,7 +20,7 @@ use crate::{
     infer::Runtime,
     optimize::{
         Event, OptimizeError, Run,
-        members::Member,
+        category_programs::CategoryProgram,
         trial::{mean, reciprocal_rank},
     },
     retrieve::{Baseline, Ranking, RetrieveError, Retriever, System},
@@ -130,7 +130,7 @@ impl Run<'_> {
     pub(super) fn compare_together(
         &mut self,
         probabilities: &[Vec<f32>],
-        members: &[Member],
+        category_programs: &[CategoryProgram],
     ) -> Result<(), OptimizeError> {
         let routed = |(query, probabilities): (usize, &Vec<f32>)| {
             let top =
@@ -140,7 +140,8 @@ impl Run<'_> {
                         _ => Some((next.0, *next.1)),
                     }
                 });
-            top.and_then(|(at, _)| members.get(at)).map_or(0.0, |member| member.train[query])
+            top.and_then(|(at, _)| category_programs.get(at))
+                .map_or(0.0, |category_program| category_program.train[query])
         };
         let ranks: Vec<f32> = probabilities.iter().enumerate().map(routed).collect();
         let all: Vec<usize> = (0..ranks.len()).collect();

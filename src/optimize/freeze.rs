@@ -11,24 +11,25 @@ use crate::{
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
         cutoff::Cutoff,
-        order::{Evidence, Order, evidence},
         reading::Phrasings,
+        reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, is_synthetic},
     eval::statistics::bootstrap_interval,
     infer::{Joining, chosen_categories, join},
     kb::NodeId,
     optimize::{
         OptimizeError, Run,
         ablation::Ablation,
-        accept::Challenge,
         actor::Actor,
+        asks::asks,
+        category_programs::{CategoryProgram, needed},
         cutoff::{self, FOLDS},
-        members::{Member, needed},
-        order, reading, route,
+        fallback, reading, reranker, route,
+        sequential_test::Challenge,
         trial::{Origin, Pool, mean, reciprocal_rank},
-        verdict::Verdict,
+        verdict::{Standing, Verdict},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
 };
@@ -78,10 +79,10 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    /// Trains a router on what each member's program reaches on the training queries.
-    pub(super) fn new(features: &PoolFeatures, members: &[Member]) -> Self {
-        let (router, train) = train_router(&features.train, members);
-        let mut validation = vec![Vec::new(); members.len()];
+    /// Trains a router on what each category's program reaches on the training queries.
+    pub(super) fn new(features: &PoolFeatures, category_programs: &[CategoryProgram]) -> Self {
+        let (router, train) = train_router(&features.train, category_programs);
+        let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
             let top = Fusion { most: 1, normalized: true, ordered: false };
             if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
@@ -97,13 +98,18 @@ impl Routing {
 /// penalty. The aim is what programs reach; where queries were put into categories by what they
 /// ask, also to go there. With it the probabilities that the routers of the cross-validation give
 /// the training queries they did not see.
-fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Vec<f32>>) {
+fn train_router(
+    features: &[Features],
+    category_programs: &[CategoryProgram],
+) -> (Router, Vec<Vec<f32>>) {
     let worth: Vec<Vec<f32>> = (0..features.len())
-        .map(|query| members.iter().map(|member| member.train[query]).collect())
+        .map(|query| {
+            category_programs.iter().map(|category_program| category_program.train[query]).collect()
+        })
         .collect();
     let mut aims = vec![worth.clone()];
-    if members.iter().any(|member| member.queries.is_some()) {
-        aims.push(assigned(&worth, members));
+    if category_programs.iter().any(|category_program| category_program.queries.is_some()) {
+        aims.push(assigned(&worth, category_programs));
     }
     let unseen = |aim: &[Vec<f32>], ridge: f64| -> Vec<Vec<f32>> {
         let folds: Vec<Vec<Vec<f32>>> = (0..FOLDS)
@@ -114,7 +120,7 @@ fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Vec<f
                     kept.push(features[query].clone());
                     kept_aim.push(aim[query].clone());
                 }
-                let router = route::train(&kept, &kept_aim, members.len(), ridge);
+                let router = route::train(&kept, &kept_aim, category_programs.len(), ridge);
                 let left_out = (fold..features.len()).step_by(FOLDS);
                 left_out.map(|query| router.probabilities(&features[query])).collect()
             })
@@ -135,15 +141,15 @@ fn train_router(features: &[Features], members: &[Member]) -> (Router, Vec<Vec<f
         }
     }
     let (aim, ridge, probabilities) = best;
-    (route::train(features, aim, members.len(), ridge), probabilities)
+    (route::train(features, aim, category_programs.len(), ridge), probabilities)
 }
 
 /// What programs reach, but 1 for the category that a query was put into and 0 for all others.
-fn assigned(worth: &[Vec<f32>], members: &[Member]) -> Vec<Vec<f32>> {
+fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Vec<f32>> {
     let mut aim = worth.to_vec();
-    for (at, member) in members.iter().enumerate() {
-        for &query in member.queries.iter().flat_map(|queries| &queries.train) {
-            aim[query] = vec![0.0; members.len()];
+    for (at, category_program) in category_programs.iter().enumerate() {
+        for &query in category_program.queries.iter().flat_map(|queries| &queries.train) {
+            aim[query] = vec![0.0; category_programs.len()];
             aim[query][at] = 1.0;
         }
     }
@@ -161,62 +167,77 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
             }
         }
     }
-    fusions.push(in_order(n_categories));
+    fusions.push(reranked(n_categories));
     fusions
 }
 
-/// All categories joined, and their nodes put in the order of the evidence on them.
-fn in_order(n_categories: usize) -> Fusion {
+/// All categories joined, and their nodes ordered by the learned re-ranker.
+fn reranked(n_categories: usize) -> Fusion {
     Fusion { most: n_categories, normalized: true, ordered: true }
 }
 
 /// A ranking, and why the program failed if it did.
 type Ranked = (Ranking, Option<String>);
 
-/// The rankings of all members on all queries of a pool, by member.
+/// The rankings of all programs of categories on all queries of a pool, by category. A program that
+/// is run on a part of the training queries alone has none on the others.
 fn all_rankings(
     run: &Run<'_>,
-    members: &[Member],
-    pool: &Pool,
+    category_programs: &[CategoryProgram],
+    on_validation: bool,
 ) -> Result<Vec<Vec<Ranked>>, OptimizeError> {
+    let pool = if on_validation { &run.validation } else { &run.train };
     let all: Vec<usize> = (0..pool.queries.len()).collect();
-    let of = |member: &Member| {
-        let compiled = run.trials.compile(&member.program)?;
-        run.trials.rankings(&compiled, &member.params, pool, &all)
+    let of = |category_program: &CategoryProgram| {
+        let queries = category_program.part.as_ref().filter(|_| !on_validation).unwrap_or(&all);
+        let ranked = run.trials.rankings(
+            &category_program.program,
+            &category_program.params,
+            pool,
+            queries,
+        )?;
+        let mut of_all: Vec<Ranked> = vec![(Ranking::new(), None); all.len()];
+        queries.iter().zip(ranked).for_each(|(&query, ranked)| of_all[query] = ranked);
+        Ok(of_all)
     };
-    members.iter().map(of).collect()
+    category_programs.iter().map(of).collect()
 }
 
 /// What the programs say of the training queries, each routed by a router that did not see it.
 struct Lessons {
-    /// By member and query.
+    /// By category and query.
     rankings: Vec<Vec<Ranking>>,
-    /// By query: the evidence on the nodes that all members put forward.
-    evidence: Vec<Evidence>,
+    /// By query: the features of the nodes that all programs of categories put forward.
+    node_features: Vec<NodeFeatures>,
 }
 
 impl Lessons {
     /// Runs all programs on all training queries.
-    fn new(run: &Run<'_>, members: &[Member], routing: &Routing) -> Result<Self, OptimizeError> {
-        let rankings = without_failures(all_rankings(run, members, &run.train)?);
+    fn new(
+        run: &Run<'_>,
+        category_programs: &[CategoryProgram],
+        routing: &Routing,
+    ) -> Result<Self, OptimizeError> {
+        let rankings = without_failures(all_rankings(run, category_programs, false)?);
         run.trials.check_stop()?;
-        let (base, fusion) = (&run.base, in_order(members.len()));
+        let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let parts = parts(&rankings, query, &routing.train[query], fusion);
-            Ok(evidence(base, &labelled.text, &parts)?)
+            Ok(node_features(base, &labelled.text, &parts)?)
         };
         let train = run.train.queries.par_iter().enumerate();
-        let evidence = train.map(of_query).collect::<Result<Vec<Evidence>, OptimizeError>>()?;
-        Ok(Self { rankings, evidence })
+        let node_features =
+            train.map(of_query).collect::<Result<Vec<NodeFeatures>, OptimizeError>>()?;
+        Ok(Self { rankings, node_features })
     }
 
-    /// The order of joined answers, learnt from those training queries that are taken.
-    fn order(&self, train: &[LabelledQuery], taken: impl Fn(usize) -> bool) -> Order {
-        let lessons: Vec<(Evidence, &[NodeId])> = (0..train.len())
+    /// The re-ranker of joined answers, learnt from those training queries that are taken.
+    fn reranker(&self, train: &[LabelledQuery], taken: impl Fn(usize) -> bool) -> Reranker {
+        let lessons: Vec<(NodeFeatures, &[NodeId])> = (0..train.len())
             .filter(|&query| taken(query))
-            .map(|query| (self.evidence[query].clone(), train[query].answers.as_slice()))
+            .map(|query| (self.node_features[query].clone(), train[query].answers.as_slice()))
             .collect();
-        order::train(&lessons)
+        reranker::train(&lessons)
     }
 
     /// Where answers end that are joined in this way, learnt from the training queries, each put in
@@ -231,12 +252,12 @@ impl Lessons {
         let (base, train) = (&run.base, &run.train.queries);
         run.trials.check_stop()?;
         let folds = if fusion.ordered { FOLDS } else { 0 };
-        let without = |fold: usize| self.order(train, |query| query % FOLDS != fold);
-        let orders: Vec<Order> = (0..folds).into_par_iter().map(without).collect();
+        let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
+        let rerankers: Vec<Reranker> = (0..folds).into_par_iter().map(without).collect();
         let ranked = |(query, labelled): (usize, &LabelledQuery)| {
             let parts = parts(&self.rankings, query, &routing.train[query], fusion);
-            let (order, phrasings) = (orders.get(query % FOLDS), Some(phrasings));
-            Ok(join(base, &labelled.text, &parts, Joining { fusion, order, phrasings })?)
+            let (reranker, phrasings) = (rerankers.get(query % FOLDS), Some(phrasings));
+            Ok(join(base, &labelled.text, &parts, Joining { fusion, reranker, phrasings })?)
         };
         let rankings: Result<Vec<Ranking>, OptimizeError> =
             train.par_iter().enumerate().map(ranked).collect();
@@ -245,7 +266,7 @@ impl Lessons {
     }
 }
 
-/// The rankings alone, by member and query.
+/// The rankings alone, by category and query.
 fn without_failures(ranked: Vec<Vec<Ranked>>) -> Vec<Vec<Ranking>> {
     ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
 }
@@ -265,8 +286,8 @@ fn parts<'a>(
 struct Answers {
     routing: Routing,
     lessons: Lessons,
-    /// The order of joined answers.
-    order: Order,
+    /// The re-ranker of joined answers.
+    reranker: Reranker,
     /// Reciprocal ranks for every way of joining categories.
     fused: Vec<(Fusion, Vec<f32>)>,
     /// Reciprocal ranks of the program that is best on each query.
@@ -277,25 +298,25 @@ impl Answers {
     /// Runs all programs on all validation queries and joins them in every way.
     fn new(
         run: &mut Run<'_>,
-        members: &[Member],
+        category_programs: &[CategoryProgram],
         features: &PoolFeatures,
     ) -> Result<Self, OptimizeError> {
-        let routing = Routing::new(features, members);
+        let routing = Routing::new(features, category_programs);
         run.trials.check_stop()?;
-        let rankings = all_rankings(run, members, &run.validation)?;
+        let rankings = all_rankings(run, category_programs, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-        for (member, ranked) in members.iter().zip(&rankings) {
+        for (category_program, ranked) in category_programs.iter().zip(&rankings) {
             let origin = Origin {
-                proposed_by: member.proposed_by.clone(),
+                proposed_by: category_program.proposed_by.clone(),
                 change: "frozen".to_owned(),
                 parent: None,
             };
-            let (program, params) = (&member.program, &member.params);
+            let (program, params) = (&category_program.program, &category_program.params);
             run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
-        let lessons = Lessons::new(run, members, &routing)?;
-        let order = lessons.order(&run.train.queries, |_| true);
+        let lessons = Lessons::new(run, category_programs, &routing)?;
+        let reranker = lessons.reranker(&run.train.queries, |_| true);
         let rank = |ranking: &Ranking, query: usize| {
             reciprocal_rank(&run.trials.runtime, ranking, &run.validation.queries[query].answers)
         };
@@ -304,7 +325,7 @@ impl Answers {
             let parts = parts(&rankings, query, &probabilities, fusion);
             let text = &run.validation.queries[query].text;
             let phrasings = Some(&features.phrasings);
-            let joining = Joining { fusion, order: Some(&order), phrasings };
+            let joining = Joining { fusion, reranker: Some(&reranker), phrasings };
             Ok(rank(&join(&run.base, text, &parts, joining)?, query))
         };
         let measured = |fusion: Fusion| -> Result<(Fusion, Vec<f32>), OptimizeError> {
@@ -313,12 +334,12 @@ impl Answers {
             Ok((fusion, ranks?))
         };
         let fused: Result<Vec<_>, OptimizeError> =
-            fusions(members.len()).into_iter().map(measured).collect();
+            fusions(category_programs.len()).into_iter().map(measured).collect();
         let best = all
             .iter()
             .map(|&query| rankings.iter().map(|of| rank(&of[query], query)).fold(0.0, f32::max))
             .collect();
-        Ok(Self { routing, lessons, order, fused: fused?, best })
+        Ok(Self { routing, lessons, reranker, fused: fused?, best })
     }
 
     /// The way of joining categories that is best on some queries; ties go to the earlier one.
@@ -337,18 +358,32 @@ fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
 
-/// What a run ends with: the programs it began with and, if a race was won, the improved ones.
+/// What a run ends with: the programs it began with and, where a sequential test was won, the
+/// improved ones.
 pub(super) struct Finished {
     /// The programs it began with.
-    pub(super) begun: Vec<Member>,
-    /// The race; none when nothing changed.
+    pub(super) begun: Vec<CategoryProgram>,
+    /// The sequential test; none when nothing changed.
     pub(super) challenge: Option<Challenge>,
 }
 
 impl Finished {
-    /// The race, if it was won.
-    fn won(&self) -> Option<&Challenge> {
-        self.challenge.as_ref().filter(|challenge| challenge.proof.proven)
+    /// By category, whether its change is proven.
+    fn kept(&self) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, Challenge::kept)
+    }
+
+    /// The same as far as it would be without some validation queries.
+    fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
+    }
+
+    /// The programs, with the changes of these categories.
+    fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
+        match &self.challenge {
+            Some(challenge) => challenge.category_programs(&self.begun, kept),
+            None => self.begun.clone(),
+        }
     }
 }
 
@@ -361,27 +396,27 @@ pub(super) fn freeze(
 ) -> Result<(Bundle, Verdict), OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
-    let lean = |members: &[Member]| match actor.is_some() {
-        true => needed(members.to_vec(), n_train),
-        false => members.to_vec(),
+    let lean = |category_programs: &[CategoryProgram]| match actor.is_some() {
+        true => needed(category_programs.to_vec(), n_train),
+        false => category_programs.to_vec(),
     };
-    let members = lean(finished.won().map_or(&finished.begun, |challenge| &challenge.members));
-    let answers = Answers::new(run, &members, features)?;
+    let category_programs = lean(&finished.category_programs(&finished.kept()));
+    let answers = Answers::new(run, &category_programs, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let (fusion, ranks) = answers.chosen(&all)?.clone();
-    let held_out = held_out(run, finished, &lean(&finished.begun), &answers, features)?;
+    let held_out = held_out(run, finished, &lean, &answers, features)?;
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
     let best: Vec<f32> = answers.best.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
-    let categories: Result<Vec<Category>, OptimizeError> = members
+    let categories: Result<Vec<Category>, OptimizeError> = category_programs
         .iter()
         .zip(&answers.routing.validation)
-        .map(|(member, queries)| {
+        .map(|(category_program, queries)| {
             Ok(Category {
-                name: member.name().to_owned(),
-                program: member.program.clone(),
-                params: member.params.clone(),
-                proposed_by: member.proposed_by.clone(),
+                name: category_program.name().to_owned(),
+                program: category_program.program.clone(),
+                params: category_program.params.clone(),
+                proposed_by: category_program.proposed_by.clone(),
                 validation: category_score(queries, &ranks, &baselines, run.options.seed)?,
             })
         })
@@ -410,13 +445,19 @@ pub(super) fn freeze(
         steps: run.options.steps,
         n_train,
         n_validation: ranks.len(),
-        llm: actor.map(|actor| actor.provenance(run.options)),
+        llm: actor.map(|actor| {
+            actor.provenance(
+                category_programs.iter().any(|category_program| asks(&category_program.program)),
+            )
+        }),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
         drift: Vec::new(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
     };
     let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);
-    let order = fusion.ordered.then_some(answers.order);
+    let reranker = fusion.ordered.then_some(answers.reranker);
     let (format, digest) = (FORMAT, String::new());
     let bundle = Bundle {
         format,
@@ -424,22 +465,50 @@ pub(super) fn freeze(
         categories,
         router,
         fusion,
-        order,
+        reranker,
         cutoff,
         phrasings: Some(features.phrasings.clone()),
         validation,
         provenance,
         digest,
     };
-    Ok((bundle.sealed(), verdict))
+    let bundle = match verdict.standing {
+        Standing::NotBetter => instead(run, bundle, &verdict.baseline, &baselines)?,
+        Standing::Better | Standing::Unproven => bundle.sealed(),
+    };
+    Ok((bundle, verdict))
+}
+
+/// The bundle of a baseline in the place of one that is not better, measured as it will answer.
+fn instead(
+    run: &Run<'_>,
+    bundle: Bundle,
+    baseline: &str,
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+) -> Result<Bundle, OptimizeError> {
+    let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
+    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+    let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
+    let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
+        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
+        let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
+        Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
+    };
+    let pairs = ranked.iter().zip(&run.validation.queries);
+    let ranks = pairs.map(rank).collect::<Result<Vec<f32>, OptimizeError>>()?;
+    let score = category_score(&all, &ranks, baselines, run.options.seed)?;
+    Ok(match score {
+        Some(score) => fallback::bundle(bundle, program, score),
+        None => bundle.sealed(),
+    })
 }
 
 /// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the
-/// others alone would have chosen, the race and the way of joining categories.
+/// others alone would have chosen, the sequential test and the way of joining categories.
 fn held_out(
     run: &mut Run<'_>,
     finished: &Finished,
-    begun: &[Member],
+    lean: &dyn Fn(&[CategoryProgram]) -> Vec<CategoryProgram>,
     answers: &Answers,
     features: &PoolFeatures,
 ) -> Result<HeldOut, OptimizeError> {
@@ -449,18 +518,25 @@ fn held_out(
     rng.set_stream(FOLD_STREAM);
     order.shuffle(&mut rng);
     let folds = FOLDS.min(n);
-    let mut before: Option<Answers> = None;
+    let kept = finished.kept();
+    let mut others_kept: Vec<(Vec<bool>, Answers)> = Vec::new();
     let mut ranks = vec![0.0; n];
     for fold in 0..folds {
         let (inside, others): (Vec<usize>, Vec<usize>) =
             (0..n).partition(|place| place % folds == fold);
         let [inside, others] = [inside, others]
             .map(|places| places.iter().map(|&place| order[place]).collect::<Vec<_>>());
-        let still_won = finished.won().is_none_or(|challenge| challenge.wins_without(&inside));
-        let answers = match (&mut before, still_won) {
-            (_, true) => answers,
-            (Some(before), _) => before,
-            (none, _) => none.insert(Answers::new(run, begun, features)?),
+        let kept_here = finished.kept_without(&inside);
+        let known = others_kept.iter().position(|(other, _)| *other == kept_here);
+        let answers = match (kept_here == kept, known) {
+            (true, _) => answers,
+            (_, Some(at)) => &others_kept[at].1,
+            _ => {
+                let category_programs = lean(&finished.category_programs(&kept_here));
+                let answers = Answers::new(run, &category_programs, features)?;
+                others_kept.push((kept_here, answers));
+                &others_kept[others_kept.len() - 1].1
+            }
         };
         let of = &answers.chosen(&others)?.1;
         for query in inside {

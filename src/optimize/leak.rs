@@ -196,7 +196,7 @@ mod tests {
     fn what_every_program_says_is_no_leak() {
         for source in [
             "search(query, \"product\", 50)",
-            "hop(anchors, \"has_brand\", \"in\", \"sum\")",
+            "hop(brands, \"has_brand\", \"in\", \"sum\")",
             "// glockenspiel\n/* \"Steel Dart\" /* nested */ \"4711\" */ search(\"durable\")",
             "let k = 4711; let steel_dart = 1;",
             "\"41, 4711\"",

@@ -1,12 +1,12 @@
-//! Pattern mining: given queries with training answers, the typed walks that lead from what a
+//! Pattern mining: given queries with training answers, the typed metapaths that lead from what a
 //! query names or describes to its answers.
 //!
-//! For every anchor of a query and every answer, all walks of one and two steps between them are
-//! found by joining the neighbours of both; if asked for, also walks of three steps from nodes that
-//! the query surely names, past nodes that are no hubs. A pattern is such a walk without its nodes:
-//! how the anchor is found, its type, relations with directions, the type at the end. It is worth what it
-//! tells about the answers: the share of answers reached, times the information gained over
-//! guessing among all nodes of that type, summed over queries.
+//! For every linked entity of a query and every answer, all metapaths of one and two steps between
+//! them are found by joining the neighbours of both; if asked for, also metapaths of three steps
+//! from nodes that the query surely names, past nodes that are no hubs. A pattern is such a
+//! metapath without its nodes: how the linked entity is found, its type, relations with directions,
+//! the type at the end. It is worth what it tells about the answers: the share of answers reached,
+//! times the information gained over guessing among all nodes of that type, summed over queries.
 //!
 //! Must not know: answers of validation or test, programs.
 
@@ -23,44 +23,44 @@ use crate::{
     kb::{Direction, NodeId, RelationId, TypeId},
 };
 
-/// Nodes linked of each type, strongest first, that are tried as anchors.
-const LINKED_ANCHORS: usize = 4;
-/// Weakest link that counts as an anchor.
+/// Nodes linked of each type, strongest first, that are tried as linked entities.
+const LINKED_ENTITIES: usize = 4;
+/// Weakest link that counts as a linked entity.
 const MIN_LINK: f32 = 0.12;
-/// Nodes found by search of each type that are tried as anchors.
-const SEARCHED_ANCHORS: usize = 5;
+/// Nodes found by search of each type that are tried as linked entities.
+const SEARCHED_ENTITIES: usize = 5;
 /// Answers of one query that are looked at.
 const MAX_ANSWERS: usize = 20;
 /// Neighbours of one node that are joined; a hub beyond that tells little.
 const MAX_JOINED: usize = 20_000;
 /// Queries for which the size of a pattern's reach is measured.
 const REACH_SAMPLE: usize = 24;
-/// Steps of the longest walk that is mined if nothing else is asked for: a third step brings
+/// Steps of the longest metapath that is mined if nothing else is asked for: a third step brings
 /// nothing on the bases measured in `docs/optimizer.md`.
 pub const DEFAULT_HOPS: usize = 2;
-/// Steps of the longest walk that can be mined.
+/// Steps of the longest metapath that can be mined.
 pub const MAX_HOPS: usize = 3;
-/// Weakest link from which walks of three steps are mined.
+/// Weakest link from which metapaths of three steps are mined.
 const MIN_LONG_LINK: f32 = 0.5;
-/// Neighbours by one step of a node that walks of three steps pass; those with more are hubs.
+/// Neighbours by one step of a node that metapaths of three steps pass; those with more are hubs.
 const MAX_HUB: usize = 500;
-/// Edges followed from one anchor for the first two of three steps.
+/// Edges followed from one linked entity for the first two of three steps.
 const MAX_LONG_EDGES: usize = 20_000;
 /// Patterns of three steps of one query.
 const MAX_LONG_PATTERNS: usize = 4_000;
 /// Patterns of three steps whose reach is measured, those that may be worth most.
 const MAX_LONG_MEASURED: usize = 400;
 
-/// How anchors are found.
+/// How linked entities are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AnchorSource {
+pub enum LinkSource {
     /// The query names them.
     Named,
     /// The query describes them: their documents match it best.
     Described,
 }
 
-/// One step of a walk.
+/// One step of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
     /// The relation followed.
@@ -69,13 +69,13 @@ pub struct Step {
     pub direction: Direction,
 }
 
-/// A typed walk from anchors to answers.
+/// A typed metapath from linked entities to answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
-    /// How anchors are found.
-    pub source: AnchorSource,
-    /// Type of the anchors.
-    pub anchor: TypeId,
+    /// How linked entities are found.
+    pub source: LinkSource,
+    /// Type of the linked entities.
+    pub start: TypeId,
     /// One to three steps.
     pub steps: Vec<Step>,
     /// Type of the answers.
@@ -88,7 +88,7 @@ pub struct Mined {
     /// The pattern.
     pub pattern: Pattern,
     /// Share of answers reached by query (position in the input), ascending, for queries where
-    /// it reaches any; weighted by the strength of the anchor.
+    /// it reaches any; weighted by the strength of the linked entity.
     pub coverage: Vec<(usize, f32)>,
     /// Which answers are reached by query, as [`Reached`], ascending.
     pub reached: Vec<(usize, Reached)>,
@@ -109,9 +109,9 @@ pub fn n_looked_at(query: &LabelledQuery) -> usize {
 
 /// A node a query may be about, with how surely.
 #[derive(Clone, Copy, Debug)]
-pub struct Anchor {
+pub struct LinkedEntity {
     /// How it was found.
-    pub source: AnchorSource,
+    pub source: LinkSource,
     /// The node.
     pub node: NodeId,
     /// Strength in `0..=1`.
@@ -119,25 +119,25 @@ pub struct Anchor {
 }
 
 /// What the query names or describes, strongest first within each source and type.
-pub fn anchors(base: &IndexedBase, query: &str) -> Vec<Anchor> {
-    let linked = base.names.link(&base.kb, query, &[], LINKED_ANCHORS);
+pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
+    let linked = base.entities.link(&base.kb, query, &[], LINKED_ENTITIES);
     let named = linked
         .as_slice()
         .iter()
         .filter(|(_, strength)| *strength >= MIN_LINK)
-        .map(|&(node, strength)| Anchor { source: AnchorSource::Named, node, strength });
-    let mut anchors: Vec<Anchor> = named.collect();
+        .map(|&(node, strength)| LinkedEntity { source: LinkSource::Named, node, strength });
+    let mut linked: Vec<LinkedEntity> = named.collect();
     for kind in 0..base.kb.types().len() {
         let types = [TypeId(kind as u16)];
-        let found = base.text.search(query, TextPart::Document, &types, SEARCHED_ANCHORS);
+        let found = base.text.search(query, TextPart::Document, &types, SEARCHED_ENTITIES);
         let best = found.first().map_or(1.0, |pair| pair.1);
-        anchors.extend(found.into_iter().map(|(node, score)| Anchor {
-            source: AnchorSource::Described,
+        linked.extend(found.into_iter().map(|(node, score)| LinkedEntity {
+            source: LinkSource::Described,
             node,
             strength: score / best,
         }));
     }
-    anchors
+    linked
 }
 
 /// The steps that can be taken from nodes of each type: every relation in both directions, and
@@ -186,17 +186,17 @@ fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, Nod
     found
 }
 
-/// The nodes at two steps from an anchor with those steps, past no hub; each ascending, each once.
-/// At most [`MAX_LONG_EDGES`] edges are followed, the first in order.
+/// The nodes at two steps from a linked entity with those steps, past no hub; each ascending, each
+/// once. At most [`MAX_LONG_EDGES`] edges are followed, the first in order.
 fn two_steps_from(
     base: &IndexedBase,
     steps: &Steps,
-    anchor: NodeId,
+    entity: NodeId,
 ) -> HashMap<NodeId, BTreeSet<[Step; 2]>> {
     let mut found: HashMap<NodeId, BTreeSet<[Step; 2]>> = HashMap::new();
     let mut left = MAX_LONG_EDGES;
-    for &first in steps.of(base, anchor) {
-        let middles = base.kb.neighbors(anchor, first.relation, first.direction);
+    for &first in steps.of(base, entity) {
+        let middles = base.kb.neighbors(entity, first.relation, first.direction);
         if middles.len() > MAX_HUB {
             continue;
         }
@@ -207,7 +207,7 @@ fn two_steps_from(
                     continue;
                 }
                 left -= ends.len();
-                for &end in ends.iter().filter(|&&end| end != anchor) {
+                for &end in ends.iter().filter(|&&end| end != entity) {
                     found.entry(end).or_default().insert([first, second]);
                 }
             }
@@ -235,17 +235,17 @@ fn mine_query(
     query: &LabelledQuery,
     hops: usize,
 ) -> BTreeMap<Pattern, Share> {
-    let anchors = anchors(base, &query.text);
+    let linked = linked_entities(base, &query.text);
     let answers = &query.answers[..n_looked_at(query)];
     let outward: Vec<Vec<(Step, NodeId)>> =
-        anchors.iter().map(|anchor| steps_from(base, steps, anchor.node)).collect();
-    let is_sure = |anchor: &Anchor| {
-        hops > 2 && anchor.source == AnchorSource::Named && anchor.strength >= MIN_LONG_LINK
+        linked.iter().map(|entity| steps_from(base, steps, entity.node)).collect();
+    let is_sure = |entity: &LinkedEntity| {
+        hops > 2 && entity.source == LinkSource::Named && entity.strength >= MIN_LONG_LINK
     };
-    let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = anchors
+    let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = linked
         .iter()
-        .map(|anchor| match is_sure(anchor) {
-            true => two_steps_from(base, steps, anchor.node),
+        .map(|entity| match is_sure(entity) {
+            true => two_steps_from(base, steps, entity.node),
             false => HashMap::new(),
         })
         .collect();
@@ -257,25 +257,25 @@ fn mine_query(
             inward.entry(neighbor).or_default().push(reversed(step));
         }
         let mut reached: BTreeMap<Pattern, f32> = BTreeMap::new();
-        for ((anchor, outward), further) in anchors.iter().zip(&outward).zip(&further) {
-            if anchor.node == answer {
+        for ((entity, outward), further) in linked.iter().zip(&outward).zip(&further) {
+            if entity.node == answer {
                 continue;
             }
             let pattern = |steps: Vec<Step>| Pattern {
-                source: anchor.source,
-                anchor: base.kb.node_type(anchor.node),
+                source: entity.source,
+                start: base.kb.node_type(entity.node),
                 steps,
                 target: base.kb.node_type(answer),
             };
             let mut note = |steps: Vec<Step>| {
                 let best = reached.entry(pattern(steps)).or_default();
-                *best = best.max(anchor.strength);
+                *best = best.max(entity.strength);
             };
             for &(first, middle) in outward {
                 if middle == answer {
                     note(vec![first]);
                 }
-                if middle != answer && middle != anchor.node {
+                if middle != answer && middle != entity.node {
                     for &second in inward.get(&middle).into_iter().flatten() {
                         note(vec![first, second]);
                     }
@@ -306,13 +306,13 @@ fn mine_query(
     shares
 }
 
-/// How many nodes of the target type a pattern reaches from the query's anchors.
-fn reach(base: &IndexedBase, pattern: &Pattern, anchors: &[Anchor]) -> usize {
-    let is_anchor = |anchor: &&Anchor| {
-        anchor.source == pattern.source && base.kb.node_type(anchor.node) == pattern.anchor
+/// How many nodes of the target type a pattern reaches from the query's linked entities.
+fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usize {
+    let is_linked = |entity: &&LinkedEntity| {
+        entity.source == pattern.source && base.kb.node_type(entity.node) == pattern.start
     };
     let mut nodes: Vec<NodeId> =
-        anchors.iter().filter(is_anchor).map(|anchor| anchor.node).collect();
+        linked.iter().filter(is_linked).map(|entity| entity.node).collect();
     for step in &pattern.steps {
         nodes = nodes
             .iter()
@@ -352,16 +352,15 @@ pub fn mine(
     }
     found.retain(|_, queries| queries.len() >= min_support);
     keep_best_long(base, &mut found);
-    let all_anchors: Vec<_> = queries.par_iter().map(|query| anchors(base, &query.text)).collect();
+    let all_linked: Vec<_> =
+        queries.par_iter().map(|query| linked_entities(base, &query.text)).collect();
     let mut mined: Vec<Mined> = found
         .into_par_iter()
         .map(|(pattern, shares)| {
             let all = base.kb.nodes_of_type(pattern.target).len() as f64;
             let sampled = shares.iter().step_by(shares.len().div_ceil(REACH_SAMPLE));
             let bits: Vec<f64> = sampled
-                .map(|&(at, _)| {
-                    (all / reach(base, &pattern, &all_anchors[at]).max(1) as f64).log2()
-                })
+                .map(|&(at, _)| (all / reach(base, &pattern, &all_linked[at]).max(1) as f64).log2())
                 .collect();
             let bits = (bits.iter().sum::<f64>() / bits.len().max(1) as f64).max(0.0);
             let gain = covered(&shares) * bits;

@@ -1,11 +1,11 @@
 //! The loop: finds programs for categories of queries, proves them on validation, freezes them.
 //!
 //! ```text
-//! search actor: mine walks -> shortlist plans -> trials on training queries -> categories
-//! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: change a program of a front by an operator or by a model's rewrite; archive what
-//!       answers some query best; keep what training queries speak for
-//!    -> tune numbers -> race of all changes on validation -> router -> bundle
+//! search actor: mine metapaths -> shortlist plans -> trials on training queries -> categories
+//! llm actor:    find categories -> put queries into them -> write programs -> mend, try, tune
+//!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
+//!       training queries speak for
+//!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -19,24 +19,28 @@ mod accept;
 mod actor;
 mod adam;
 mod archive;
+pub mod asks;
 mod bandit;
+mod category_programs;
 pub mod cutoff;
 pub mod discover;
+pub mod e_value;
+pub mod fallback;
 mod first_better;
 mod freeze;
+mod gate;
 mod improve;
 pub mod journal;
 pub mod leak;
-mod members;
 pub mod mine;
 pub mod mutate;
-pub mod order;
 pub mod plan;
-pub mod proof;
 pub mod reading;
+pub mod reranker;
 pub mod roles;
 pub mod route;
 mod search;
+mod sequential_test;
 pub mod trial;
 pub mod tune;
 pub mod user;
@@ -56,6 +60,7 @@ pub use crate::optimize::{
     accept::Decision,
     actor::{ACTOR_ROLE, Attempt, Categories, CategoryFound, Estimate, Range, estimate},
     first_better::{Better, What},
+    improve::Choice,
     verdict::{Standing, Verdict},
 };
 use crate::{
@@ -69,13 +74,14 @@ use crate::{
     optimize::{
         actor::{Actor, LLM},
         archive::Archived,
+        asks::Allowance,
+        category_programs::CategoryProgram,
         discover::Bound,
         first_better::FirstBetter,
         freeze::{Finished, Routing},
         improve::Begun,
         journal::{Journal, JournalError},
         leak::ForbiddenWords,
-        members::Member,
         plan::Plan,
         search::SEARCH,
         trial::{Origin, Pool, Trials},
@@ -100,13 +106,16 @@ pub struct Options {
     pub dataset: String,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Steps of improvement.
+    /// Steps of improvement by the search actor.
     pub steps: usize,
-    /// Steps of the longest walk that is mined, 2 or [`mine::MAX_HOPS`].
+    /// Steps of improvement by a language model in every category.
+    pub llm_steps: usize,
+    /// Steps of the longest metapath that is mined, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Who proposes programs.
     pub actors: Actors,
-    /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
+    /// Whether programs of the model may call tools that ask one, within [`asks::most_runs`]; a bundle
+    /// of such programs needs one too.
     pub llm_tools: bool,
     /// Programs that the user brings, at most [`user::MAX_USER_PROGRAMS`].
     pub programs: Vec<UserProgram>,
@@ -184,9 +193,9 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and raced too often.
-    #[error("the run holds {0} races, the limit; start another with --run DIR")]
-    Races(usize),
+    /// The run was continued and tested too often.
+    #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
+    SequentialTests(usize),
     /// A prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -260,7 +269,7 @@ pub enum Event<'a> {
         n: usize,
         /// Mean reciprocal rank on them.
         mrr: f64,
-        /// What the walks of a composed program could bring there.
+        /// What the metapaths of a composed program could bring there.
         bound: Option<Bound>,
     },
     /// The llm actor did something worth a line.
@@ -280,8 +289,8 @@ pub enum Event<'a> {
     },
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
-    /// All changes together were raced on validation.
-    Raced(&'a Proof),
+    /// All changes together were tested on validation.
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
@@ -295,7 +304,7 @@ pub struct Outcome {
     pub stopped: Stop,
     /// Tool calls answered from the cache, and not.
     pub cache: (u64, u64),
-    /// Those of them that were made while numbers were tuned.
+    /// Those of them that were made while parameters were tuned.
     pub tuning_cache: (u64, u64),
 }
 
@@ -333,9 +342,11 @@ struct Run<'a> {
     trials: Trials<'a>,
     /// What programs that were written after a look at training queries must not say.
     forbidden: ForbiddenWords,
+    /// Program runs that may still ask a model.
+    allowance: Allowance,
     /// Answers of tool calls.
     cache: Arc<ToolCache>,
-    /// Tool calls answered from the cache, and not, while numbers were tuned.
+    /// Tool calls answered from the cache, and not, while parameters were tuned.
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
@@ -373,8 +384,11 @@ pub fn run(
         Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
             .stoppable(stop.clone())
     };
-    let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
+    let asking = runtime()
+        .with_assistant(assistant.clone().filter(|_| options.llm_tools))
+        .asking_at_most(asks::REQUESTS_PER_RUN, asks::TOKENS_PER_RUN);
     let forbidden = forbidden_words(&base.kb, &train, &validation);
+    let allowance = Allowance::new(validation.len());
     let mut run = Run {
         base: base.clone(),
         options,
@@ -382,6 +396,7 @@ pub fn run(
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
         forbidden,
+        allowance,
         cache,
         tuning_cache: (0, 0),
         watch,
@@ -401,16 +416,19 @@ pub fn run(
     run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run)?;
     let beginning = run.begin(actor.as_mut())?;
-    let begun = beginning.members.clone();
+    let begun = beginning.category_programs.clone();
     run.begins("training the router");
     let routing = Routing::new(&features, &begun);
     run.compare_together(&routing.train, &begun)?;
-    let (members, stopped) = run.improve(beginning, actor.as_mut())?;
-    run.compare_together(&routing.train, &members)?;
+    let (category_programs, stopped) = run.improve(beginning, actor.as_mut())?;
+    run.compare_together(&routing.train, &category_programs)?;
     run.begins("racing on validation");
-    let routed: Vec<Vec<usize>> =
-        begun.iter().zip(&routing.validation).map(|(member, own)| member.routed(own)).collect();
-    let challenge = run.challenge(&begun, members, &routed)?;
+    let routed: Vec<Vec<usize>> = begun
+        .iter()
+        .zip(&routing.validation)
+        .map(|(category_program, own)| category_program.routed(own))
+        .collect();
+    let challenge = run.challenge(&begun, category_programs, &routed)?;
     let finished = Finished { begun, challenge };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
@@ -490,7 +508,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "walks of another length (--hops)".to_owned()),
+                    ("hops", "metapaths of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
@@ -521,34 +539,45 @@ impl Run<'_> {
         Ok(ranks)
     }
 
-    /// A program on all training queries.
-    fn member(
+    /// A program on all training queries, or on a part of them.
+    fn category_program(
         &mut self,
         plan: Option<Plan>,
         program: Program,
         params: ParamValues,
+        part: Option<Vec<usize>>,
         origin: &Origin,
-    ) -> Result<Member, OptimizeError> {
-        let all: Vec<usize> = (0..self.train.queries.len()).collect();
-        let train = self.trial(&program, &params, false, &all, origin)?;
+    ) -> Result<CategoryProgram, OptimizeError> {
+        let n = self.train.queries.len();
+        let queries = part.clone().unwrap_or_else(|| (0..n).collect());
+        let ranks = self.trial(&program, &params, false, &queries, origin)?;
+        let mut train = vec![0.0; n];
+        queries.iter().zip(ranks).for_each(|(&query, rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
-        Ok(Member { plan, program, params, proposed_by, name: None, queries: None, train })
+        let (name, queries) = (None, None);
+        Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
-    /// The categories to begin with, what was measured on the way, and the walks that operators
+    /// The categories to begin with, what was measured on the way, and the metapaths that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { mut members, mut archive, walks } = match self.options.actors.search {
-            true => self.discover()?,
-            false => Begun { members: self.user_members()?, ..Begun::default() },
+        let Begun { mut category_programs, mut archive, metapaths, .. } =
+            match self.options.actors.search {
+                true => self.discover()?,
+                false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
+            };
+        let challengers = match actor {
+            Some(actor) => self.write_programs(actor, &mut category_programs)?,
+            None => Vec::new(),
         };
-        if let Some(actor) = actor {
-            self.write_programs(actor, &mut members)?;
-        }
-        for member in &members {
+        for category_program in &category_programs {
             let change = "the category's first program".to_owned();
-            archive.add(Archived { member: member.clone(), change, whole: true });
+            archive.add(Archived {
+                category_program: category_program.clone(),
+                change,
+                whole: true,
+            });
         }
-        Ok(Begun { members, archive, walks })
+        Ok(Begun { category_programs, archive, metapaths, challengers })
     }
 }

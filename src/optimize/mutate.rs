@@ -6,36 +6,36 @@
 //! Must not know: how programs do, who chooses between operators.
 
 use crate::optimize::{
-    discover::Walk,
-    plan::{Anchors, Branch, Plan},
+    discover::Metapath,
+    plan::{Branch, LinkedBy, Plan},
 };
 
 /// Branches of a plan at most.
 const MAX_BRANCHES: usize = 3;
-/// Walks that may be added, those most informative about the category's queries.
-const ADDED_WALKS: usize = 8;
+/// Metapaths that may be added, those most informative about the category's queries.
+const ADDED_METAPATHS: usize = 8;
 
 /// A way to change a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// Adds a mined walk.
+    /// Adds a mined metapath.
     Add,
-    /// Takes a walk from the plan of another category.
+    /// Takes a metapath from the plan of another category.
     Cross,
-    /// Unites the walks of two plans that answer different queries of a category.
+    /// Unites the metapaths of two plans that answer different queries of a category.
     Merge,
-    /// Finds the anchors of a walk otherwise.
-    Anchors,
-    /// Carries the sum of scores along a walk instead of the largest, or the other way round.
+    /// Finds the linked entities of a metapath otherwise.
+    Linking,
+    /// Carries the sum of scores along a metapath instead of the largest, or the other way round.
     Sums,
-    /// Drops a walk.
+    /// Drops a metapath.
     Drop,
 }
 
 impl Operator {
     /// All of them, in the order in which they are first tried.
     pub const ALL: [Self; 6] =
-        [Self::Add, Self::Cross, Self::Merge, Self::Anchors, Self::Sums, Self::Drop];
+        [Self::Add, Self::Cross, Self::Merge, Self::Linking, Self::Sums, Self::Drop];
 
     /// Its name.
     pub fn word(self) -> &'static str {
@@ -43,18 +43,18 @@ impl Operator {
             Self::Add => "add",
             Self::Cross => "cross",
             Self::Merge => "merge",
-            Self::Anchors => "anchors",
+            Self::Linking => "anchors",
             Self::Sums => "sums",
             Self::Drop => "drop",
         }
     }
 }
 
-/// What operators take walks from.
+/// What operators take metapaths from.
 #[derive(Clone, Copy)]
 pub struct Material<'a> {
-    /// Mined walks.
-    pub walks: &'a [Walk],
+    /// Mined metapaths.
+    pub metapaths: &'a [Metapath],
     /// Plans of all categories.
     pub others: &'a [Plan],
     /// The plan that another is merged with.
@@ -64,19 +64,19 @@ pub struct Material<'a> {
 }
 
 /// Every plan that an operator makes of a plan, each with the change in words; all differ from the
-/// plan, and none has more than three walks. In an order that depends on the arguments alone.
+/// plan, and none has more than three metapaths. In an order that depends on the arguments alone.
 pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
     match operator {
-        Operator::Anchors => other_anchors(plan),
+        Operator::Linking => linked_otherwise(plan),
         Operator::Sums => other_sums(plan),
         Operator::Drop => dropped(plan),
         Operator::Add => {
             let branches = added_branches(plan, material);
-            taken(plan, &branches, "add a walk")
+            taken(plan, &branches, "add a metapath")
         }
         Operator::Cross => {
             let branches = others_branches(plan, material.others);
-            taken(plan, &branches, "take a walk of another category")
+            taken(plan, &branches, "take a metapath of another category")
         }
         Operator::Merge => material.mate.map_or_else(Vec::new, |mate| merged(plan, mate)),
     }
@@ -98,14 +98,14 @@ fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan
     changed
 }
 
-fn other_anchors(plan: &Plan) -> Vec<(Plan, String)> {
+fn linked_otherwise(plan: &Plan) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for (at, branch) in plan.branches.iter().enumerate() {
-        for anchors in [Anchors::Named, Anchors::Described, Anchors::Either] {
-            if anchors != branch.anchors {
+        for linked in [LinkedBy::Named, LinkedBy::Described, LinkedBy::Either] {
+            if linked != branch.linked {
                 let change =
-                    format!("find anchors of a walk otherwise: {anchors:?}").to_lowercase();
-                children.push((with_branch(plan, at, |branch| branch.anchors = anchors), change));
+                    format!("link the entities of a metapath otherwise: {linked:?}").to_lowercase();
+                children.push((with_branch(plan, at, |branch| branch.linked = linked), change));
             }
         }
     }
@@ -115,7 +115,7 @@ fn other_anchors(plan: &Plan) -> Vec<(Plan, String)> {
 fn other_sums(plan: &Plan) -> Vec<(Plan, String)> {
     let change = |branch: &Branch| {
         let how = if branch.sums { "largest" } else { "sum" };
-        format!("carry the {how} of scores along a walk")
+        format!("carry the {how} of scores along a metapath")
     };
     let children = plan.branches.iter().enumerate().map(|(at, branch)| {
         (with_branch(plan, at, |branch| branch.sums = !branch.sums), change(branch))
@@ -130,7 +130,7 @@ fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     let without = |at| {
         let mut changed = plan.clone();
         changed.branches.remove(at);
-        (changed, "drop a walk".to_owned())
+        (changed, "drop a metapath".to_owned())
     };
     (0..plan.branches.len()).map(without).collect()
 }
@@ -154,21 +154,26 @@ fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> 
     children
 }
 
-/// The mined walks to the plan's target that it lacks, those that tell most about the queries.
+/// The mined metapaths to the plan's target that it lacks, those that tell most about the queries.
 fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
-    let lacks = |walk: &Walk| {
-        let goes = |branch: &Branch| branch.anchor == walk.anchor && branch.steps == walk.steps;
-        plan.target == Some(walk.target) && !plan.branches.iter().any(goes)
+    let lacks = |metapath: &Metapath| {
+        let goes =
+            |branch: &Branch| branch.start == metapath.start && branch.steps == metapath.steps;
+        plan.target == Some(metapath.target) && !plan.branches.iter().any(goes)
     };
-    let told = |walk: &Walk| {
-        let share = |query| f64::from(walk.shares.get(query).copied().unwrap_or(0.0));
-        material.queries.iter().map(share).sum::<f64>() * walk.bits
+    let told = |metapath: &Metapath| {
+        let share = |query| f64::from(metapath.shares.get(query).copied().unwrap_or(0.0));
+        material.queries.iter().map(share).sum::<f64>() * metapath.bits
     };
-    let mut ranked: Vec<(f64, &Walk)> =
-        material.walks.iter().filter(|walk| lacks(walk)).map(|walk| (told(walk), walk)).collect();
+    let mut ranked: Vec<(f64, &Metapath)> = material
+        .metapaths
+        .iter()
+        .filter(|metapath| lacks(metapath))
+        .map(|metapath| (told(metapath), metapath))
+        .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-    ranked.truncate(ADDED_WALKS);
-    ranked.into_iter().map(|(_, walk)| walk.branch()).collect()
+    ranked.truncate(ADDED_METAPATHS);
+    ranked.into_iter().map(|(_, metapath)| metapath.branch()).collect()
 }
 
 /// The branches of other plans that lead to the same type and that this one lacks, each once.
@@ -186,10 +191,10 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     branches
 }
 
-/// Plans of walks of both, each with one at least that the other lacks; as many walks as there is
-/// room for. A walk that both have keeps the anchors of the first.
+/// Plans of metapaths of both, each with one at least that the other lacks; as many metapaths as
+/// there is room for. A metapath that both have keeps the linked entities of the first.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
-    let same_way = |a: &Branch, b: &Branch| a.anchor == b.anchor && a.steps == b.steps;
+    let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));
     let new: Vec<&Branch> = mate.branches.iter().filter(|branch| !has(plan, branch)).collect();
     let own = plan.branches.iter().filter(|branch| !has(mate, branch)).count();
@@ -214,7 +219,7 @@ fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
             child.branches.iter().any(|branch| has(parent, branch) && !has(other, branch))
         };
         if of(plan, mate) && of(mate, plan) {
-            children.push((child, "unite the walks of two programs".to_owned()));
+            children.push((child, "unite the metapaths of two programs".to_owned()));
         }
     }
     children
@@ -225,35 +230,35 @@ mod tests {
     use super::*;
     use crate::kb::TypeId;
 
-    fn branch(anchor: u16) -> Branch {
-        let anchor = TypeId(anchor);
-        Branch { anchors: Anchors::Named, anchor, steps: Vec::new(), sums: false }
+    fn branch(start: u16) -> Branch {
+        let start = TypeId(start);
+        Branch { linked: LinkedBy::Named, start, steps: Vec::new(), sums: false }
     }
 
-    fn plan(anchors: &[u16]) -> Plan {
-        let branches = anchors.iter().map(|&anchor| branch(anchor)).collect();
+    fn plan(linked: &[u16]) -> Plan {
+        let branches = linked.iter().map(|&start| branch(start)).collect();
         Plan { target: Some(TypeId(9)), branches }
     }
 
     fn made(operator: Operator, parent: &Plan, others: &[Plan], mate: Option<&Plan>) -> Vec<Plan> {
-        let material = Material { walks: &[], others, mate, queries: &[] };
+        let material = Material { metapaths: &[], others, mate, queries: &[] };
         children(operator, parent, &material).into_iter().map(|child| child.0).collect()
     }
 
     #[test]
     fn every_change_of_a_branch_is_listed_once() {
         let parent = plan(&[1, 2]);
-        for (operator, n) in [(Operator::Anchors, 4), (Operator::Sums, 2), (Operator::Drop, 2)] {
+        for (operator, n) in [(Operator::Linking, 4), (Operator::Sums, 2), (Operator::Drop, 2)] {
             let children = made(operator, &parent, &[], None);
             assert_eq!(children.len(), n, "{operator:?}");
             assert!(!children.contains(&parent), "{operator:?}");
         }
         assert_eq!(made(Operator::Drop, &plan(&[1]), &[], None), []);
-        assert_eq!(made(Operator::Anchors, &plan(&[]), &[], None), []);
+        assert_eq!(made(Operator::Linking, &plan(&[]), &[], None), []);
     }
 
     #[test]
-    fn a_walk_of_another_category_is_added_or_replaces_one_where_three_are_there() {
+    fn a_metapath_of_another_category_is_added_or_replaces_one_where_three_are_there() {
         let others = [plan(&[4]), Plan { target: None, branches: vec![branch(5)] }];
         assert_eq!(made(Operator::Cross, &plan(&[1]), &others, None), [plan(&[1, 4])]);
         let replaced = made(Operator::Cross, &plan(&[1, 2, 3]), &others, None);
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_plans_have_walks_of_both_parents() {
+    fn merged_plans_have_metapaths_of_both_parents() {
         let two = |mate: &Plan| made(Operator::Merge, &plan(&[1, 2]), &[], Some(mate));
         assert_eq!(two(&plan(&[2, 3])), [plan(&[1, 2, 3])]);
         let three = two(&plan(&[3, 4]));

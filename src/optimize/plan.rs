@@ -1,8 +1,8 @@
 //! What the search actor composes and mutates: a plan, rendered as a readable program.
 //!
-//! A plan is a small syntax tree: branches (anchors and the walk from them), how each walk adds
-//! up, and which evidence ranks what was reached. Rendering is a pure function of the plan and the
-//! base's names; the program it gives is ordinary source that people may edit.
+//! A plan is a small syntax tree: branches (linked entities and the metapath from them), how each
+//! metapath adds up, and which features rank what was reached. Rendering is a pure function of the
+//! plan and the base's names; the program it gives is ordinary source that people may edit.
 //!
 //! Must not know: queries, answers, scores of programs.
 
@@ -14,7 +14,7 @@ use std::{
 use crate::{
     index::IndexedBase,
     kb::{Direction, TypeId},
-    optimize::mine::{AnchorSource, Pattern, Step},
+    optimize::mine::{LinkSource, Pattern, Step},
     program::Program,
     tools::source::{comment, literal, literals},
     words::fold,
@@ -27,16 +27,16 @@ const RETURNED: usize = 200;
 /// Nodes found by words that join the pool.
 const SEARCHED: usize = 200;
 
-/// Prefix of anchors that are found both ways.
+/// Prefix of linked entities that are found both ways.
 const LIKELY: &str = "likely_";
 
 /// Plurals that no variable can be named by: parameters that a program reads, and words of the
 /// language.
 const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
-/// How anchors of a branch are found.
+/// How linked entities of a branch are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Anchors {
+pub enum LinkedBy {
     /// By name.
     Named,
     /// By documents that match.
@@ -45,16 +45,17 @@ pub enum Anchors {
     Either,
 }
 
-/// Anchors and the walk that leads from them to the target type.
+/// Linked entities and the metapath that leads from them to the target type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch {
-    /// How anchors are found.
-    pub anchors: Anchors,
-    /// Type of the anchors.
-    pub anchor: TypeId,
+    /// How linked entities are found.
+    pub linked: LinkedBy,
+    /// Type of the linked entities.
+    pub start: TypeId,
     /// One to three steps.
     pub steps: Vec<Step>,
-    /// Whether a node reached from several anchors gets the sum of their scores, or the largest.
+    /// Whether a node reached from several linked entities gets the sum of their scores, or the
+    /// largest.
     pub sums: bool,
 }
 
@@ -71,11 +72,11 @@ impl Branch {
     /// The branch of a mined pattern.
     pub fn of(pattern: &Pattern) -> Self {
         Self {
-            anchors: match pattern.source {
-                AnchorSource::Named => Anchors::Named,
-                AnchorSource::Described => Anchors::Described,
+            linked: match pattern.source {
+                LinkSource::Named => LinkedBy::Named,
+                LinkSource::Described => LinkedBy::Described,
             },
-            anchor: pattern.anchor,
+            start: pattern.start,
             steps: pattern.steps.clone(),
             sums: pattern.steps.len() == 1,
         }
@@ -123,27 +124,28 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
-/// A word for each type of anchors, such that no two have one and its plural can name a variable.
+/// A word for each type of linked entities, such that no two have one and its plural can name a
+/// variable.
 fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
     for branch in &plan.branches {
-        if words.contains_key(&branch.anchor) {
+        if words.contains_key(&branch.start) {
             continue;
         }
-        let mut word = identifier(base.kb.type_name(branch.anchor));
+        let mut word = identifier(base.kb.type_name(branch.start));
         while NO_VARIABLES.contains(&plural(&word).as_str()) || words.values().any(|w| *w == word) {
             word.push('2');
         }
-        words.insert(branch.anchor, word);
+        words.insert(branch.start, word);
     }
     words
 }
 
-/// A branch with the names its program gives to anchors and to what they reach.
+/// A branch with the names its program gives to linked entities and to what they reach.
 struct Named<'a> {
     branch: &'a Branch,
     kind: String,
-    anchors: String,
+    linked: String,
     reached: String,
     weight: String,
 }
@@ -154,12 +156,12 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
     plan.branches
         .iter()
         .map(|branch| {
-            let kind = base.kb.type_name(branch.anchor).to_owned();
-            let word = words.get(&branch.anchor).cloned().unwrap_or_default();
-            let prefix = match branch.anchors {
-                Anchors::Named => "",
-                Anchors::Described => "described_",
-                Anchors::Either => LIKELY,
+            let kind = base.kb.type_name(branch.start).to_owned();
+            let word = words.get(&branch.start).cloned().unwrap_or_default();
+            let prefix = match branch.linked {
+                LinkedBy::Named => "",
+                LinkedBy::Described => "described_",
+                LinkedBy::Either => LIKELY,
             };
             let mut suffix = word.clone();
             if !taken.insert(suffix.clone()) {
@@ -173,7 +175,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
             Named {
                 branch,
                 kind,
-                anchors: format!("{prefix}{}", plural(&word)),
+                linked: format!("{prefix}{}", plural(&word)),
                 reached: format!("by_{suffix}"),
                 weight: format!("w_{suffix}"),
             }
@@ -181,9 +183,9 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
         .collect()
 }
 
-/// The walk of a branch in words, such as `author -author_writes_paper-> paper`.
-fn walk_in_words(base: &IndexedBase, branch: &Branch) -> String {
-    let mut text = base.kb.type_name(branch.anchor).to_owned();
+/// The metapath of a branch in words, such as `author -author_writes_paper-> paper`.
+fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
+    let mut text = base.kb.type_name(branch.start).to_owned();
     for step in &branch.steps {
         let relation = base.kb.relation_name(step.relation);
         text += &match step.direction {
@@ -216,24 +218,24 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
                 format!("{mark}{}", base.kb.relation_name(step.relation))
             };
             let relations: Vec<String> = branch.steps.iter().map(relation).collect();
-            let how = match branch.anchors {
-                Anchors::Named => "named",
-                Anchors::Described => "described",
-                Anchors::Either => "likely",
+            let how = match branch.linked {
+                LinkedBy::Named => "named",
+                LinkedBy::Described => "described",
+                LinkedBy::Either => "likely",
             };
-            format!("{how} {} ({})", base.kb.type_name(branch.anchor), relations.join(", "))
+            format!("{how} {} ({})", base.kb.type_name(branch.start), relations.join(", "))
         })
         .collect();
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// The program of a plan: what any of its walks reaches, or words find, is ranked, and what several
-/// walks reach counts more.
+/// The program of a plan: what any of its metapaths reaches, or words find, is ranked, and what
+/// several metapaths reach counts more.
 pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, true)
 }
 
-/// The program of a plan without relaxation: only what all of its walks reach is ranked.
+/// The program of a plan without relaxation: only what all of its metapaths reach is ranked.
 pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, plan.branches.is_empty())
 }
@@ -243,20 +245,20 @@ fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     let mut out = String::new();
     let _ = writeln!(out, "//! category: {}", comment(&category_name(base, plan)));
     for named in &branches {
-        let how = match named.branch.anchors {
-            Anchors::Named => "named by the query",
-            Anchors::Described => "described by the query",
-            Anchors::Either => "named or described by the query",
+        let how = match named.branch.linked {
+            LinkedBy::Named => "named by the query",
+            LinkedBy::Described => "described by the query",
+            LinkedBy::Either => "named or described by the query",
         };
         let target = plan.target.map_or("", |target| base.kb.type_name(target));
-        let walk = format!("{} {target}", walk_in_words(base, named.branch));
-        let _ = writeln!(out, "//! Walk from what is {how}: {}", comment(&walk));
+        let metapath = format!("{} {target}", metapath_in_words(base, named.branch));
+        let _ = writeln!(out, "//! Walk from what is {how}: {}", comment(&metapath));
     }
     out += "//! What is reached is ranked by what else the query says.\n\n";
     render_params(&mut out, plan, &branches, relaxed);
     out += "\nfn retrieve(query, candidates, params) {\n";
-    render_anchors(&mut out, &branches);
-    render_walks(&mut out, base, plan, &branches);
+    render_linked(&mut out, &branches);
+    render_metapaths(&mut out, base, plan, &branches);
     match relaxed {
         true => render_pool(&mut out, base, plan, &branches),
         false => render_strict_pool(&mut out, &branches),
@@ -288,57 +290,58 @@ fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>], relaxed:
     line("w_cover", "value: 0.3, min: 0.0, max: 4.0", "share of the query's words");
     line("w_names", "value: 0.6, min: 0.0, max: 4.0", "names of neighbours");
     line("w_meaning", "value: 0.2, min: 0.0, max: 4.0", "embeddings");
-    if branches.iter().any(|named| Some(named.branch.anchor) == plan.target) {
+    if branches.iter().any(|named| Some(named.branch.start) == plan.target) {
         line("w_itself", "value: 0.6, min: 0.0, max: 4.0", "taken from anchors themselves");
     }
     out.push_str("    }\n}\n");
 }
 
-fn render_anchors(out: &mut String, branches: &[Named<'_>]) {
+fn render_linked(out: &mut String, branches: &[Named<'_>]) {
     let mut done = BTreeSet::new();
     if !branches.is_empty() {
         out.push_str("    // Anchors: what the query is about.\n");
     }
-    for Named { branch, kind, anchors, .. } in branches {
-        if !done.insert(anchors) {
+    for Named { branch, kind, linked, .. } in branches {
+        if !done.insert(linked) {
             continue;
         }
         let kind = literal(kind);
         let named = format!("link(query, {kind}, params.n_anchors)");
         let described = format!("normalize(search(query, {kind}, params.n_anchors))");
-        let found = match branch.anchors {
-            Anchors::Named => named,
-            Anchors::Described => described,
-            Anchors::Either => {
-                let word = anchors.trim_start_matches(LIKELY);
+        let found = match branch.linked {
+            LinkedBy::Named => named,
+            LinkedBy::Described => described,
+            LinkedBy::Either => {
+                let word = linked.trim_start_matches(LIKELY);
                 let _ = writeln!(out, "    let named_{word} = {named};");
                 let _ = writeln!(out, "    let described_{word} = {described};");
                 format!("largest(named_{word}, described_{word})")
             }
         };
-        let _ = writeln!(out, "    let {anchors} = power({found}, params.sharpness);");
+        let _ = writeln!(out, "    let {linked} = power({found}, params.sharpness);");
     }
 }
 
-fn render_walks(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+fn render_metapaths(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
     if !branches.is_empty() {
         out.push_str("\n    // Where walks from them lead.\n");
     }
-    for Named { branch, anchors, reached, .. } in branches {
+    for Named { branch, linked, reached, .. } in branches {
         let how = if branch.sums { "sum" } else { "max" };
-        let mut walk = anchors.clone();
+        let mut metapath = linked.clone();
         for step in &branch.steps {
             let relation = literal(base.kb.relation_name(step.relation));
-            let line_break = if walk.contains('(') { "\n        " } else { " " };
+            let line_break = if metapath.contains('(') { "\n        " } else { " " };
             let direction = direction(step.direction);
-            walk = format!("hop({walk},{line_break}{relation}, \"{direction}\", \"{how}\")");
+            metapath =
+                format!("hop({metapath},{line_break}{relation}, \"{direction}\", \"{how}\")");
         }
         if let (Some(target), Some(&last)) = (plan.target, branch.steps.last())
             && leads_elsewhere(base, last, target)
         {
-            walk = format!("of_type({walk}, {})", literal(base.kb.type_name(target)));
+            metapath = format!("of_type({metapath}, {})", literal(base.kb.type_name(target)));
         }
-        let _ = writeln!(out, "    let {reached} = {walk};");
+        let _ = writeln!(out, "    let {reached} = {metapath};");
     }
 }
 
@@ -374,12 +377,12 @@ fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
     let _ = writeln!(out, "\n    // Its order: what the query says beside the names of anchors.");
     let named: BTreeSet<&str> = branches
         .iter()
-        .filter(|named| named.branch.anchors != Anchors::Described)
-        .map(|named| named.anchors.as_str())
+        .filter(|named| named.branch.linked != LinkedBy::Described)
+        .map(|named| named.linked.as_str())
         .collect();
     let mut rest = "query".to_owned();
-    for anchors in named {
-        rest = format!("without_names({rest}, at_least({anchors}, 0.4))");
+    for linked in named {
+        rest = format!("without_names({rest}, at_least({linked}, 0.4))");
     }
     let _ = writeln!(out, "    let rest = {rest};");
     let order = [
@@ -391,12 +394,12 @@ fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
     ];
     let itself: BTreeSet<&str> = branches
         .iter()
-        .filter(|named| Some(named.branch.anchor) == plan.target)
-        .map(|named| named.anchors.as_str())
+        .filter(|named| Some(named.branch.start) == plan.target)
+        .map(|named| named.linked.as_str())
         .collect();
     let mut order = order.join("\n        + ");
-    for anchors in itself {
-        let _ = write!(order, "\n        - {anchors} * params.w_itself");
+    for linked in itself {
+        let _ = write!(order, "\n        - {linked} * params.w_itself");
     }
     let _ = writeln!(out, "    top({order}, {RETURNED})");
 }
@@ -439,9 +442,9 @@ mod tests {
 
     fn plan() -> Plan {
         let steps = vec![Step { relation: RelationId(0), direction: Direction::Out }];
-        let branch = |anchor| Branch {
-            anchors: Anchors::Either,
-            anchor: TypeId(anchor),
+        let branch = |start| Branch {
+            linked: LinkedBy::Either,
+            start: TypeId(start),
             steps: steps.clone(),
             sums: true,
         };

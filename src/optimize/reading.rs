@@ -1,7 +1,7 @@
 //! How plain questions are worded, learnt from training questions that the graph alone answers.
 //!
-//! A training question teaches if walks from the names it spells out reach its answers to the
-//! node, no more and no less; then the words beside the names are a way of saying these walks.
+//! A training question teaches if metapaths from the names it spells out reach its answers to the
+//! node, no more and no less; then the words beside the names are a way of saying these metapaths.
 //! Questions whose answers words had to choose teach nothing, but by chance: a phrasing counts from
 //! two questions. Where several readings reach the same nodes, the one that most questions have
 //! is taken, ties to fewer steps.
@@ -17,7 +17,8 @@ use rayon::prelude::*;
 
 use crate::{
     bundle::reading::{
-        Phrasing, Phrasings, Question, Walk, answers, reached, walk_in_words, walks_from,
+        Metapath, Phrasing, Phrasings, Question, answers, metapath_in_words, metapaths_from,
+        reached,
     },
     dataset::LabelledQuery,
     index::{IndexError, IndexedBase},
@@ -26,17 +27,19 @@ use crate::{
 
 /// Questions that must have a reading for it to be learnt.
 const MIN_QUESTIONS: u32 = 2;
-/// Walks from one name that reach all answers, of which readings are made; shorter ones first.
-const MAX_WALKS: usize = 24;
+/// Metapaths from one name that reach all answers, of which readings are made; shorter ones first.
+const MAX_METAPATHS: usize = 24;
 
-/// The readings that answer one training question exactly, as walks in words, and its other words.
+/// The readings that answer one training question exactly, as metapaths in words, and its other
+/// words.
 struct Lesson {
     said: Vec<String>,
-    /// Walks of each reading, ascending, with the number of their steps.
+    /// Metapaths of each reading, ascending, with the number of their steps.
     readings: Vec<(Vec<String>, usize)>,
 }
 
-/// How the questions are worded that walks answer exactly. Independent of the number of threads.
+/// How the questions are worded that metapaths answer exactly. Independent of the number of
+/// threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -52,8 +55,8 @@ pub fn learn(
     let lessons: Result<Vec<Option<Lesson>>, IndexError> = queries.par_iter().map(lesson).collect();
     let lessons: Vec<Lesson> = lessons?.into_iter().flatten().collect();
     let mut common: BTreeMap<&[String], usize> = BTreeMap::new();
-    for (walks, _) in lessons.iter().flat_map(|lesson| &lesson.readings) {
-        *common.entry(walks).or_default() += 1;
+    for (metapaths, _) in lessons.iter().flat_map(|lesson| &lesson.readings) {
+        *common.entry(metapaths).or_default() += 1;
     }
     let mut phrasings: BTreeMap<&[String], Phrasing> = BTreeMap::new();
     for lesson in &lessons {
@@ -61,9 +64,9 @@ pub fn learn(
             let n = common.get(reading.0.as_slice()).copied().unwrap_or(0);
             (std::cmp::Reverse(n), reading.1, reading.0.clone())
         };
-        let Some((walks, _)) = lesson.readings.iter().min_by_key(rank) else { continue };
-        let phrasing = phrasings.entry(walks).or_default();
-        phrasing.walks.clone_from(walks);
+        let Some((metapaths, _)) = lesson.readings.iter().min_by_key(rank) else { continue };
+        let phrasing = phrasings.entry(metapaths).or_default();
+        phrasing.metapaths.clone_from(metapaths);
         phrasing.n += 1;
         for stem in &lesson.said {
             *phrasing.words.entry(stem.clone()).or_default() += 1;
@@ -77,7 +80,7 @@ pub fn learn(
     Ok(Phrasings(phrasings))
 }
 
-/// What a training question teaches; none if no walks reach its answers exactly.
+/// What a training question teaches; none if no metapaths reach its answers exactly.
 fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     let question = Question::new(base, &query.text);
     let target = base.kb.node_type(*query.answers.first()?);
@@ -86,38 +89,39 @@ fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     }
     let mut named: Vec<NodeId> = question.names.iter().flatten().copied().collect();
     named.sort_unstable();
-    let mut combined: Vec<(Vec<Walk>, Option<Vec<NodeId>>)> = vec![(Vec::new(), None)];
-    for (nodes, types) in question.names.iter().zip(question.anchor_types(base)) {
-        let walks = types.iter().flat_map(|&kind| walks_from(base, kind, true));
-        let reaches_all = |walk: Walk| {
-            let found = reached(base, nodes, &walk)?;
+    let mut combined: Vec<(Vec<Metapath>, Option<Vec<NodeId>>)> = vec![(Vec::new(), None)];
+    for (nodes, types) in question.names.iter().zip(question.linked_types(base)) {
+        let metapaths = types.iter().flat_map(|&kind| metapaths_from(base, kind, true));
+        let reaches_all = |metapath: Metapath| {
+            let found = reached(base, nodes, &metapath)?;
             let mut answers = query.answers.iter();
-            answers.all(|node| found.binary_search(node).is_ok()).then_some((walk, found))
+            answers.all(|node| found.binary_search(node).is_ok()).then_some((metapath, found))
         };
-        let own = walks.filter(|walk| walk.target == target).filter_map(reaches_all);
-        let mut own: Vec<(Walk, Vec<NodeId>)> = own.collect();
+        let own = metapaths.filter(|metapath| metapath.target == target).filter_map(reaches_all);
+        let mut own: Vec<(Metapath, Vec<NodeId>)> = own.collect();
         own.sort_by(|a, b| (a.0.steps.len(), &a.0).cmp(&(b.0.steps.len(), &b.0)));
-        own.truncate(MAX_WALKS);
+        own.truncate(MAX_METAPATHS);
         combined = combined
             .iter()
             .flat_map(|(before, set)| {
-                own.iter().map(move |(walk, found)| {
-                    let walks = before.iter().chain([walk]).cloned().collect();
+                own.iter().map(move |(metapath, found)| {
+                    let metapaths = before.iter().chain([metapath]).cloned().collect();
                     let both = match set {
                         Some(set) => answers(&[set.clone(), found.clone()], &[]),
                         None => found.clone(),
                     };
-                    (walks, Some(both))
+                    (metapaths, Some(both))
                 })
             })
             .collect();
     }
-    let exact = |(walks, set): (Vec<Walk>, Option<Vec<NodeId>>)| {
+    let exact = |(metapaths, set): (Vec<Metapath>, Option<Vec<NodeId>>)| {
         let set = answers(&[set?], &named);
-        let mut told: Vec<String> = walks.iter().map(|walk| walk_in_words(base, walk)).collect();
+        let mut told: Vec<String> =
+            metapaths.iter().map(|metapath| metapath_in_words(base, metapath)).collect();
         told.sort();
         (set == query.answers)
-            .then(|| (told, walks.iter().map(|walk| walk.steps.len()).sum::<usize>()))
+            .then(|| (told, metapaths.iter().map(|metapath| metapath.steps.len()).sum::<usize>()))
     };
     let readings: Vec<(Vec<String>, usize)> = combined.into_iter().filter_map(exact).collect();
     (!readings.is_empty()).then_some(Lesson { said: question.said, readings })

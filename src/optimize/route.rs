@@ -60,9 +60,9 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
             let expected: f64 = (0..n).map(|c| powers[c] / sum * value(c)).sum();
             for c in 0..n {
                 let p = powers[c] / sum;
-                let slope = p * (value(c) - expected) / expected / rows.len() as f64;
+                let part = p * (value(c) - expected) / expected / rows.len() as f64;
                 for &(id, feature) in row {
-                    gradient[id * n + c] += slope * feature;
+                    gradient[id * n + c] += part * feature;
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! The search actor: composes programs from mined walks and tunes their numbers; operators change
-//! them. Needs no language model.
+//! The search actor: composes programs from mined metapaths and tunes their parameters; operators
+//! change them. Needs no language model.
 
 use crate::{
     infer::ParamValues,
     optimize::{
         Ablation, Event, OptimizeError, Run,
         archive::{Archive, Archived},
+        category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
         discover,
         improve::Begun,
-        members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, assign, needed},
         mine,
         plan::{self, Plan},
         trial::{self, Origin},
@@ -24,12 +24,12 @@ pub(super) const SEARCH: &str = "search";
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines walks, runs the plans they suggest and the user's programs, and keeps those that
+    /// Mines metapaths, runs the plans they suggest and the user's programs, and keeps those that
     /// together answer best as categories; all plans are archived.
     pub(super) fn discover(&mut self) -> Result<Begun, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
-        (self.watch)(Event::Progress { phase: "mining walks", done: 0, total: 1 });
+        (self.watch)(Event::Progress { phase: "mining metapaths", done: 0, total: 1 });
         let mined = match self.options.without.contains(&Ablation::Mining) {
             true => Vec::new(),
             false => {
@@ -37,13 +37,13 @@ impl Run<'_> {
                 mine::mine(&self.base, queries, min_support, hops, self.trials.stop)?
             }
         };
-        let walks = discover::walks(&mined);
-        let mut plans = discover::shortlist(&walks, n, min_support, SHORTLISTED);
+        let metapaths = discover::metapaths(&mined);
+        let mut plans = discover::shortlist(&metapaths, n, min_support, SHORTLISTED);
         let everywhere = (0..n).map(|query| (query, 0.0)).collect();
         plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
         let origin = Origin {
             proposed_by: SEARCH.to_owned(),
-            change: "composed from mined walks".to_owned(),
+            change: "composed from mined metapaths".to_owned(),
             parent: None,
         };
         let mut archive = Archive::default();
@@ -53,14 +53,23 @@ impl Run<'_> {
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
+            let whole = queries.len() == n;
             let mut train = vec![0.0; n];
             queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
             let (plan, params) = (Some(plan.clone()), ParamValues::new());
             let proposed_by = SEARCH.to_owned();
-            let member =
-                Member { plan, program, params, proposed_by, name: None, queries: None, train };
-            let (change, whole) = (origin.change.clone(), queries.len() == n);
-            archive.add(Archived { member, change, whole });
+            let category_program = CategoryProgram {
+                plan,
+                program,
+                params,
+                proposed_by,
+                name: None,
+                queries: None,
+                train,
+                part: None,
+            };
+            let change = origin.change.clone();
+            archive.add(Archived { category_program, change, whole });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
         let tried = self.try_user_programs()?;
@@ -72,7 +81,7 @@ impl Run<'_> {
         if chosen.is_empty() {
             chosen.push(plans.len() - 1);
         }
-        let mut members = Vec::new();
+        let mut category_programs = Vec::new();
         for (done, &at) in chosen.iter().enumerate() {
             (self.watch)(Event::Progress {
                 phase: "building categories",
@@ -80,28 +89,36 @@ impl Run<'_> {
                 total: chosen.len(),
             });
             if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
-                members.push(self.user_member(tried)?);
+                category_programs.push(self.program_of_user(tried)?);
                 continue;
             }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
-            let member = self.member(Some(plan), program, ParamValues::new(), &origin)?;
+            let category_program =
+                self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?;
             let change = origin.change.clone();
-            archive.add(Archived { member: member.clone(), change, whole: true });
-            members.push(member);
+            archive.add(Archived {
+                category_program: category_program.clone(),
+                change,
+                whole: true,
+            });
+            category_programs.push(category_program);
         }
-        let mut members = needed(members, n);
-        make_names_differ(&mut members);
-        for (queries, member) in assign(&members, n).iter().zip(&members) {
-            let (name, mrr) = (member.name(), trial::mean(&member.train_on(queries)));
+        let mut category_programs = needed(category_programs, n);
+        make_names_differ(&mut category_programs);
+        for (queries, category_program) in
+            assign(&category_programs, n).iter().zip(&category_programs)
+        {
+            let (name, mrr) =
+                (category_program.name(), trial::mean(&category_program.train_on(queries)));
             let n = queries.len();
             let looked_at = |&at: &usize| (at, mine::n_looked_at(&self.train.queries[at]));
             let looked_at: Vec<(usize, usize)> = queries.iter().map(looked_at).collect();
-            let bound = member.plan.as_ref().filter(|plan| !plan.branches.is_empty());
-            let bound = bound.map(|plan| discover::bound(plan, &walks, &looked_at));
+            let bound = category_program.plan.as_ref().filter(|plan| !plan.branches.is_empty());
+            let bound = bound.map(|plan| discover::bound(plan, &metapaths, &looked_at));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        Ok(Begun { members, archive, walks })
+        Ok(Begun { category_programs, archive, metapaths, challengers: Vec::new() })
     }
 
     /// The program of a plan.
@@ -112,14 +129,14 @@ impl Run<'_> {
         }
     }
 
-    /// Tries other numbers for a program.
+    /// Tries other parameters for a program.
     pub(super) fn tune(
         &mut self,
-        member: &mut Member,
+        category_program: &mut CategoryProgram,
         queries: &[usize],
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
-        let key = format!("{} {} {queries:?}", member.program.id(), self.train.digest());
+        let key = format!("{} {} {queries:?}", category_program.program.id(), self.train.digest());
         let key = blake3::hash(key.as_bytes()).to_hex().to_string();
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
@@ -127,8 +144,8 @@ impl Run<'_> {
                 let (hits, misses) = self.cache.hits_and_misses();
                 let params = tune::tune(
                     &self.trials,
-                    &member.program,
-                    &member.params,
+                    &category_program.program,
+                    &category_program.params,
                     &self.train,
                     queries,
                 )?;
@@ -139,18 +156,22 @@ impl Run<'_> {
                 params
             }
         };
-        if params == member.params {
+        if params == category_program.params {
             return Ok(());
         }
         let origin = Origin {
             proposed_by: "tuner".to_owned(),
-            change: "tuned numbers".to_owned(),
-            parent: Some(member.program.id().to_owned()),
+            change: "tuned parameters".to_owned(),
+            parent: Some(category_program.program.id().to_owned()),
         };
-        let mut tuned =
-            self.member(member.plan.clone(), member.program.clone(), params, &origin)?;
-        tuned.proposed_by.clone_from(&member.proposed_by);
-        tuned.name.clone_from(&member.name);
-        self.accept(member, tuned, queries, &origin).map(|_| ())
+        let (plan, program, part) = (
+            category_program.plan.clone(),
+            category_program.program.clone(),
+            category_program.part.clone(),
+        );
+        let mut tuned = self.category_program(plan, program, params, part, &origin)?;
+        tuned.proposed_by.clone_from(&category_program.proposed_by);
+        tuned.name.clone_from(&category_program.name);
+        self.accept(category_program, tuned, queries, &origin).map(|_| ())
     }
 }

@@ -1,12 +1,12 @@
-//! The tuner: moves a program's declared numbers without any language model.
+//! The tuner: moves a program's declared parameters without any language model.
 //!
 //! Coordinate search: each number in turn is tried at a few values inside its bounds, the best is
 //! kept, twice over. A move must gain at least as much as getting half a query right, so that
-//! numbers stay where the author put them unless the training queries speak clearly.
-//! A program that asks a model is tuned without it: what it asked with its first numbers is known.
-//! O(numbers x values x queries) program calls. A move of one number leaves most tool calls as they
-//! were, so the cache answers them; searches that move all numbers at once were measured against
-//! this one and lost by it (`docs/optimizer.md`).
+//! parameters stay where the author put them unless the training queries speak clearly.
+//! A program that asks a model is tuned without it: what it asked with its first parameters is
+//! known. O(parameters x values x queries) program calls. A move of one parameter leaves most tool
+//! calls as they were, so the cache answers them; searches that move all parameters at once were
+//! measured against this one and lost by it (`docs/optimizer.md`).
 
 use crate::{
     infer::ParamValues,
@@ -18,7 +18,7 @@ use crate::{
     sandbox::{Compiled, Param},
 };
 
-/// Passes over all numbers.
+/// Passes over all parameters.
 const PASSES: usize = 2;
 /// Gain in the sum of reciprocal ranks below which a move is not made.
 const MIN_GAIN: f64 = 0.5;
@@ -44,7 +44,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// What numbers are worth on queries: each set of numbers is run once.
+/// What parameters are worth on queries: each set of parameters is run once.
 struct Worths<'a> {
     trials: &'a Trials<'a>,
     compiled: &'a Compiled,
@@ -68,7 +68,7 @@ impl Worths<'_> {
     }
 }
 
-/// Numbers for a program that answer the queries of a pool best.
+/// Parameters for a program that answer the queries of a pool best.
 ///
 /// # Errors
 /// When the program does not run or the run is to stop.
@@ -105,7 +105,7 @@ pub fn tune(
     Ok(best)
 }
 
-/// Numbers with another value of one; a value that the program declares is not kept.
+/// Parameters with another value of one; a value that the program declares is not kept.
 fn with(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
     let mut moved = params.clone();
     match value == param.value {

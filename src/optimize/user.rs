@@ -1,7 +1,7 @@
 //! Programs that the user brings: kept in the run's journal, tried on all training queries beside
 //! the composed plans, and taken as categories where they answer best.
 //!
-//! They are part of what a run depends on. They are not changed, but their declared numbers are
+//! They are part of what a run depends on. They are not changed, but their declared parameters are
 //! tuned, and a language model may rewrite those in Rhai.
 //!
 //! Must not know: where the files lie, how programs run.
@@ -12,9 +12,10 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Event, OptimizeError, Run,
+        asks::asks,
+        category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
         discover::{self, Worth},
         journal::{Journal, JournalError},
-        members::{MAX_CATEGORIES, MIN_CATEGORY_GAIN, Member, needed},
         trial::Origin,
     },
     program::Program,
@@ -94,6 +95,14 @@ impl Run<'_> {
         let mut tried = Vec::new();
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
+            if asks(&one.program) {
+                (self.watch)(Event::Told(format!(
+                    "{}: left out, it calls functions that ask a language model, which only \
+                     programs of the llm actor may",
+                    one.file
+                )));
+                continue;
+            }
             let change = one.file.clone();
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
@@ -112,31 +121,35 @@ impl Run<'_> {
     }
 
     /// A category of a tried program.
-    pub(super) fn user_member(&mut self, tried: &Tried) -> Result<Member, OptimizeError> {
+    pub(super) fn program_of_user(
+        &mut self,
+        tried: &Tried,
+    ) -> Result<CategoryProgram, OptimizeError> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
-        let mut member = self.member(None, program.clone(), none, &tried.origin)?;
+        let mut category_program =
+            self.category_program(None, program.clone(), none, None, &tried.origin)?;
         let name = program.category().unwrap_or(file);
-        member.name = Some(name.to_owned());
-        Ok(member)
+        category_program.name = Some(name.to_owned());
+        Ok(category_program)
     }
 
     /// The user's programs that together answer best, where no actor composes any.
-    pub(super) fn user_members(&mut self) -> Result<Vec<Member>, OptimizeError> {
+    pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>, OptimizeError> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
         let worths: Vec<&[(usize, f64)]> = tried.iter().map(|one| one.worth.as_slice()).collect();
         let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
-        let mut members = Vec::new();
+        let mut category_programs = Vec::new();
         for at in chosen {
-            members.push(self.user_member(&tried[at])?);
+            category_programs.push(self.program_of_user(&tried[at])?);
         }
-        if members.is_empty() {
-            return Ok(members);
+        if category_programs.is_empty() {
+            return Ok(category_programs);
         }
-        let mut members = needed(members, n);
-        make_names_differ(&mut members);
-        Ok(members)
+        let mut category_programs = needed(category_programs, n);
+        make_names_differ(&mut category_programs);
+        Ok(category_programs)
     }
 }
 
@@ -154,13 +167,14 @@ fn told(file: &str, mrr: f64, n: usize, failed: usize) -> String {
 
 /// Gives the user's programs names of their own: one whose name a category before it has, or any
 /// composed one, gets a number.
-pub(super) fn make_names_differ(members: &mut [Member]) {
-    for at in 0..members.len() {
-        let Some(name) = members[at].name.clone() else { continue };
+pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
+    for at in 0..category_programs.len() {
+        let Some(name) = category_programs[at].name.clone() else { continue };
         let taken = |name: &str| {
-            let others = members.iter().enumerate();
-            let mut others = others.filter(|&(other, member)| other < at || member.name.is_none());
-            others.any(|(_, member)| member.name() == name)
+            let others = category_programs.iter().enumerate();
+            let mut others = others
+                .filter(|&(other, category_program)| other < at || category_program.name.is_none());
+            others.any(|(_, category_program)| category_program.name() == name)
         };
         let mut distinct = name.clone();
         let mut number = 2;
@@ -168,7 +182,7 @@ pub(super) fn make_names_differ(members: &mut [Member]) {
             distinct = format!("{name} ({number})");
             number += 1;
         }
-        members[at].name = Some(distinct);
+        category_programs[at].name = Some(distinct);
     }
 }
 
@@ -180,7 +194,7 @@ mod tests {
     use super::{UserProgram, digest, keep, kept, make_names_differ};
     use crate::{
         infer::ParamValues,
-        optimize::{journal::Journal, members::Member},
+        optimize::{category_programs::CategoryProgram, journal::Journal},
         program::Program,
     };
 
@@ -207,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_taken_gets_a_number() {
-        let member = |source: &str, name: Option<&str>| Member {
+        let category_program = |source: &str, name: Option<&str>| CategoryProgram {
             plan: None,
             program: Program::new(source),
             params: ParamValues::new(),
@@ -215,15 +229,16 @@ mod tests {
             name: name.map(str::to_owned),
             queries: None,
             train: Vec::new(),
+            part: None,
         };
-        let mut members = vec![
-            member("", Some("mine")),
-            member("", Some("mine")),
-            member("", Some("theirs")),
-            member("//! category: theirs", None),
+        let mut category_programs = vec![
+            category_program("", Some("mine")),
+            category_program("", Some("mine")),
+            category_program("", Some("theirs")),
+            category_program("//! category: theirs", None),
         ];
-        make_names_differ(&mut members);
-        let names: Vec<&str> = members.iter().map(Member::name).collect();
+        make_names_differ(&mut category_programs);
+        let names: Vec<&str> = category_programs.iter().map(CategoryProgram::name).collect();
         assert_eq!(names, ["mine", "mine (2)", "theirs (2)", "theirs"]);
     }
 }

@@ -36,6 +36,8 @@ fn example(name: &str) -> Value {
             "trace": ["link(\"a steel dart by Dart World\") = 1 scores: Dart World"],
         })
     };
+    let entity = json!({"n": 1, "id": 4, "type": "brand", "name": "Dart World", "strength": "1.00",
+        "relations": "<-has_brand- product (2): steel dart; soft dart"});
     let node = |n: u32| json!({"n": n, "type": "product", "text": "steel dart\nDurable barrel."});
     match name {
         "actor/initial" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
@@ -56,8 +58,8 @@ fn example(name: &str) -> Value {
         "categories/assign" => json!({
             "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}],
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),
-        "router/choose" => json!({"query": queries[0], "categories":
-            [{"n": 1, "name": "by brand", "description": "Names a brand.", "queries": queries}]}),
+        "router/read" => json!({"query": queries[0], "types": ["product"], "entities": [entity],
+            "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}]}),
         "tools/parse_query" => json!({"query": queries[0], "attributes": ["brand", "use"]}),
         "tools/summarize" => {
             json!({"max_words": 50, "texts": [{"n": 1, "text": "One."}, {"n": 2, "text": "Two."}]})
@@ -67,12 +69,14 @@ fn example(name: &str) -> Value {
         "tools/extract" => json!({"term": "material", "texts": [{"n": 1, "text": "Of steel."}]}),
         "tools/check" => json!({"requirement": "is of steel", "nodes": [node(1), node(2)]}),
         "tools/score" => json!({"query": queries[0], "nodes": [node(1), node(2)]}),
-        "rerank/score" => json!({"query": queries[0], "candidates": [node(1), node(2)]}),
+        "rerank/score" => json!({"query": queries[0], "entities": [entity],
+            "candidates": [node(1), node(2)]}),
         "react/step" => json!({"schema": schema, "toolkit": toolkit, "query": queries[0],
-            "shortlist": [{"id": 0, "type": "product", "name": "steel dart", "text": "Durable."}],
-            "steps": [{"thought": "Find the brand.", "call": "link(\"Dart World\")",
-                       "result": "$1: 1 scores: 4 Dart World 1.0"}],
-            "turns_left": 11, "calls_left": 29}),
+            "entities": [entity], "turns": 12, "calls": 30,
+            "shortlist": [{"id": 0, "name": "steel dart", "text": "type: product\nDurable."}]}),
+        "react/results" => json!({"problem": "", "turns_left": 11, "calls_left": 29, "next": 2,
+            "steps": [{"number": 1, "call": "link(\"Dart World\")",
+                       "result": "1 scores: 4 \"Dart World\" (brand) 1.0"}]}),
         other => panic!("no example for {other}"),
     }
 }

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::remote::{RemoteError, asker::Asker, failure};
+use crate::remote::{RemoteError, failure, requester::Requester};
 
 /// Bytes read of a reply that says what went wrong.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -52,7 +52,7 @@ struct Time {
     end: Instant,
 }
 
-impl Asker {
+impl Requester {
     /// The bytes of the reply; the attempt ends at its own deadline or at this one.
     pub(super) async fn attempt(
         &self,

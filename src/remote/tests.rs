@@ -166,8 +166,9 @@ fn l3_an_outage_costs_the_attempts_of_few_requests_however_many_wait() {
     let limits = Limits { attempts: 6, at_a_time: 4, first_wait: ms(100), ..quick() };
     let service = open(server.url(), limits);
     let errors: Vec<RemoteError> = thread::scope(|scope| {
-        let askers: Vec<_> = (0..64).map(|_| scope.spawn(|| post(&service).unwrap_err())).collect();
-        askers.into_iter().map(|asker| asker.join().unwrap()).collect()
+        let requesters: Vec<_> =
+            (0..64).map(|_| scope.spawn(|| post(&service).unwrap_err())).collect();
+        requesters.into_iter().map(|requester| requester.join().unwrap()).collect()
     });
     let n_outages =
         errors.iter().filter(|error| matches!(error, RemoteError::Outage { .. })).count();
@@ -465,13 +466,13 @@ fn a_stop_ends_whatever_waits() {
         let service = Service::stoppable(&account, limits, stop.clone()).unwrap();
         let began = Instant::now();
         thread::scope(|scope| {
-            let askers: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&service))).collect();
+            let requesters: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&service))).collect();
             while server.requests().is_empty() {
                 thread::sleep(ms(5));
             }
             stop.store(true, Ordering::Relaxed);
-            for asker in askers {
-                assert_eq!(asker.join().unwrap(), Err(RemoteError::Stopped));
+            for requester in requesters {
+                assert_eq!(requester.join().unwrap(), Err(RemoteError::Stopped));
             }
         });
         assert!(began.elapsed() < Duration::from_secs(1) + SLACK);

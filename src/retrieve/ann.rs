@@ -1,13 +1,18 @@
 //! `dense:ann`: approximate search over embeddings, in the graph of the index.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
+    answer::Explanation,
     index::{IndexError, IndexedBase, Part, ann::AnnIndex},
-    kb::NodeId,
-    retrieve::{Ranking, RetrieveError, Retriever, baseline::candidate_types, checked, place},
+    retrieve::{
+        Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked,
+        place, place_of,
+    },
 };
 
+/// What it is called.
+const NAME: &str = "dense:ann";
 /// Nodes that an explanation searches.
 const EXPLAINED: usize = 200;
 
@@ -30,24 +35,27 @@ impl Ann {
 
 impl Retriever for Ann {
     fn name(&self) -> String {
-        "dense:ann".to_owned()
+        NAME.to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let query = checked(query)?;
+        let vector = self.base.embed_query(query).map_err(IndexError::from)?;
         if vector.iter().all(|&number| number == 0.0) {
-            return Ok(Vec::new());
+            return Ok(Answer::default());
         }
-        Ok(self.index.search(&self.base.vectors, &vector, k).map_err(IndexError::from)?)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let exact =
-            self.base.search_vectors(checked(query)?, candidate_types(&self.base), EXPLAINED)?;
-        let mut lines = String::new();
-        let _ = writeln!(lines, "approximate: {}", place(&self.retrieve(query, EXPLAINED)?, node));
-        let _ = writeln!(lines, "exact: {}", place(&exact, node));
-        let _ = writeln!(lines, "{}", self.index.describe());
-        Ok(lines)
+        let ranking =
+            self.index.search(&self.base.vectors, &vector, k).map_err(IndexError::from)?;
+        let exact = match detail.explained {
+            0 => Ranking::new(),
+            _ => self.base.search_vectors(query, candidate_types(&self.base), EXPLAINED)?,
+        };
+        let explained = |at, node, score| {
+            place_of(NAME, at, score).with([
+                place("exact", &exact, node),
+                Explanation::new("graph", self.index.describe()),
+            ])
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }

@@ -1,11 +1,12 @@
 //! The retrievers that programs are compared with: lexical, dense and both.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
+    answer::{Cell, Explanation},
     index::{IndexedBase, TextPart},
     kb::{Combine, NodeId, Scores, TypeId},
-    retrieve::{Ranking, RetrieveError, Retriever, checked, place},
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of},
 };
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
@@ -85,23 +86,25 @@ fn rank(
         System::Bm25 => base.text.search(query, TextPart::Document, types, k),
         System::Bm25Names => base.text.search(query, TextPart::DocumentWithNames, types, k),
         System::Dense => base.search_vectors(query, types, k)?,
-        System::Hybrid | System::Weighted(_) => {
-            let [lexical, dense] = fusible(base, system, query, k)?;
-            let (lexical, dense) = match system {
-                System::Weighted(weight) => {
-                    let weight = f32::from(weight) / 100.0;
-                    (scaled(&lexical).scale(1.0 - weight), scaled(&dense).scale(weight))
-                }
-                _ => {
-                    let ranks = |list| Scores::new(list).reciprocal_ranks(FUSION_K);
-                    (ranks(lexical), ranks(dense))
-                }
-            };
-            let mut fused = lexical.combine(&dense, Combine::Sum).ranking();
-            fused.truncate(k);
-            fused
-        }
+        System::Hybrid | System::Weighted(_) => fused(system, &fusible(base, system, query, k)?, k),
     })
+}
+
+/// The best `k` of the lists that a system fuses.
+fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
+    let (lexical, dense) = match system {
+        System::Weighted(weight) => {
+            let weight = f32::from(weight) / 100.0;
+            (scaled(lexical).scale(1.0 - weight), scaled(dense).scale(weight))
+        }
+        _ => {
+            let ranks = |list: &Ranking| Scores::new(list.clone()).reciprocal_ranks(FUSION_K);
+            (ranks(lexical), ranks(dense))
+        }
+    };
+    let mut fused = lexical.combine(&dense, Combine::Sum).ranking();
+    fused.truncate(k);
+    fused
 }
 
 /// The lists that a system fuses for its best `k`.
@@ -147,49 +150,56 @@ impl Retriever for Baseline {
         }
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        rank(&self.base, self.system, checked(query)?, k)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let mut lines = String::new();
-        match self.system {
+        let (base, system) = (&*self.base, self.system);
+        let (ranking, lists) = match system {
             System::Hybrid | System::Weighted(_) => {
-                let lists = fusible(&self.base, self.system, query, FUSED)?;
-                for (at, (system, list)) in LISTS.iter().zip(&lists).enumerate() {
-                    let adds = match self.system {
-                        System::Weighted(weight) => scaled(list).get(node).map(|score| {
-                            let weight = f32::from([100 - weight, weight][at]) / 100.0;
-                            format!("; adds {weight:.2} x {score:.4}")
-                        }),
-                        _ => list.iter().position(|pair| pair.0 == node).map(|at| {
-                            let (rank, adds) = (at + 1, 1.0 / (FUSION_K + (at + 1) as f32));
-                            format!("; adds 1 / ({FUSION_K} + {rank}) = {adds:.4}")
-                        }),
-                    };
-                    let (found, adds) = (place(list, node), adds.unwrap_or_default());
-                    let _ = writeln!(lines, "{}: {found}{adds}", system.name());
-                }
+                let lists = fusible(base, system, query, k)?;
+                (fused(system, &lists, k), Some(lists))
             }
-            system => {
-                let found = place(&rank(&self.base, system, query, FUSED)?, node);
-                let _ = writeln!(lines, "{}: {found}", system.name());
-            }
-        }
-        lines.push_str(&shared_stems(&self.base, query, node));
-        Ok(lines)
+            _ => (rank(base, system, query, k)?, None),
+        };
+        let explained = |at, node, score| {
+            let whole = place_of(&self.name(), at, score);
+            let parts = lists.iter().flat_map(|lists| self.parts(lists, node));
+            whole.with(parts).with([shared_stems(base, query, node)])
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }
 
-/// The stems that a query shares with the document of a node, in a line for people.
-pub(super) fn shared_stems(base: &IndexedBase, query: &str, node: NodeId) -> String {
+impl Baseline {
+    /// What each list that is fused says of a node, and adds to its score.
+    fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
+        let of_list = |(at, (system, list)): (usize, (&System, &Ranking))| {
+            let found = place(system.name(), list, node);
+            let adds = match self.system {
+                System::Weighted(weight) => scaled(list).get(node).map(|score| {
+                    let weight = f32::from([100 - weight.min(100), weight][at]) / 100.0;
+                    Explanation::new("adds", weight * score)
+                        .with([Explanation::new("weight", weight), Explanation::new("of", score)])
+                }),
+                _ => list.iter().position(|pair| pair.0 == node).map(|at| {
+                    Explanation::new("adds", 1.0 / (FUSION_K + (at + 1) as f32))
+                        .with([Explanation::new("k", FUSION_K)])
+                }),
+            };
+            found.with(adds)
+        };
+        LISTS.iter().zip(lists).enumerate().map(of_list).collect()
+    }
+}
+
+/// The stems that a query shares with the document of a node: how often each is in it, and its idf.
+pub(super) fn shared_stems(base: &IndexedBase, query: &str, node: NodeId) -> Explanation {
     let stems = base.stems.of(query).filter_map(|stem| {
         let id = base.terms.stem_id(&stem)?;
         let count = base.terms.stems_of(node).find(|&(other, _)| other == id)?.1;
-        Some(format!("{stem} x{count} (idf {:.2})", base.terms.idf(id)))
+        let idf = Explanation::new("idf", base.terms.idf(id));
+        Some(Explanation::new(stem, count as usize).with([idf]))
     });
-    let shared: Vec<String> = stems.take(MAX_EXPLAINED).collect();
-    let shared = if shared.is_empty() { "none".into() } else { shared.join(", ") };
-    format!("shared stems: {shared}\n")
+    let shared: Vec<Explanation> = stems.take(MAX_EXPLAINED).collect();
+    let none = if shared.is_empty() { Cell::from("none") } else { Cell::Empty };
+    Explanation::new("shared stems", none).with(shared)
 }

@@ -1,18 +1,21 @@
 //! `late`: late interaction (ColBERT). The best [`CANDIDATES`] of `hybrid` are ranked by how well each
 //! token of the query is matched by the best token of the document; nodes outside are not found.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
+    answer::Explanation,
     embed::Matrix,
     index::{
         IndexError, IndexedBase, Part,
         late::{LateIndex, Pair},
     },
     kb::NodeId,
-    retrieve::{Ranking, RetrieveError, Retriever, checked, shortlist},
+    retrieve::{Answer, Detail, RetrieveError, Retriever, checked, place_of, shortlist},
 };
 
+/// What it is called.
+const NAME: &str = "late";
 /// Nodes that are ranked.
 const CANDIDATES: usize = 1_000;
 /// Pairs that an explanation shows.
@@ -49,37 +52,46 @@ impl Late {
 
 impl Retriever for Late {
     fn name(&self) -> String {
-        "late".to_owned()
+        NAME.to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let Some(tokens) = self.tokens(query)? else { return Ok(Vec::new()) };
+        let Some(tokens) = self.tokens(query)? else { return Ok(Answer::default()) };
         let candidates = shortlist(&self.base, query, CANDIDATES)?;
-        Ok(self.index.rank(&tokens, &candidates, k))
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let query = checked(query)?;
-        let mut pairs = match self.tokens(query)? {
-            Some(tokens) => self.index.pairs(&tokens, node),
-            None => Vec::new(),
+        let ranking = self.index.rank(&tokens, &candidates, k);
+        let first = ranking.iter().take(detail.explained);
+        let pairs = first.map(|pair| self.pairs(query, &tokens, pair.0));
+        let mut pairs = pairs.collect::<Result<Vec<Vec<Explanation>>, RetrieveError>>()?;
+        let explained = |at: usize, node, score| {
+            let candidate = candidates.iter().position(|&id| id == node).map_or(0, |at| at + 1);
+            let candidate = Explanation::new("candidate of hybrid", candidate);
+            let pairs = pairs.get_mut(at).map(std::mem::take).unwrap_or_default();
+            place_of(NAME, at, score).with([candidate]).with(pairs)
         };
+        Ok(Answer::explained(ranking, detail, explained))
+    }
+}
+
+impl Late {
+    /// The tokens of the query and those of a document that match them best, best first.
+    fn pairs(
+        &self,
+        query: &str,
+        tokens: &Matrix,
+        node: NodeId,
+    ) -> Result<Vec<Explanation>, RetrieveError> {
+        let mut pairs = self.index.pairs(tokens, node);
         pairs.sort_by(|a, b| b.score.total_cmp(&a.score));
         let embedder = self.base.embedder();
         let of_query = embedder.token_names(query).map_err(IndexError::from)?;
         let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
         let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-        let mut lines = String::new();
-        let at = shortlist(&self.base, query, CANDIDATES)?.iter().position(|&id| id == node);
-        let _ = match at {
-            Some(at) => writeln!(lines, "candidate {} of hybrid", at + 1),
-            None => writeln!(lines, "not among the first {CANDIDATES} of hybrid"),
-        };
-        for Pair { query, document, score } in pairs.into_iter().take(EXPLAINED) {
+        let pair = |Pair { query, document, score }| {
             let (left, right) = (name(&of_query, query), name(&of_node, document));
-            let _ = writeln!(lines, "{left} ~ {right} (token {}): {score:.4}", document + 1);
-        }
-        Ok(lines)
+            Explanation::new(format!("{left} ~ {right}"), score)
+                .with([Explanation::new("token", document + 1)])
+        };
+        Ok(pairs.into_iter().take(EXPLAINED).map(pair).collect())
     }
 }

@@ -5,6 +5,7 @@
 //! Must not know: which answers are right.
 
 mod ann;
+mod answer;
 mod baseline;
 mod late;
 mod multi;
@@ -13,12 +14,21 @@ mod stark;
 use std::sync::Arc;
 
 pub use ann::Ann;
+pub use answer::{
+    Answer, Call, Detail, End, Feature, LinkedEntity, SchemaWord, StandIn, Understood, Way, Why,
+};
 pub use baseline::{Baseline, System, shortlist};
 pub use late::Late;
 pub use multi::{Multi, Pooling};
 pub use stark::Stark;
 
-use crate::{embed::EmbedError, index::IndexError, kb::NodeId, llm::LlmError};
+use crate::{
+    answer::{Cell, Explanation},
+    embed::EmbedError,
+    index::IndexError,
+    kb::NodeId,
+    llm::LlmError,
+};
 
 /// Characters of a text that an explanation shows.
 const MAX_EXCERPT: usize = 160;
@@ -26,24 +36,28 @@ const MAX_EXCERPT: usize = 160;
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
 
-/// A ranking, and where in it the answers end.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// At most as many nodes as were asked for.
-    pub ranking: Ranking,
-    /// Where the answers end; none where the retriever cannot tell.
-    pub end: Option<End>,
+/// Queries that a language model was to help with and did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unassisted {
+    /// As its service gave no reply.
+    pub outages: u64,
+    /// As its replies could not be used.
+    pub unusable: u64,
 }
 
-/// The last place of a ranking that is an answer, and how sure that is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct End {
-    /// Its rank, from 1; it may lie behind the nodes that were asked for.
-    pub rank: usize,
-    /// Share of the nodes up to there that are expected to be right, in `0..=1`.
-    pub precision: f32,
-    /// Share of the right nodes that are expected up to there, in `0..=1`.
-    pub recall: f32,
+impl Unassisted {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.outages + self.unusable
+    }
+
+    /// What is known of a query by two that were to help with it: it counts once.
+    pub fn or(self, other: Unassisted) -> Unassisted {
+        Unassisted {
+            outages: self.outages.max(other.outages),
+            unusable: self.unusable.max(other.unusable),
+        }
+    }
 }
 
 /// Why a query could not be answered.
@@ -83,31 +97,31 @@ pub trait Retriever: Send + Sync {
     /// What it is called in tables.
     fn name(&self) -> String;
 
-    /// At most `k` nodes that answer the query, best first. The same query gives the same ranking,
-    /// on any thread.
+    /// What answers the query: of nodes at most `k`, best first, with as much detail as is asked
+    /// for, from one run. The same query gives the same answer, on any thread, whatever the detail.
     ///
     /// # Errors
     /// [`RetrieveError`]; a query that fails is counted as failed, never as answered.
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError>;
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError>;
 
-    /// The same ranking, and where in it the answers end.
+    /// The nodes of the answer.
     ///
     /// # Errors
-    /// As [`Retriever::retrieve`].
-    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        Ok(Answer { ranking: self.retrieve(query, k)?, end: None })
+    /// As [`Retriever::answer`].
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        Ok(self.answer(query, k, Detail::default())?.into_ranking())
     }
 
-    /// Why the node has its place in the answer to the query, in lines of text.
-    ///
-    /// # Errors
-    /// As [`Retriever::retrieve`].
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError>;
+    /// Queries so far whose answers a language model was to better and did not: they are answered as
+    /// without it.
+    fn unassisted(&self) -> Unassisted {
+        Unassisted::default()
+    }
 
     /// The category the query is put in; none for a retriever that answers all queries alike.
     ///
     /// # Errors
-    /// As [`Retriever::retrieve`].
+    /// As [`Retriever::answer`].
     fn category(&self, _query: &str) -> Result<Option<String>, RetrieveError> {
         Ok(None)
     }
@@ -118,28 +132,34 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
         (**self).name()
     }
 
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        (**self).answer(query, k, detail)
+    }
+
     fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
         (**self).retrieve(query, k)
-    }
-
-    fn answer(&self, query: &str, k: usize) -> Result<Answer, RetrieveError> {
-        (**self).answer(query, k)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        (**self).explain(query, node)
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         (**self).category(query)
     }
+
+    fn unassisted(&self) -> Unassisted {
+        (**self).unassisted()
+    }
 }
 
-/// Where a node is in a ranking, for people.
-pub fn place(ranking: &Ranking, node: NodeId) -> String {
+/// The place of a node of a ranking, from 0, and its score.
+pub fn place_of(system: &str, at: usize, score: f32) -> Explanation {
+    Explanation::new(system, Cell::Empty)
+        .with([Explanation::new("rank", at + 1), Explanation::new("score", score)])
+}
+
+/// Where a node is in a list: its rank and score, or how many nodes before it there are at least.
+pub fn place(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
-        Some(at) => format!("rank {}, score {:.4}", at + 1, ranking[at].1),
-        None => format!("not among the first {}", ranking.len()),
+        Some(at) => place_of(list, at, ranking.get(at).map_or(0.0, |pair| pair.1)),
+        None => Explanation::new(list, format!("not among the first {}", ranking.len())),
     }
 }
 

@@ -1,29 +1,30 @@
-//! `multi`: the vectors of a document's pieces, pooled. What finds a node is its best piece: the
-//! nodes of the [`PIECES`] pieces most similar to the query, of all pieces, are the candidates, and
-//! all pieces of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so a
-//! document that one vector blurs is never found.)
+//! `multi`: the vectors of a document's chunks, pooled. What finds a node is its best chunk: the
+//! nodes of the [`CHUNKS`] chunks most similar to the query, of all chunks, are the candidates, and
+//! all chunks of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so
+//! a document that one vector blurs is never found.)
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
+    answer::Explanation,
     index::{
         IndexError, IndexedBase, Part,
         chunks::{ChunkIndex, chunks_of},
     },
     kb::{NodeId, best},
-    retrieve::{Ranking, RetrieveError, Retriever, checked, excerpt},
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, excerpt, place_of},
 };
 
-/// Pieces whose nodes are candidates, at least, and for each node asked for.
-const PIECES: usize = 1_000;
-const PIECES_PER_NODE: usize = 4;
-/// Pieces that an explanation shows.
+/// Chunks whose nodes are candidates, at least, and for each node asked for.
+const CHUNKS: usize = 1_000;
+const CHUNKS_PER_NODE: usize = 4;
+/// Chunks that an explanation shows.
 const EXPLAINED: usize = 3;
 
-/// How scores of pieces become one of a node.
+/// How scores of chunks become one of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// The best piece.
+    /// The best chunk.
     Max,
     /// The mean of all.
     Mean,
@@ -41,7 +42,7 @@ impl Pooling {
         }
     }
 
-    /// The score of a node; `None` without pieces.
+    /// The score of a node; `None` without chunks.
     fn pool(self, mut scores: Vec<f32>) -> Option<f32> {
         scores.sort_unstable_by(|a, b| b.total_cmp(a));
         let n = match self {
@@ -54,7 +55,7 @@ impl Pooling {
     }
 }
 
-/// Pooled search over pieces of documents.
+/// Pooled search over chunks of documents.
 pub struct Multi {
     base: Arc<IndexedBase>,
     index: ChunkIndex,
@@ -62,7 +63,7 @@ pub struct Multi {
 }
 
 impl Multi {
-    /// Opens the pieces of a base.
+    /// Opens the chunks of a base.
     ///
     /// # Errors
     /// That there are none, or that they are damaged.
@@ -77,36 +78,45 @@ impl Retriever for Multi {
         self.pooling.name().to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
         if vector.iter().all(|&number| number == 0.0) {
-            return Ok(Vec::new());
+            return Ok(Answer::default());
         }
         let mut ranking = Ranking::new();
-        for node in self.index.nodes_near(&vector, PIECES.max(k.saturating_mul(PIECES_PER_NODE)))? {
+        for node in self.index.nodes_near(&vector, CHUNKS.max(k.saturating_mul(CHUNKS_PER_NODE)))? {
             let score = self.pooling.pool(self.index.scores(&vector, node)?);
             ranking.extend(score.map(|score| (node, score)));
         }
-        Ok(best(ranking, k))
+        let ranking = best(ranking, k);
+        let first = ranking.iter().take(detail.explained);
+        let scores = first.map(|pair| Ok(self.index.scores(&vector, pair.0)?));
+        let scores = scores.collect::<Result<Vec<Vec<f32>>, RetrieveError>>()?;
+        let explained = |at: usize, node, score| {
+            let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
+            place_of(&self.name(), at, score).with(self.parts(node, scores))
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
+}
 
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
-        let mut scores: Vec<(usize, f32)> =
-            self.index.scores(&vector, node)?.into_iter().enumerate().collect();
-        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let pieces = chunks_of(self.base.kb.text(node));
-        let mut lines = String::new();
+impl Multi {
+    /// The chunks of a node, and the best of them.
+    fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
         let how = match self.pooling {
             Pooling::Max => "the best counts",
             Pooling::Mean => "their mean counts",
             Pooling::Top3 => "the mean of the best three counts",
         };
-        let _ = writeln!(lines, "pieces: {}; {how}", scores.len());
-        for (at, score) in scores.into_iter().take(EXPLAINED) {
-            let text = pieces.get(at).copied().unwrap_or_default();
-            let _ = writeln!(lines, "piece {}, score {score:.4}: {}", at + 1, excerpt(text));
-        }
-        Ok(lines)
+        let n = Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", how)]);
+        let texts = chunks_of(self.base.kb.text(node));
+        let mut scores: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let chunk = |(at, score): (usize, f32)| {
+            let text = excerpt(texts.get(at).copied().unwrap_or_default());
+            Explanation::new("chunk", at + 1)
+                .with([Explanation::new("score", score), Explanation::new("text", text)])
+        };
+        std::iter::once(n).chain(scores.into_iter().take(EXPLAINED).map(chunk)).collect()
     }
 }

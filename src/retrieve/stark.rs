@@ -3,18 +3,18 @@
 //! and how long a text is on average are told by candidates alone. `bm25` weighs repeated words
 //! less ([`Bm25::MFAR`]) and takes both from all nodes.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
+    answer::Explanation,
     index::{Collection, IndexedBase, TextPart, bm25::Bm25},
-    kb::NodeId,
-    retrieve::{Ranking, RetrieveError, Retriever, baseline::shared_stems, checked, place},
+    retrieve::{
+        Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, checked, place_of,
+    },
 };
 
 /// What it is called.
 const NAME: &str = "bm25:stark";
-/// Nodes that an explanation searches.
-const EXPLAINED: usize = 200;
 
 /// The baseline over one base.
 pub struct Stark {
@@ -36,20 +36,16 @@ impl Retriever for Stark {
         NAME.to_owned()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let Some(candidates) = &self.candidates else { return Ok(Vec::new()) };
-        Ok(self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k))
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let found = place(&self.retrieve(query, EXPLAINED)?, node);
-        let mut lines = format!("{NAME}: {found}\n");
-        if let Some(candidates) = &self.candidates {
-            let (n, mean) = (candidates.n_texts(), candidates.mean_length());
-            let _ = writeln!(lines, "counted: {n} candidates of {mean:.1} words on average");
-        }
-        lines.push_str(&shared_stems(&self.base, query, node));
-        Ok(lines)
+        let Some(candidates) = &self.candidates else { return Ok(Answer::default()) };
+        let ranking =
+            self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k);
+        let explained = |at, node, score| {
+            let counted = Explanation::new("candidates", candidates.n_texts() as usize)
+                .with([Explanation::new("words on average", candidates.mean_length())]);
+            place_of(NAME, at, score).with([counted, shared_stems(&self.base, query, node)])
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }

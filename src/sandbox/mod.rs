@@ -125,7 +125,7 @@ pub trait Sandbox: Send + Sync {
     /// [`FailureKind::Parse`], [`FailureKind::MissingFunction`] or [`FailureKind::Panic`].
     fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure>;
 
-    /// The numbers a program declares in `params()`, by name; empty when it has none. Run once,
+    /// The parameters a program declares in `params()`, by name; empty when it has none. Run once,
     /// then remembered.
     ///
     /// # Errors

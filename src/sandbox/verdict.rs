@@ -1,4 +1,4 @@
-//! Judges what a program gave: its declared numbers, and its ranking. The same for every engine.
+//! Judges what a program gave: its declared parameters, and its ranking. The same for every engine.
 //!
 //! Must not know which engine ran.
 
@@ -12,7 +12,7 @@ use crate::{
 /// Longest parameter name, bytes.
 const PARAM_NAME_BYTES: usize = 64;
 
-/// The numbers that `params()` declares, by name.
+/// The parameters that `params()` declares, by name.
 ///
 /// # Errors
 /// [`FailureKind::Result`].

@@ -47,7 +47,7 @@ pub use interface::interface_page;
 
 /// The function that answers a query.
 const RETRIEVE: &str = "retrieve";
-/// The function that declares numbers.
+/// The function that declares parameters.
 const PARAMS: &str = "params";
 /// Values in a result, nested ones included.
 const MAX_RESULT_VALUES: usize = 300_000;

@@ -1,4 +1,4 @@
-//! `multi`, `multi:mean` and `multi:top3`: embeddings of the pieces of documents, pooled.
+//! `multi`, `multi:mean` and `multi:top3`: embeddings of the chunks of documents, pooled.
 
 use crate::{
     index::Part,
@@ -9,7 +9,7 @@ use crate::{
 pub(super) const MAX: SystemSpec = SystemSpec {
     name: "multi",
     arguments: "",
-    summary: "embeddings of the pieces of documents; the best piece counts",
+    summary: "embeddings of the chunks of documents; the best chunk counts",
     needs: &[Need::Part(Part::Multi)],
     open: |_, opener| pooled(Pooling::Max, opener),
 };
@@ -17,7 +17,7 @@ pub(super) const MAX: SystemSpec = SystemSpec {
 pub(super) const MEAN: SystemSpec = SystemSpec {
     name: "multi:mean",
     arguments: "",
-    summary: "embeddings of the pieces of documents; the mean of all counts",
+    summary: "embeddings of the chunks of documents; the mean of all counts",
     needs: &[Need::Part(Part::Multi)],
     open: |_, opener| pooled(Pooling::Mean, opener),
 };
@@ -25,7 +25,7 @@ pub(super) const MEAN: SystemSpec = SystemSpec {
 pub(super) const TOP3: SystemSpec = SystemSpec {
     name: "multi:top3",
     arguments: "",
-    summary: "embeddings of the pieces of documents; the mean of the best three counts",
+    summary: "embeddings of the chunks of documents; the mean of the best three counts",
     needs: &[Need::Part(Part::Multi)],
     open: |_, opener| pooled(Pooling::Top3, opener),
 };

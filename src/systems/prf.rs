@@ -13,14 +13,16 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fmt::Write,
     sync::Arc,
 };
 
 use crate::{
+    answer::Explanation,
     index::IndexedBase,
-    kb::{Combine, NodeId, Scores},
-    retrieve::{Baseline, Ranking, RetrieveError, Retriever, System, checked, place},
+    kb::{Combine, Scores},
+    retrieve::{
+        Answer, Baseline, Detail, RetrieveError, Retriever, System, checked, place, place_of,
+    },
     systems::{Opener, SystemError, SystemSpec},
     words::{Analysis, for_each_reference_word},
 };
@@ -139,26 +141,29 @@ impl Retriever for Feedback {
         format!("{}={documents},{terms},{weight}:{}", SPEC.name, self.first.name())
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
         let words = self.words(query)?.join(" ");
-        let asked = self.search(query, k)?.scale(1.0 - self.taken.weight);
-        let added = self.search(&words, k)?.scale(self.taken.weight);
-        let mut ranking = asked.combine(&added, Combine::Sum).ranking();
+        let asked = self.search(query, k)?;
+        let added = self.search(&words, k)?;
+        let [by_query, by_words] = [1.0 - self.taken.weight, self.taken.weight];
+        let sum = asked.scale(by_query).combine(&added.scale(by_words), Combine::Sum);
+        let mut ranking = sum.ranking();
         ranking.truncate(k);
-        Ok(ranking)
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        let query = checked(query)?;
-        let words = self.words(query)?.join(" ");
-        let mut lines = String::new();
-        for (name, text) in [("query", query), ("added", words.as_str())] {
-            let found = place(&self.search(text, SUMMED)?.ranking(), node);
-            let _ = writeln!(lines, "{name}: {found}");
-        }
-        let _ = writeln!(lines, "added words: {}", if words.is_empty() { "none" } else { &words });
-        Ok(lines)
+        let lists = match detail.explained {
+            0 => Vec::new(),
+            _ => vec![("query", by_query, asked.ranking()), ("added", by_words, added.ranking())],
+        };
+        let explained = |at, node, score| {
+            let parts = lists.iter().map(|(name, weight, list)| {
+                place(name, list, node).with([Explanation::new("weight", *weight)])
+            });
+            let text = if words.is_empty() { "none" } else { &words };
+            place_of(&self.name(), at, score)
+                .with(parts)
+                .with([Explanation::new("added words", text)])
+        };
+        Ok(Answer::explained(ranking, detail, explained))
     }
 }
 

@@ -15,8 +15,7 @@ use std::{
 use crate::{
     eval::trec,
     files,
-    kb::NodeId,
-    retrieve::{Ranking, RetrieveError, Retriever, place},
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, place_of},
     systems::{Need, Opener, SystemError, SystemSpec, file_of},
 };
 
@@ -98,11 +97,8 @@ impl Retriever for Run {
         self.name.clone()
     }
 
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        Ok(self.ranking(query)?.iter().take(k).copied().collect())
-    }
-
-    fn explain(&self, query: &str, node: NodeId) -> Result<String, RetrieveError> {
-        Ok(format!("in the file: {}\n", place(self.ranking(query)?, node)))
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let ranking = self.ranking(query)?.iter().take(k).copied().collect();
+        Ok(Answer::explained(ranking, detail, |at, _, score| place_of(&self.name, at, score)))
     }
 }

@@ -33,7 +33,7 @@ const MAX_LAST_REQUEST: Duration = Duration::from_secs(480);
 
 /// Asks for the tools of one program call.
 #[derive(Default)]
-pub struct Asker {
+pub struct Requester {
     assistant: Option<Arc<Assistant>>,
     waited: Duration,
     outage: Option<LlmError>,
@@ -41,7 +41,7 @@ pub struct Asker {
     unparsed: usize,
 }
 
-impl Asker {
+impl Requester {
     /// One that asks with an assistant.
     pub(super) fn new(assistant: Arc<Assistant>) -> Self {
         Self { assistant: Some(assistant), ..Self::default() }
@@ -161,7 +161,7 @@ mod tests {
         llm::scripted::{llm, said},
         tools::{
             Meter, ToolError,
-            asking::{Asker, MAX_WAIT, ROUNDS},
+            asking::{MAX_WAIT, ROUNDS, Requester},
             testing::assistant,
         },
     };
@@ -169,18 +169,19 @@ mod tests {
     #[test]
     fn waiting_has_an_end_and_adds_up() {
         let (model, heard) = llm(|_| said("{\"class\": 1}"));
-        let mut asker = Asker::new(assistant(model));
+        let mut requester = Requester::new(assistant(model));
         let mut meter = Meter::default();
         let inputs = || vec![json!({"text": "x", "classes": [{"n": 1, "name": "a"}]})];
-        let mut ask =
-            |asker: &mut Asker| asker.json(&mut meter, "tools/classify", inputs(), 1, ROUNDS[0]);
-        assert_eq!(ask(&mut asker), Ok(vec![Some(json!({"class": 1}))]));
-        assert!(!asker.waited().is_zero());
-        let (asked, unparsed) = asker.take_notes();
+        let mut ask = |requester: &mut Requester| {
+            requester.json(&mut meter, "tools/classify", inputs(), 1, ROUNDS[0])
+        };
+        assert_eq!(ask(&mut requester), Ok(vec![Some(json!({"class": 1}))]));
+        assert!(!requester.waited().is_zero());
+        let (asked, unparsed) = requester.take_notes();
         assert_eq!((asked.requests, unparsed), (1, 0));
-        assert_eq!(asker.take_notes().0.requests, 0);
-        asker.waited = MAX_WAIT;
-        let refused = ask(&mut asker);
+        assert_eq!(requester.take_notes().0.requests, 0);
+        requester.waited = MAX_WAIT;
+        let refused = ask(&mut requester);
         assert!(matches!(&refused, Err(ToolError::Budget(why)) if why.contains("120 s")));
         assert_eq!(heard.count(), 1);
     }

@@ -72,7 +72,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[ArgSpec { name: "value", kind: Kind::Any, default: None }],
         Kind::Unit,
         "Notes a value in the trace of the call; `print` writes text to the call's output.",
-        r#"debug_print("anchors linked")"#,
+        r#"debug_print("entities linked")"#,
         |_, _| Ok(Value::Unit),
     )
     .with_flow(NodeFlow::Note),
@@ -147,8 +147,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         ],
         Kind::Text,
         "1 per 100 characters of a field; without one 1 per neighbour, and 1 per byte of the \
-         attribute and of each piece",
-        "The field of exactly that name; without one, the k pieces of the document with relations \
+         attribute and of each chunk",
+        "The field of exactly that name; without one, the k chunks of the document with relations \
          (of at most chunk_size characters, at least 16, at word borders) whose embeddings are \
          most similar to the attribute, joined by \";\\n\".",
         r#"get_relevant_chunk(0, "what it is made of")"#,
@@ -218,7 +218,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             neighbors(ctx, node, relation).map(Value::nodes)
         },
     )
-    .with_flow(NodeFlow::Walk(Steps::Either)),
+    .with_flow(NodeFlow::Metapath(Steps::Either)),
     costly_tool(
         "compute_query_node_similarity",
         &[QUERY, NODES],

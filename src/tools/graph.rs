@@ -1,10 +1,10 @@
-//! Tools over typed relations: sets of nodes, hops, walks.
+//! Tools over typed relations: sets of nodes, hops, metapaths.
 
 use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     index::IndexedBase,
-    kb::{Direction, NodeId, NodeSet, RelationId, Scores},
+    kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths},
     tools::{
         ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
     },
@@ -12,8 +12,14 @@ use crate::{
 
 /// What steps cost.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
-/// Steps of one walk.
+/// Steps of one metapath or path.
 const MAX_STEPS: usize = 6;
+/// Nodes to which paths are looked for in one call.
+const MAX_ENDS: usize = 100;
+/// Edges that are looked at for them.
+const MAX_EDGES: usize = 1_000_000;
+/// Nodes of the base that are marked as not seen for one unit.
+const NODES_PER_UNIT: usize = 64;
 
 const ANY_DIRECTION: ArgSpec =
     ArgSpec { name: "direction", kind: Kind::Text, default: Some("\"any\"") };
@@ -30,7 +36,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Directed),
+        flow: NodeFlow::Metapath(Steps::Directed),
         cost: FOLLOWED,
         doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
               node reached from several nodes gets the sum of their scores, with \"max\" the \
@@ -49,7 +55,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
         ],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Path),
+        flow: NodeFlow::Metapath(Steps::Path),
         cost: FOLLOWED,
         doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
               \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
@@ -63,13 +69,34 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[FROM],
         result: Kind::Scores,
-        flow: NodeFlow::Walk(Steps::Either),
+        flow: NodeFlow::Metapath(Steps::Either),
         cost: "1 per edge followed; 1 per node started from and relation of the base",
         doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
               scores it is reached from, plain nodes count 1 each.",
         example: "neighbors(nodes([0, 1]))",
         cached: true,
         run: neighbors,
+    },
+    ToolSpec {
+        name: "paths",
+        group: "graph",
+        args: &[
+            ArgSpec { name: "a", kind: Kind::Nodes, default: None },
+            ArgSpec { name: "b", kind: Kind::Nodes, default: None },
+            ArgSpec { name: "max_hops", kind: Kind::Int, default: Some("3") },
+        ],
+        result: Kind::Any,
+        flow: NodeFlow::Carry,
+        cost: "1 per edge looked at and per node started from, 1 per 64 nodes of the base",
+        doc: "How the nodes of b are linked to those of a: for each of b that at most max_hops edges \
+              (1 to 6) lead to, followed in any direction, one shortest path from any of a, as a list \
+              of maps in the order of b: `nodes`, its node ids from a to b, and `steps`, its edges as \
+              \"relation:out\" or \"relation:in\", as metapath takes them. Ties: at each step from the end \
+              the node with the smallest id, then an edge as stored, then the first relation. At most \
+              100 nodes in b; at most 1,000,000 edges are looked at, and what lies further has no path.",
+        example: r#"paths(link(query, "brand"), nodes([0, 1]), 2)"#,
+        cached: true,
+        run: paths,
     },
     ToolSpec {
         name: "degree",
@@ -256,7 +283,7 @@ fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let steps = args.texts(1)?;
     if steps.len() > MAX_STEPS {
-        return Err(ToolError::BadArgs(format!("a walk has at most {MAX_STEPS} steps")));
+        return Err(ToolError::BadArgs(format!("a metapath has at most {MAX_STEPS} steps")));
     }
     let limit = args.count(2)?;
     let mut reached = start(ctx.base, args)?;
@@ -277,6 +304,36 @@ fn neighbors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
         .collect();
     let from = start(ctx.base, args)?;
     step(ctx, &from, &along, How::Sum).map(Value::scores)
+}
+
+fn paths(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (from, to) = (args.nodes(0)?, args.nodes(1)?);
+    let hops = args.count(2)?;
+    if !(1..=MAX_STEPS).contains(&hops) {
+        return Err(ToolError::BadArgs(format!("max_hops {hops} must be from 1 to {MAX_STEPS}")));
+    }
+    if to.len() > MAX_ENDS {
+        let n = to.len();
+        return Err(ToolError::BadArgs(format!("paths to {n} nodes are more than {MAX_ENDS}")));
+    }
+    let (from, to) = (lookup::nodes(ctx.base, &from)?, lookup::nodes(ctx.base, &to)?);
+    let kb = &ctx.base.kb;
+    ctx.meter.touch(from.len() + to.len() + kb.n_nodes() as usize / NODES_PER_UNIT)?;
+    let bounds = PathBounds { hops, nodes: MAX_EDGES, edges: MAX_EDGES };
+    let meter = &mut *ctx.meter;
+    let found = shortest_paths(kb, from, to, bounds, &mut |edges| meter.touch(edges))?;
+    let path = |path: Path| {
+        let ends = path.hops.iter().map(|hop| hop.node);
+        let nodes = std::iter::once(path.from).chain(ends).map(|node| Value::Int(node.into()));
+        let steps = path.hops.iter().map(|hop| {
+            let relation = kb.relation_name(hop.relation);
+            let direction = if hop.direction == Direction::In { "in" } else { "out" };
+            Value::text(&format!("{relation}:{direction}"))
+        });
+        let (nodes, steps) = (Value::List(nodes.collect()), Value::List(steps.collect()));
+        Value::Map([("nodes".to_owned(), nodes), ("steps".to_owned(), steps)].into())
+    };
+    Ok(Value::List(found.into_iter().flatten().map(path).collect()))
 }
 
 fn degree(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
@@ -319,6 +376,47 @@ mod tests {
         tools::{Session, TOOLKIT, ToolHost, registry},
     };
 
+    #[test]
+    fn paths_say_how_nodes_are_linked_and_metapath_takes_their_steps() {
+        let base = crate::tools::testing::example_base();
+        let tool = |name| registry().iter().position(|spec| spec.name == name).unwrap();
+        let set = |nodes: Vec<NodeId>| Value::nodes(NodeSet::new(nodes));
+        let mut session = Session::new(base.clone(), None);
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        let has_brand = base.kb.relation_id("has_brand").unwrap();
+        let made = base.kb.neighbors(brand, has_brand, Direction::In).into_vec();
+        let all = (0..base.kb.n_nodes()).take(MAX_ENDS).collect();
+        let found = session.call(tool("paths"), vec![set(vec![brand]), set(all)]).unwrap();
+        let Value::List(found) = found else { panic!("{found:?} is no list") };
+        let mut ends = Vec::new();
+        for path in found {
+            let Value::Map(path) = path else { panic!("{path:?} is no map") };
+            let (Value::List(nodes), Value::List(steps)) = (&path["nodes"], &path["steps"]) else {
+                panic!("{path:?}")
+            };
+            assert_eq!((nodes.len(), &nodes[0]), (steps.len() + 1, &Value::Int(brand.into())));
+            let Some(Value::Int(end)) = nodes.last() else { panic!("{nodes:?}") };
+            let end = NodeId::try_from(*end).unwrap();
+            if !steps.is_empty() {
+                let metapath = vec![set(vec![brand]), path["steps"].clone()];
+                let Value::Scores(reached) = session.call(tool("walk"), metapath).unwrap() else {
+                    panic!("a metapath gives scores")
+                };
+                assert!(reached.get(end).is_some(), "{path:?}");
+            }
+            ends.push((end, steps.len()));
+        }
+        assert!(ends.contains(&(brand, 0)) && made.iter().all(|&node| ends.contains(&(node, 1))));
+        assert!(ends.iter().any(|pair| pair.1 == 2), "{ends:?}");
+        assert!(ends.is_sorted(), "in the order of b: {ends:?}");
+        let many = set((0..=MAX_ENDS as NodeId).collect());
+        for (b, hops) in [(set(vec![0]), 0), (set(vec![0]), 7), (many, 3), (set(vec![9_999]), 3)] {
+            let call = vec![set(vec![brand]), b, Value::Int(hops)];
+            let error = session.call(tool("paths"), call).unwrap_err();
+            assert!(matches!(error, ToolError::BadArgs(_) | ToolError::NotFound(_)), "{error}");
+        }
+    }
+
     /// Wherever a graph is overwritten, tools over it answer or say that it is damaged.
     #[test]
     fn a_damaged_graph_is_told() {
@@ -353,6 +451,7 @@ mod tests {
                 answered => drop(answered),
             };
             call("neighbors", vec![all.clone()]);
+            call("paths", vec![all.clone(), all.clone()]);
             for relation in &relations {
                 call("hop", vec![all.clone(), Value::text(relation.as_str())]);
                 call("degree", vec![all.clone(), Value::text(relation.as_str())]);

@@ -35,8 +35,8 @@ const NODE_CHARS: usize = 3_000;
 const TEXT_CHARS: usize = 6_000;
 /// Characters of a document that are searched for what concerns the question.
 const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Characters of a piece, and of the start of a document, which is always shown.
-const PIECE_CHARS: usize = 400;
+/// Characters of a chunk, and of the start of a document, which is always shown.
+const CHUNK_CHARS: usize = 400;
 /// Attributes or classes of one call.
 const MAX_NAMES: usize = 100;
 /// Words of a summary at most.
@@ -102,7 +102,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Texts,
         "1 LLM call per 5 different texts",
         "What each text says of the term, in the order of the texts; \"NA\" when it says nothing. Of \
-         a long text the pieces that share most words with the term are read.",
+         a long text the chunks that share most words with the term are read.",
         r#"extract_relevant_info_by_llm([get_text_info(0)], "material")"#,
         extract,
     ),
@@ -112,7 +112,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Bools,
         "1 LLM call per 10 different nodes",
         "Whether each node meets the requirement by its document and relations, in the order of the \
-         ids given. Of a long document the pieces that share most words with the requirement are \
+         ids given. Of a long document the chunks that share most words with the requirement are \
          read.",
         r#"check_req_by_llm([0, 1], "is made of wool")"#,
         check,
@@ -123,7 +123,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Numbers,
         "1 LLM call per 10 different nodes",
         "How well each node answers the query by its document and relations, in 0..1, in the order \
-         of the ids given. Of a long document the pieces that share most words with the query are \
+         of the ids given. Of a long document the chunks that share most words with the query are \
          read.",
         "get_scores_by_llm([0, 1], query)",
         score,
@@ -170,7 +170,7 @@ fn ask(
             inputs
         });
         let inputs = inputs.collect();
-        let replies = ctx.asker.json(ctx.meter, question.prompt, inputs, open.len(), tries)?;
+        let replies = ctx.requester.json(ctx.meter, question.prompt, inputs, open.len(), tries)?;
         for (batch, reply) in batches.iter().zip(replies) {
             let entries = reply.as_ref().and_then(|reply| reply[question.replies].as_array());
             for entry in entries.into_iter().flatten() {
@@ -185,7 +185,7 @@ fn ask(
             }
         }
     }
-    ctx.asker.note_unparsed(said.iter().filter(|one| one.is_none()).count());
+    ctx.requester.note_unparsed(said.iter().filter(|one| one.is_none()).count());
     Ok(said)
 }
 
@@ -220,7 +220,7 @@ fn ask_nodes(
     wanted: &str,
     without: &Value,
 ) -> Result<Value, ToolError> {
-    ctx.asker.check()?;
+    ctx.requester.check()?;
     let nodes = args.node_list(0)?;
     let (nodes, places) = different(&nodes);
     let mut things = Vec::with_capacity(nodes.len());
@@ -242,15 +242,20 @@ fn thing(ctx: &mut ToolCtx<'_>, node: NodeId, wanted: &str) -> Result<Json, Tool
 }
 
 /// The document of a node with its relations, cut to what concerns the wanted words.
-pub(crate) fn document_about(
+fn document_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
+    let mut text = base.kb.text(node).to_owned();
+    text.push_str(&relations_in_words(base, node));
+    relevant(base, &text, wanted, max_chars)
+}
+
+/// The document of a node without its relations, cut in the same way.
+pub(crate) fn text_about(
     base: &IndexedBase,
     node: NodeId,
     wanted: &str,
     max_chars: usize,
 ) -> String {
-    let mut text = base.kb.text(node).to_owned();
-    text.push_str(&relations_in_words(base, node));
-    relevant(base, &text, wanted, max_chars)
+    relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
 /// Asks about texts, in the order given; of those without words nothing is asked.
@@ -260,7 +265,7 @@ fn ask_texts(
     question: &Question<'_>,
     cut: impl Fn(&IndexedBase, &str) -> String,
 ) -> Result<Value, ToolError> {
-    ctx.asker.check()?;
+    ctx.requester.check()?;
     let texts: Vec<&str> = args.texts(0)?.into_iter().map(str::trim).collect();
     let (texts, places) = different(&texts);
     ctx.meter.touch(texts.iter().map(|text| text.len()).sum::<usize>() / 100)?;
@@ -278,7 +283,7 @@ fn ask_texts(
     Ok(placed(&said, &places, &Value::text(NOTHING)))
 }
 
-/// A text within some characters: all of it, or its start and the pieces that share the rarest
+/// A text within some characters: all of it, or its start and the chunks that share the rarest
 /// words with the wanted ones, in the order of the text.
 fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
@@ -287,19 +292,19 @@ fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> S
     let searched = head(text, MAX_SEARCHED_CHARS);
     let stems: BTreeSet<u32> =
         base.stems.of(wanted).filter_map(|stem| base.terms.stem_id(&stem)).collect();
-    let pieces = chunk_text(searched, PIECE_CHARS, 0);
-    let weight = |piece: &str| {
+    let chunks = chunk_text(searched, CHUNK_CHARS, 0);
+    let weight = |chunk: &str| {
         let own: BTreeSet<u32> =
-            base.stems.of(piece).filter_map(|stem| base.terms.stem_id(&stem)).collect();
+            base.stems.of(chunk).filter_map(|stem| base.terms.stem_id(&stem)).collect();
         own.intersection(&stems).map(|&stem| base.terms.idf(stem)).sum::<f32>()
     };
-    let weights: Vec<f32> = pieces.iter().map(|piece| weight(piece)).collect();
-    let mut order: Vec<usize> = (1..pieces.len()).collect();
+    let weights: Vec<f32> = chunks.iter().map(|chunk| weight(chunk)).collect();
+    let mut order: Vec<usize> = (1..chunks.len()).collect();
     order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
     let mut room = max_chars;
     let mut shown = BTreeSet::new();
-    for at in pieces.first().map(|_| 0).into_iter().chain(order) {
-        let n_chars = pieces[at].chars().count() + 1;
+    for at in chunks.first().map(|_| 0).into_iter().chain(order) {
+        let n_chars = chunks[at].chars().count() + 1;
         if n_chars <= room {
             room -= n_chars;
             shown.insert(at);
@@ -311,7 +316,7 @@ fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> S
             let follows = shown.contains(&(at - 1));
             cut.push_str(if follows { "\n" } else { "\n[...]\n" });
         }
-        cut.push_str(pieces[at]);
+        cut.push_str(chunks[at]);
     }
     cut
 }
@@ -343,7 +348,7 @@ fn at_most_names(n: usize, what: &str) -> Result<(), ToolError> {
 }
 
 fn parse_query(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    ctx.asker.check()?;
+    ctx.requester.check()?;
     let (query, attributes) = (args.text(0)?.trim(), args.texts(1)?);
     at_most_names(attributes.len(), "attributes")?;
     let (attributes, _) = different(&attributes);
@@ -355,7 +360,7 @@ fn parse_query(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolErro
             break;
         }
         let inputs = vec![json!({"query": query, "attributes": open})];
-        let replies = ctx.asker.json(ctx.meter, "tools/parse_query", inputs, 1, tries)?;
+        let replies = ctx.requester.json(ctx.meter, "tools/parse_query", inputs, 1, tries)?;
         let reply = replies.into_iter().next().flatten().unwrap_or_default();
         for entry in reply["values"].as_array().into_iter().flatten() {
             let named = entry["attribute"].as_str().unwrap_or_default().trim();
@@ -366,7 +371,7 @@ fn parse_query(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolErro
         }
     }
     if !query.is_empty() {
-        ctx.asker.note_unparsed(attributes.len() - values.len());
+        ctx.requester.note_unparsed(attributes.len() - values.len());
     }
     for name in attributes {
         values.entry(name.to_owned()).or_insert(Value::text(NOTHING));
@@ -406,7 +411,7 @@ fn extract(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 }
 
 fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    ctx.asker.check()?;
+    ctx.requester.check()?;
     let (text, classes) = (args.text(0)?.trim(), args.texts(1)?);
     at_most_names(classes.len(), "classes")?;
     if text.is_empty() || classes.is_empty() {
@@ -416,13 +421,13 @@ fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> 
         classes.iter().zip(1..).map(|(name, n)| json!({"n": n, "name": name})).collect();
     for tries in ROUNDS {
         let inputs = vec![json!({"text": text, "classes": named})];
-        let replies = ctx.asker.json(ctx.meter, "tools/classify", inputs, 1, tries)?;
+        let replies = ctx.requester.json(ctx.meter, "tools/classify", inputs, 1, tries)?;
         let reply = replies.into_iter().next().flatten();
         if let Some(class) = reply.and_then(|reply| class_of(&reply["class"], &classes)) {
             return Ok(Value::text(&class));
         }
     }
-    ctx.asker.note_unparsed(1);
+    ctx.requester.note_unparsed(1);
     Ok(Value::text(NOTHING))
 }
 

@@ -26,10 +26,10 @@ mod value;
 
 use std::{sync::LazyLock, time::Duration};
 
-pub use asking::{Asker, TOOLS_ROLE};
+pub use asking::{Requester, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
-pub(crate) use llm::{document_about, unit_score};
+pub(crate) use llm::{text_about, unit_score};
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
@@ -48,7 +48,7 @@ pub struct ToolCtx<'a> {
     /// Texts that earlier calls of the same program compared with nodes.
     pub texts: &'a mut KnownTexts,
     /// Asks the language model, if there is one.
-    pub asker: &'a mut Asker,
+    pub requester: &'a mut Requester,
 }
 
 /// Answers the tool calls of one program call. The sandbox knows tools only through this.

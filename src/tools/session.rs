@@ -12,13 +12,14 @@ use std::{
 use tracing::{Span, trace_span};
 
 use crate::{
+    answer::Cell,
     clock::Timer,
     index::{IndexedBase, terms::QueryTerms},
     kb::{Kb, NodeId},
     llm::{LlmError, replies::Asked},
     tools::{
-        ArgSpec, Args, Asker, Assistant, Kind, NodeFlow, ToolCache, ToolCtx, ToolError, ToolHost,
-        Value, registry, source::literal,
+        ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError,
+        ToolHost, Value, registry, source::literal,
     },
 };
 
@@ -100,6 +101,8 @@ pub struct Meter {
     /// Set when the process is to end.
     stop: Option<Arc<AtomicBool>>,
     stopped: bool,
+    /// Requests and tokens for language models at most, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
 }
 
 impl Meter {
@@ -171,10 +174,11 @@ impl Meter {
                 "over {MAX_TOUCHED} nodes, edges and postings touched; start hops from fewer nodes"
             )));
         }
+        let (requests, tokens) = self.asking.unwrap_or((MAX_LLM_REQUESTS, MAX_LLM_TOKENS));
         for (n, most, what) in [
-            (work.llm_requests, MAX_LLM_REQUESTS, "requests to the LLM"),
+            (work.llm_requests, requests, "requests to the LLM"),
             (work.llm_items, MAX_LLM_ITEMS, "nodes and texts for the LLM"),
-            (work.llm_tokens, MAX_LLM_TOKENS, "tokens for the LLM"),
+            (work.llm_tokens, tokens, "tokens for the LLM"),
         ] {
             if n > most {
                 return Err(ToolError::Budget(format!(
@@ -235,7 +239,7 @@ pub struct Session {
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
     texts: KnownTexts,
-    asker: Asker,
+    requester: Requester,
     trace: Option<Trace>,
     /// The line of the next call.
     line: Option<usize>,
@@ -252,7 +256,7 @@ impl Session {
             cache,
             meter: Meter::default(),
             texts: KnownTexts::default(),
-            asker: Asker::default(),
+            requester: Requester::default(),
             trace: None,
             line: None,
             span: Span::current(),
@@ -261,7 +265,7 @@ impl Session {
 
     /// The same session with a language model for the tools that ask one.
     pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
-        self.asker = Asker::new(assistant);
+        self.requester = Requester::new(assistant);
         self
     }
 
@@ -273,6 +277,13 @@ impl Session {
     /// The same session, whose calls end soon once `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.meter.stop = Some(stop);
+        self
+    }
+
+    /// The same session, whose tools ask at most so many requests of so many tokens; no more than
+    /// any may.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.meter.asking = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
         self
     }
 
@@ -303,17 +314,17 @@ impl Session {
             base: &self.base,
             meter: &mut self.meter,
             texts: &mut self.texts,
-            asker: &mut self.asker,
+            requester: &mut self.requester,
         };
-        let waited = ctx.asker.waited();
+        let waited = ctx.requester.waited();
         let result = (spec.run)(&mut ctx, &Args::new(args));
-        self.meter.note_waiting(self.asker.waited().saturating_sub(waited));
+        self.meter.note_waiting(self.requester.waited().saturating_sub(waited));
         // Nothing that was made of a damaged graph is an answer.
         let result = match self.base.kb.met_damage() {
             true => Err(ToolError::Internal(DAMAGED.to_owned())),
             false => result,
         };
-        let (asked, unparsed) = self.asker.take_notes();
+        let (asked, unparsed) = self.requester.take_notes();
         if let (Ok(value), Some((cache, key))) = (&result, key)
             && unparsed == 0
         {
@@ -343,11 +354,11 @@ impl ToolHost for Session {
     }
 
     fn waited(&self) -> Duration {
-        self.asker.waited()
+        self.requester.waited()
     }
 
     fn outage(&self) -> Option<LlmError> {
-        self.meter.stopped.then_some(LlmError::Stopped).or_else(|| self.asker.outage())
+        self.meter.stopped.then_some(LlmError::Stopped).or_else(|| self.requester.outage())
     }
 
     fn begin(&mut self, deadline: Duration) {
@@ -355,7 +366,7 @@ impl ToolHost for Session {
     }
 
     fn patience(&self) -> Duration {
-        self.asker.patience()
+        self.requester.patience()
     }
 
     fn place(&mut self, line: usize) {
@@ -381,25 +392,26 @@ const DESCRIBED_NODES: usize = 3;
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {
-    /// The call in one line, with the names of its best nodes; with a node, also what the result
-    /// says of it.
-    pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
-        let args: Vec<String> = self.args.iter().map(|arg| describe(kb, arg)).collect();
-        let result = match &self.result {
+    /// The arguments, each in few characters.
+    pub fn arguments(&self, kb: &Kb) -> Vec<String> {
+        self.args.iter().map(|arg| describe(kb, arg)).collect()
+    }
+
+    /// What came of the call in few characters, with the names of its best nodes, and what was
+    /// asked of a language model for it.
+    pub fn outcome(&self, kb: &Kb) -> String {
+        format!("{}{}", self.result_in_words(kb), self.costs())
+    }
+
+    fn result_in_words(&self, kb: &Kb) -> String {
+        match &self.result {
             Ok(value) => describe(kb, value),
             Err(error) => format!("failed: {error}"),
-        };
-        let of_node = match (&self.result, node) {
-            (Ok(Value::Scores(scores)), Some(node)) => match scores.get(node) {
-                Some(score) => format!("; this node {score:.4}"),
-                None => "; not this node".to_owned(),
-            },
-            (Ok(Value::Nodes(nodes)), Some(node)) if nodes.contains(node) => {
-                "; with this node".to_owned()
-            }
-            (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
-            _ => String::new(),
-        };
+        }
+    }
+
+    /// What was asked of a language model, and what of it got no usable reply.
+    fn costs(&self) -> String {
         let asked = match self.asked.requests {
             0 => String::new(),
             n => {
@@ -411,7 +423,29 @@ impl ToolCall {
             0 => String::new(),
             n => format!("; {n} unparsed"),
         };
-        format!("{}({}) = {result}{of_node}{asked}{unparsed}", self.name, args.join(", "))
+        format!("{asked}{unparsed}")
+    }
+
+    /// What the result says of a node: its score, whether it is in a set, nothing if neither.
+    pub fn value_of(&self, node: NodeId) -> Cell {
+        match &self.result {
+            Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),
+            Ok(Value::Nodes(nodes)) => Cell::Bool(nodes.contains(node)),
+            _ => Cell::Empty,
+        }
+    }
+
+    /// The call in one line for models and people; with a node, also what the result says of it.
+    pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
+        let of_node = match (&self.result, node.map(|node| self.value_of(node))) {
+            (Ok(Value::Scores(_)), Some(Cell::Number(score))) => format!("; this node {score:.4}"),
+            (Ok(Value::Scores(_)), Some(_)) => "; not this node".to_owned(),
+            (Ok(Value::Nodes(_)), Some(Cell::Bool(true))) => "; with this node".to_owned(),
+            (Ok(Value::Nodes(_)), Some(_)) => "; without this node".to_owned(),
+            _ => String::new(),
+        };
+        let (args, result) = (self.arguments(kb).join(", "), self.result_in_words(kb));
+        format!("{}({args}) = {result}{of_node}{}", self.name, self.costs())
     }
 }
 

@@ -23,7 +23,7 @@ pub enum NodeFlow {
     /// Finds nodes by words, by vectors or by their type.
     Find,
     /// Goes from the nodes of argument 1 to their neighbours.
-    Walk(Steps),
+    Metapath(Steps),
     /// Gives nodes of its arguments with scores of its own, or without any; also what gives no
     /// nodes.
     Carry,
@@ -50,7 +50,7 @@ pub enum NodeFlow {
     Note,
 }
 
-/// How a walk is told where to go.
+/// How a metapath is told where to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     /// One step: argument 2 names the relation, argument 3 its direction.
@@ -172,9 +172,9 @@ mod tests {
         let gives_nodes = matches!(spec.result, Kind::Scores | Kind::Nodes | Kind::Any);
         match spec.flow {
             NodeFlow::Link | NodeFlow::Find => first(&[Kind::Text]) && gives_nodes,
-            NodeFlow::Walk(Steps::Directed) => named(1, "relation") && named(2, "direction"),
-            NodeFlow::Walk(Steps::Path) => named(1, "steps") && gives_nodes,
-            NodeFlow::Walk(Steps::Either) => {
+            NodeFlow::Metapath(Steps::Directed) => named(1, "relation") && named(2, "direction"),
+            NodeFlow::Metapath(Steps::Path) => named(1, "steps") && gives_nodes,
+            NodeFlow::Metapath(Steps::Either) => {
                 (kinds.len() == 1 || named(1, "relation_type")) && gives_nodes
             }
             NodeFlow::Carry => true,

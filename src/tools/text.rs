@@ -36,7 +36,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         flow: NodeFlow::Link,
         cost: PER_WORD,
         doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
-              0..1: full names in order are strongest, names found in part or with one slip are \
+              0..1: full names in order are strongest, names found in part or with one typo are \
               weaker. The k strongest of each given type (of all types when none is given).",
         example: r#"link(query, ["brand", "category"], 3)"#,
         cached: true,
@@ -168,7 +168,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cost::words(ctx, text)?;
             cost::scored(ctx, nodes.len(), 0)?;
             let nodes = lookup::nodes(ctx.base, &nodes)?;
-            let left = ctx.base.names.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
+            let left =
+                ctx.base.entities.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
             Ok(Value::text(&left))
         },
     },
@@ -241,7 +242,7 @@ fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (text, k) = (args.text(0)?, found_count(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
     cost::words(ctx, text)?;
-    let names = &ctx.base.names;
+    let names = &ctx.base.entities;
     let found = names.link_while(&ctx.base.kb, text, &types, k, &mut || ctx.meter.poll())?;
     Ok(Value::scores(found))
 }

@@ -57,7 +57,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation {
@@ -77,6 +77,8 @@ fn bundle(world: &World, source: &str) -> Bundle {
             llm: None,
             without: Vec::new(),
             drift: Vec::new(),
+            synthetic: false,
+            baseline: None,
         },
         digest: String::new(),
     }
@@ -116,13 +118,14 @@ fn a_bundle_answers_explains_and_is_measured() {
         "hits",
         "cutoff",
         "expected",
+        "understood",
         "stand_in",
         "timings",
     ];
     assert_eq!(keys, published);
     let hits = answer["hits"].as_array().unwrap();
     let keys: Vec<&String> = hits[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["rank", "id", "key", "type", "name", "score"]);
+    assert_eq!(keys, ["rank", "id", "key", "type", "name", "score", "path", "words"]);
     assert_eq!((&hits[0]["rank"], &hits[0]["id"]), (&json!(1), &json!(0)));
     assert_eq!(hits[0]["key"], "0");
     let program = bundle.categories[0].program.short_id();
@@ -131,7 +134,7 @@ fn a_bundle_answers_explains_and_is_measured() {
     ]);
     assert_eq!((&answer["route"], &answer["bundle"]), (&route, &json!("bundle.json")));
     assert_eq!((&answer["query"], &answer["recognised"]), (&json!("steel dart"), &json!(true)));
-    for stage in ["open_ms", "answer_ms", "route_ms"] {
+    for stage in ["open_ms", "answer_ms", "understand_ms"] {
         assert!(answer["timings"][stage].as_f64().unwrap() > 0.0, "{stage}: {answer}");
     }
     // A bundle from before ends were learnt answers, and does not say where its answers end.
@@ -144,8 +147,15 @@ fn a_bundle_answers_explains_and_is_measured() {
     for word in ["products by words", bundle.categories[0].program.short_id(), "100.0 %"] {
         assert!(explained.contains(word), "{word} is not in {explained}");
     }
-    assert!(explained.contains("search(\"steel dart\"") && explained.contains("this node"));
-    assert!(explained.contains("; line 2\n"), "{explained}");
+    assert!(explained.contains("line 2: search(\"steel dart\""), "{explained}");
+    assert!(explained.contains("; this node "), "{explained}");
+    let all = &world.run(query.into_iter().chain(["--explain", "--json"])).json_lines()[0];
+    let first = &all["hits"][0];
+    assert_eq!(first["explanation"]["children"][0]["name"], "rank");
+    let call = &first["calls"][0];
+    assert_eq!((&call["line"], &call["tool"]), (&json!(2), &json!("search")));
+    assert_eq!(call["arguments"][0], "\"steel dart\"");
+    assert!(call["value"].as_f64().unwrap() > 0.0, "{call}");
     let empty = ["query", "--bundle", "bundle.json", "--dataset", "tiny", " "];
     world.run(empty).fails(1, &["the query is empty"]);
 
@@ -171,9 +181,9 @@ fn a_bundle_says_where_its_answers_end() {
     };
     let shown = ask("steel dart", &[]).done();
     let lines: Vec<&str> = shown.lines().collect();
-    let rule = "-- the answers likely end here (expected precision 75 %, recall 50 %)";
-    assert_eq!(lines[2], rule, "{shown}");
-    assert!(lines[1].contains("steel dart") && lines.len() > 3, "{shown}");
+    let rule = "-- the answers likely end here (precision 75 %, recall 50 % in training)";
+    assert_eq!(lines[1], rule, "{shown}");
+    assert!(lines[0].starts_with("1  steel dart (product)  ") && lines.len() > 3, "{shown}");
     assert_eq!(ask("steel dart", &["--explain"]).done().matches(rule).count(), 1);
     let answer = &ask("steel dart", &["--json"]).json_lines()[0];
     assert_eq!(answer["cutoff"], 1);

@@ -99,9 +99,9 @@ fn planted_losses_are_named_with_kind_line_and_function() {
 }
 
 #[test]
-fn anchors_are_followed_back_over_walks() {
+fn linked_entities_are_followed_back_over_metapaths() {
     let world = World::indexed();
-    // Both brands are named; the right one is dropped before the walk.
+    // Both brands are named; the right one is dropped before the metapath.
     let both = "id,query,answer_ids\n1,Dart World and Sky Toys,[2]\n";
     let lines = [
         "    let brands = link(query, \"brand\", 2);",
@@ -110,8 +110,8 @@ fn anchors_are_followed_back_over_walks() {
         "    top(made * 2.0 + made, 10)",
     ];
     let loss = loses(&world, &lines, both, ("filtered", 3, "without"));
-    assert!(loss["why"].as_str().unwrap().contains("anchor"), "{loss}");
-    // Two walks one after another, from a product over its brand.
+    assert!(loss["why"].as_str().unwrap().contains("linked entity"), "{loss}");
+    // Two metapaths one after another, from a product over its brand.
     let lines = [
         "    let known = search(\"soft\", \"product\", 1);",
         "    walk(known, [\"has_brand:out\", \"has_brand:in\"])",
@@ -168,7 +168,7 @@ fn routed(world: &World, first: &str, second: &str) {
             weights: BTreeMap::from([("always".to_owned(), vec![9.0, -9.0])]),
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
-        order: None,
+        reranker: None,
         cutoff: None,
         phrasings: None,
         validation: Validation {
@@ -187,6 +187,8 @@ fn routed(world: &World, first: &str, second: &str) {
             n_validation: 2,
             without: Vec::new(),
             drift: Vec::new(),
+            synthetic: false,
+            baseline: None,
             llm: None,
         },
         digest: String::new(),
@@ -273,5 +275,5 @@ by words  3  55.6  not reached     3  search          1  22.2
     given(["durable", "--answers", "x"]).fails(2, &["--answers"]);
     given([" ", "--answers", "1"]).fails(1, &["the query is empty"]);
     given(["--query", "77", "--json"]).fails(1, &["there is no query 77 in val"]);
-    world.run(["explain", "--dataset", "tiny"]).fails(2, &["--bundle"]);
+    world.run(["explain", "--dataset", "tiny"]).fails(2, &["agent explain latest"]);
 }

@@ -100,7 +100,11 @@ fn refused_threads_are_told() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let agent = dir.path().join("agent");
-    std::fs::copy(env!("CARGO_BIN_EXE_agent"), &agent).unwrap();
+    // By another process: while one of this process, forked elsewhere, has the file open for
+    // writing, it cannot be run.
+    let copied =
+        std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_agent")).arg(&agent).status();
+    assert!(copied.unwrap().success());
     let mut command = std::process::Command::new("bash");
     let list = "ulimit -u 1; exec \"$0\" data list --home /nowhere";
     command.args(["-c", list]).arg(&agent).env_clear().current_dir("/");

@@ -166,7 +166,7 @@ fn hostile_programs_leave_this_process_as_it_was() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // And afterwards both engines answer as before.
-    let source = fs::read_to_string(root().join("toolkits/stark/examples/two_anchors.rhai"));
+    let source = fs::read_to_string(root().join("toolkits/stark/examples/two_entities.rhai"));
     let (here, inside) = both(&source.unwrap(), EXAMPLE_QUERY);
     assert!(here.is_ok() && here == inside);
 }

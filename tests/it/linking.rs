@@ -1,12 +1,12 @@
 //! How well entity linking survives other spellings: whether what a query names is still linked
 //! when the query is written otherwise.
 //!
-//! An anchor is a node that a training or validation query names and from which one of the best
-//! mined walks reaches an answer. Its name in the query is then misspelt in one way, and the query
-//! is linked again: recall is the share of anchors that are still among the strongest of their type.
-//! A small sample holds floors; `AGENT_TEST_HOME` names a home with `products`, `biomed` and
-//! `papers` indexed, for which the same figures are printed, with the time of building the index of
-//! names and of linking a query.
+//! A linked entity is a node that a training or validation query names and from which one of the
+//! best mined metapaths reaches an answer. Its name in the query is then misspelt in one way, and
+//! the query is linked again: recall is the share of linked entities that are still among the
+//! strongest of their type. A small sample holds floors; `AGENT_TEST_HOME` names a home with
+//! `products`, `biomed` and `papers` indexed, for which the same figures are printed, with the time
+//! of building the entity index and of linking a query.
 
 use std::{
     collections::BTreeMap,
@@ -20,24 +20,24 @@ use agent::{
         Base, Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
         sample::{SampleKind, SampleOptions, generate},
     },
-    index::{self, IndexedBase, names},
+    index::{self, IndexedBase, entities},
     kb::{Kb, NodeId},
-    optimize::mine::{AnchorSource, DEFAULT_HOPS, Mined, anchors, mine},
+    optimize::mine::{DEFAULT_HOPS, LinkSource, Mined, linked_entities, mine},
 };
 
 use crate::support::real_bases;
 
-/// Strongest links of each type among which an anchor must be.
+/// Strongest links of each type among which a linked entity must be.
 const KEPT: usize = 4;
-/// Walks, most informative first, from which nodes are anchors.
-const WALKS: usize = 40;
+/// Metapaths, most informative first, from which nodes are linked entities.
+const METAPATHS: usize = 40;
 /// One in so many queries of the real bases is rewritten.
 const EVERY: usize = 5;
 /// Size of the samples: some thousand nodes.
 const SCALE: f64 = 0.003;
 
-/// A way of writing a name otherwise: from the words of a query and which of them name the anchor
-/// to another query, the same if the way does not apply.
+/// A way of writing a name otherwise: from the words of a query and which of them name the linked
+/// entity to another query, the same if the way does not apply.
 struct Way {
     name: &'static str,
     rewrite: fn(&Named<'_>) -> String,
@@ -45,16 +45,16 @@ struct Way {
     floor: f64,
 }
 
-/// A query and the byte ranges of the words by which it names an anchor, ascending.
+/// A query and the byte ranges of the words by which it names a linked entity, ascending.
 struct Named<'a> {
     query: &'a str,
     words: Vec<std::ops::Range<usize>>,
-    /// Chooses among slips, the same on every run.
+    /// Chooses among typos, the same on every run.
     draw: usize,
 }
 
 impl Named<'_> {
-    /// The query with some of the words that name the anchor replaced.
+    /// The query with some of the words that name the linked entity replaced.
     fn replaced(&self, mut replace: impl FnMut(usize, &str) -> String) -> String {
         let (mut text, mut end) = (String::new(), 0);
         for (at, word) in self.words.iter().enumerate() {
@@ -67,7 +67,7 @@ impl Named<'_> {
 }
 
 /// Swaps, drops or doubles a letter inside a word of five letters or more.
-fn slip(word: &str, draw: usize) -> String {
+fn typo(word: &str, draw: usize) -> String {
     let mut letters: Vec<char> = word.chars().collect();
     if letters.len() < 5 {
         return word.to_owned();
@@ -87,8 +87,8 @@ fn lower_case(named: &Named<'_>) -> String {
     named.replaced(|_, word| word.to_lowercase())
 }
 
-fn slips(named: &Named<'_>) -> String {
-    named.replaced(|at, word| slip(word, named.draw + 5 * at + word.len()))
+fn typos(named: &Named<'_>) -> String {
+    named.replaced(|at, word| typo(word, named.draw + 5 * at + word.len()))
 }
 
 /// Joins the first two words of the name that stand side by side.
@@ -190,7 +190,7 @@ fn spelling(named: &Named<'_>) -> String {
 /// The ways, with floors that the samples hold with some room.
 const WAYS: [Way; 8] = [
     Way { name: "lower case", rewrite: lower_case, floor: 0.95 },
-    Way { name: "slips", rewrite: slips, floor: 0.85 },
+    Way { name: "typos", rewrite: typos, floor: 0.85 },
     Way { name: "joined", rewrite: joined, floor: 0.85 },
     Way { name: "parted", rewrite: parted, floor: 0.8 },
     Way { name: "number", rewrite: number, floor: 0.95 },
@@ -199,13 +199,17 @@ const WAYS: [Way; 8] = [
     Way { name: "spelling", rewrite: spelling, floor: 0.0 },
 ];
 
-/// Whether a walk of one of the patterns leads from a node to an answer.
-fn leads_to_answer(base: &IndexedBase, walks: &[Mined], node: NodeId, answers: &[NodeId]) -> bool {
+/// Whether a metapath of one of the patterns leads from a node to an answer.
+fn leads_to_answer(
+    base: &IndexedBase,
+    metapaths: &[Mined],
+    node: NodeId,
+    answers: &[NodeId],
+) -> bool {
     let kind = base.kb.node_type(node);
-    let own = |mined: &&Mined| {
-        mined.pattern.source == AnchorSource::Named && mined.pattern.anchor == kind
-    };
-    walks.iter().filter(own).any(|mined| {
+    let own =
+        |mined: &&Mined| mined.pattern.source == LinkSource::Named && mined.pattern.start == kind;
+    metapaths.iter().filter(own).any(|mined| {
         let mut reached = vec![node];
         for step in &mined.pattern.steps {
             let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_vec();
@@ -217,16 +221,16 @@ fn leads_to_answer(base: &IndexedBase, walks: &[Mined], node: NodeId, answers: &
     })
 }
 
-/// Anchors by query.
-fn true_anchors(base: &IndexedBase, queries: &[LabelledQuery]) -> Vec<Vec<NodeId>> {
-    let walks = mine(base, queries, 2, DEFAULT_HOPS, &AtomicBool::new(false)).unwrap();
-    let walks = &walks[..walks.len().min(WALKS)];
+/// Linked entities by query.
+fn true_entities(base: &IndexedBase, queries: &[LabelledQuery]) -> Vec<Vec<NodeId>> {
+    let metapaths = mine(base, queries, 2, DEFAULT_HOPS, &AtomicBool::new(false)).unwrap();
+    let metapaths = &metapaths[..metapaths.len().min(METAPATHS)];
     let of = |query: &LabelledQuery| {
-        let named = anchors(base, &query.text).into_iter();
-        let named = named.filter(|anchor| anchor.source == AnchorSource::Named);
+        let named = linked_entities(base, &query.text).into_iter();
+        let named = named.filter(|entity| entity.source == LinkSource::Named);
         named
-            .map(|anchor| anchor.node)
-            .filter(|&node| leads_to_answer(base, walks, node, &query.answers))
+            .map(|entity| entity.node)
+            .filter(|&node| leads_to_answer(base, metapaths, node, &query.answers))
             .collect()
     };
     queries.iter().map(of).collect()
@@ -236,17 +240,17 @@ fn true_anchors(base: &IndexedBase, queries: &[LabelledQuery]) -> Vec<Vec<NodeId
 fn naming<'a>(base: &IndexedBase, query: &'a str, node: NodeId, draw: usize) -> Named<'a> {
     let words = agent::words::name_words(query).map(|(range, _)| range);
     let names_it =
-        |word: &str| word != "s" && base.names.without_names(word, &[node]).trim().is_empty();
+        |word: &str| word != "s" && base.entities.without_names(word, &[node]).trim().is_empty();
     Named { query, words: words.filter(|range| names_it(&query[range.clone()])).collect(), draw }
 }
 
-/// Recall of anchors by way, with how many names could be rewritten; the first row is of queries as
-/// they are.
+/// Recall of linked entities by way, with how many names could be rewritten; the first row is of
+/// queries as they are.
 fn recall(base: &IndexedBase, queries: &[LabelledQuery]) -> BTreeMap<&'static str, (usize, f64)> {
-    let by_query = true_anchors(base, queries);
+    let by_query = true_entities(base, queries);
     let mut found: BTreeMap<&'static str, (usize, usize)> = BTreeMap::new();
-    for (at, (query, anchors)) in queries.iter().zip(&by_query).enumerate() {
-        for &node in anchors {
+    for (at, (query, linked)) in queries.iter().zip(&by_query).enumerate() {
+        for &node in linked {
             let named = naming(base, &query.text, node, at);
             if named.words.is_empty() {
                 continue;
@@ -256,7 +260,7 @@ fn recall(base: &IndexedBase, queries: &[LabelledQuery]) -> BTreeMap<&'static st
                 if text == query.text {
                     continue;
                 }
-                let linked = base.names.link(&base.kb, &text, &[], KEPT);
+                let linked = base.entities.link(&base.kb, &text, &[], KEPT);
                 let (n, kept) = found.entry(way.name).or_default();
                 *n += 1;
                 *kept += usize::from(linked.get(node).is_some());
@@ -322,13 +326,13 @@ fn names_of_real_bases_are_linked_however_they_are_written() {
         print(name, &recall(&indexed, &queries));
         let dir = tempfile::tempdir().unwrap();
         let begun = Instant::now();
-        names::build(&indexed.kb, &dir.path().join("names"), &mut || Ok(())).unwrap();
+        entities::build(&indexed.kb, &dir.path().join("names"), &mut || Ok(())).unwrap();
         let built = begun.elapsed();
         let mut times: Vec<Duration> = Vec::new();
         for _ in 0..3 {
             let begun = Instant::now();
             for query in &queries {
-                assert!(indexed.names.link(&indexed.kb, &query.text, &[], KEPT).len() < 1_000);
+                assert!(indexed.entities.link(&indexed.kb, &query.text, &[], KEPT).len() < 1_000);
             }
             times.push(begun.elapsed() / queries.len() as u32);
         }

@@ -10,6 +10,8 @@
 )]
 
 mod actor;
+mod answers;
+mod ask;
 mod bench;
 mod bounds;
 mod bundles;
@@ -24,11 +26,13 @@ mod gpu;
 mod help;
 mod hostile;
 mod import;
+mod improvement;
 mod linking;
 mod llm;
 mod mining;
 mod mistakes;
 mod model;
+mod named;
 mod null;
 mod optimize;
 mod plain;
@@ -40,6 +44,7 @@ mod runs;
 mod samples;
 mod sandbox;
 mod search;
+mod serve;
 mod signals;
 mod standstill;
 mod strangers;
@@ -47,3 +52,4 @@ mod support;
 mod tidy;
 mod toolkit;
 mod user_programs;
+mod vocabulary;

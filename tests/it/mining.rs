@@ -1,25 +1,25 @@
-//! What walks of three steps cost and bring on real bases: printed, for `docs/optimizer.md`.
+//! What metapaths of three steps cost and bring on real bases: printed, for `docs/optimizer.md`.
 
 use std::{sync::atomic::AtomicBool, time::Instant};
 
 use agent::{
     dataset::{LabelledQuery, Split, load_split},
     index::IndexedBase,
-    optimize::{discover::walks, mine::mine},
+    optimize::{discover::metapaths, mine::mine},
 };
 
 use crate::support::real_bases;
 
-/// Information that the best walk of a query gives, bits, mean over queries; and of how many the
-/// best walk has three steps.
-fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], hops: usize) -> (f64, usize) {
+/// Information that the best metapath of a query gives, bits, mean over queries; and of how many
+/// the best metapath has three steps.
+fn best_metapaths(base: &IndexedBase, queries: &[LabelledQuery], hops: usize) -> (f64, usize) {
     let mined = mine(base, queries, 3, hops, &AtomicBool::new(false)).unwrap();
     let mut best = vec![(0.0, 0); queries.len()];
-    for walk in walks(&mined) {
-        for (&query, &share) in &walk.shares {
-            let worth = f64::from(share) * walk.bits;
+    for metapath in metapaths(&mined) {
+        for (&query, &share) in &metapath.shares {
+            let worth = f64::from(share) * metapath.bits;
             if worth > best[query].0 {
-                best[query] = (worth, walk.steps.len());
+                best[query] = (worth, metapath.steps.len());
             }
         }
     }
@@ -28,13 +28,13 @@ fn best_walks(base: &IndexedBase, queries: &[LabelledQuery], hops: usize) -> (f6
 }
 
 #[test]
-fn walks_of_three_steps_are_measured() {
+fn metapaths_of_three_steps_are_measured() {
     for (base, indexed) in real_bases() {
         let name = &base.name;
         let queries = load_split(&base, &Split::Train).unwrap();
-        let two = best_walks(&indexed, &queries, 2);
+        let two = best_metapaths(&indexed, &queries, 2);
         let begun = Instant::now();
-        let three = best_walks(&indexed, &queries, 3);
+        let three = best_metapaths(&indexed, &queries, 3);
         eprintln!(
             "{name}, {} queries: {:.2} bits with two steps, {:.2} with three, {} of three, {:.1?}",
             queries.len(),
@@ -43,6 +43,6 @@ fn walks_of_three_steps_are_measured() {
             three.1,
             begun.elapsed(),
         );
-        assert!(three.0 >= two.0, "more walks cannot tell less");
+        assert!(three.0 >= two.0, "more metapaths cannot tell less");
     }
 }

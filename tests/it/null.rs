@@ -1,7 +1,7 @@
 //! Whole runs where no change can help, and where a change truly helps, on one base and with the
 //! same questions: a run must not believe in the first more often than it says, and must believe
 //! in the second. They differ in the answers of validation queries alone: training queries speak
-//! for changes in both, so that there is something to race.
+//! for changes in both, so that there is something to test.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, sync::atomic::AtomicBool};
 
@@ -10,7 +10,7 @@ use agent::{
     dataset::{Home, LabelledQuery},
     index::IndexedBase,
     kb::NodeId,
-    optimize::{Actors, Options, journal::Journal, mine::DEFAULT_HOPS, proof::ERROR_RATE, run},
+    optimize::{Actors, Options, e_value::ERROR_RATE, journal::Journal, mine::DEFAULT_HOPS, run},
     sandbox::SandboxOptions,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -30,7 +30,7 @@ const QUERIES: [usize; 2] = [40, 32];
 /// Steps of a run.
 const STEPS: usize = 12;
 /// Answers of a validation query where nothing helps: so many that one is first often enough for a
-/// race to be won by chance.
+/// sequential test to be won by chance.
 const RANDOM_ANSWERS: usize = 16;
 /// The chance that the bound on accepted runs is passed though the error rate holds.
 const BOUND_FAILS: f64 = 1e-4;
@@ -131,8 +131,8 @@ fn base(world: &World) -> (Arc<IndexedBase>, Traits) {
     (Arc::new(IndexedBase::open(&base.kb_dir(), &base.index_dir(), "null").unwrap()), traits)
 }
 
-/// The race of a whole run, if there was one.
-fn race(
+/// The sequential test of a whole run, if there was one.
+fn sequential_test(
     world: &World,
     base: &Arc<IndexedBase>,
     traits: &Traits,
@@ -148,6 +148,7 @@ fn race(
         steps: STEPS,
         hops: DEFAULT_HOPS,
         actors: Actors { search: true, llm: false },
+        llm_steps: 0,
         llm_tools: false,
         sandbox: SandboxOptions::default(),
         programs: Vec::new(),
@@ -191,20 +192,21 @@ fn too_many(trials: u64, rate: f64) -> u64 {
 fn runs_where_nothing_helps_accept_no_more_than_the_error_rate_allows() {
     let world = World::new();
     let (base, traits) = base(&world);
-    let races: Vec<Proof> =
-        (1..=SEEDS).filter_map(|seed| race(&world, &base, &traits, seed, true)).collect();
-    let accepted = races.iter().filter(|proof| proof.proven).count() as u64;
-    let largest = races.iter().map(|proof| proof.e).fold(0.0, f64::max);
-    let on: usize = races.iter().map(|proof| proof.n).sum();
-    let gained: f64 = races.iter().map(|proof| proof.difference * proof.n as f64).sum();
+    let tests: Vec<Proof> = (1..=SEEDS)
+        .filter_map(|seed| sequential_test(&world, &base, &traits, seed, true))
+        .collect();
+    let accepted = tests.iter().filter(|proof| proof.any()).count() as u64;
+    let largest = tests.iter().map(|proof| proof.e).fold(0.0, f64::max);
+    let on: usize = tests.iter().map(|proof| proof.n).sum();
+    let gained: f64 = tests.iter().map(|proof| proof.difference * proof.n as f64).sum();
     eprintln!(
-        "of {SEEDS} runs {} raced, on {on} queries in all with a mean difference of {:+.4}; \
-         {accepted} accepted, largest evidence {largest:.2}; {} would be too many",
-        races.len(),
+        "of {SEEDS} runs {} made a test, on {on} queries in all with a mean difference of {:+.4}; \
+         {accepted} accepted, largest e-value {largest:.2}; {} would be too many",
+        tests.len(),
         gained / on.max(1) as f64,
         too_many(SEEDS, ERROR_RATE)
     );
-    assert!(races.len() as u64 * 4 >= SEEDS, "{} of {SEEDS} runs raced", races.len());
+    assert!(tests.len() as u64 * 4 >= SEEDS, "{} of {SEEDS} runs made a test", tests.len());
     assert!(accepted < too_many(SEEDS, ERROR_RATE), "{accepted} of {SEEDS} accepted");
 }
 
@@ -212,9 +214,10 @@ fn runs_where_nothing_helps_accept_no_more_than_the_error_rate_allows() {
 fn runs_where_a_change_helps_accept_it_more_often_than_the_error_rate() {
     let world = World::new();
     let (base, traits) = base(&world);
-    let proofs: Vec<Option<Proof>> =
-        (1..=HELPED_SEEDS).map(|seed| race(&world, &base, &traits, seed, false)).collect();
-    let accepted = proofs.iter().flatten().filter(|proof| proof.proven).count() as u64;
+    let proofs: Vec<Option<Proof>> = (1..=HELPED_SEEDS)
+        .map(|seed| sequential_test(&world, &base, &traits, seed, false))
+        .collect();
+    let accepted = proofs.iter().flatten().filter(|proof| proof.any()).count() as u64;
     eprintln!("of {HELPED_SEEDS} runs {accepted} accepted: {proofs:?}");
     assert!(accepted >= HELPED, "{proofs:?}");
 }

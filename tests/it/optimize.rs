@@ -272,7 +272,7 @@ fn parts_are_left_out_and_the_bundle_says_so() {
     assert_eq!(strict["router"]["weights"].as_object().unwrap().len(), 1);
 
     go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other parts left out"]);
-    go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no walks"]);
+    go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no metapaths"]);
     let llm = ["--actor", "llm", "--without", "relaxation"];
     go("refused", &llm).fails(2, &["part of the search actor"]);
 }
@@ -409,11 +409,11 @@ fn what_a_run_needs_is_asked_for_before_anything_is_written() {
     }
     assert!(!world.path("home/runs").exists(), "a run was begun that cannot go on");
     let llm = ["optimize", "--dataset", "planted", "--actor", "llm"];
-    world.run(llm).fails(1, &["no LLM configured", "leave out --actor"]);
+    world.run(llm).fails(1, &["no LLM configured", "--actor search"]);
 }
 
 #[test]
-fn the_one_walk_that_answers_is_found_and_frozen() {
+fn the_one_metapath_that_answers_is_found_and_frozen() {
     let world = World::new();
     let source = world.path("planted");
     write_planted(&source);

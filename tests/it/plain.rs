@@ -12,20 +12,28 @@ use std::{
     fmt::Write,
     fs,
     path::Path,
+    sync::Arc,
 };
 
 use agent::{
-    bundle::reading::{Phrasings, read},
+    bundle::{
+        Bundle,
+        reading::{Phrasings, read},
+    },
     dataset::{
         Home,
         sample::{SampleKind, SampleOptions, generate},
     },
     index::IndexedBase,
-    kb::{Direction, Kb, NodeId, RelationId, TypeId},
+    infer::{self, BundleRetriever, Runtime},
+    kb::{Direction, Hop, Kb, NodeId, Path as KbPath, RelationId, TypeId},
+    retrieve::Detail,
+    sandbox::Workers,
     words::name_words,
 };
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
 
 use crate::support::{World, real_bases};
 
@@ -43,6 +51,8 @@ const DRAWS: usize = 200;
 pub(crate) struct Plain {
     pub(crate) text: String,
     pub(crate) answers: Vec<NodeId>,
+    /// The relations that lead from each name to the answers, with their directions.
+    pub(crate) metapaths: Vec<(NodeId, Vec<(RelationId, Direction)>)>,
 }
 
 /// A relation as it leads from one type to another.
@@ -194,12 +204,12 @@ impl Maker<'_> {
         format!("\"{}\"", self.kb.name(node))
     }
 
-    /// The question with the nodes that all walks from its names reach; none if a name is of
+    /// The question with the nodes that all metapaths from its names reach; none if a name is of
     /// several nodes, or there are no answers or too many.
-    fn plain(&self, text: String, walks: &[(NodeId, Vec<Link>)]) -> Option<Plain> {
-        let names: BTreeSet<NodeId> = walks.iter().map(|walk| walk.0).collect();
+    fn plain(&self, text: String, metapaths: &[(NodeId, Vec<Link>)]) -> Option<Plain> {
+        let names: BTreeSet<NodeId> = metapaths.iter().map(|metapath| metapath.0).collect();
         let mut answers: Option<BTreeSet<NodeId>> = None;
-        for (name, links) in walks {
+        for (name, links) in metapaths {
             let start = BTreeSet::from([*name]);
             let set = links.iter().fold(start, |nodes, link| link.reached(self.kb, &nodes));
             answers = Some(match answers {
@@ -210,7 +220,9 @@ impl Maker<'_> {
         let answers: Vec<NodeId> = answers?.difference(&names).copied().collect();
         let clear = names.iter().all(|&name| self.is_clear(name));
         let fits = clear && (1..=MAX_ANSWERS).contains(&answers.len());
-        fits.then_some(Plain { text, answers })
+        let steps = |links: &Vec<Link>| links.iter().map(|l| (l.relation, l.direction)).collect();
+        let metapaths = metapaths.iter().map(|(name, links)| (*name, steps(links))).collect();
+        fits.then_some(Plain { text, answers, metapaths })
     }
 }
 
@@ -343,13 +355,13 @@ fn names_are_spelled_out_whole_and_the_longest_is_meant() {
     write_films(&world.path("films"));
     let base = indexed(&world, &world.path("films"));
     let nodes = |text: &str| -> Vec<Vec<NodeId>> {
-        base.names.spelled(text).into_iter().map(|one| one.nodes).collect()
+        base.entities.spelled(text).into_iter().map(|one| one.nodes).collect()
     };
     assert_eq!(nodes("the director of The Silent Harbor Returns"), [[40]]);
     assert_eq!(nodes("films like the silent harbor"), [[0]], "two words are a name in any case");
     assert_eq!(nodes("with Gus Pemberton, and by Ada Moravec"), [[47], [41]], "in order");
-    assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no slip, no part");
-    let quoted = base.names.spelled("films of \"ada moravec\" and Fay Lindgren");
+    assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no typo, no part");
+    let quoted = base.entities.spelled("films of \"ada moravec\" and Fay Lindgren");
     assert_eq!(quoted.iter().map(|one| one.quoted).collect::<Vec<_>>(), [true, false]);
 }
 
@@ -432,11 +444,31 @@ fn the_other_films_of_a_director_stand_before_all_else() {
     assert!(!ranked.contains(&0), "the named film is no answer: {ranked:?}");
     let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--explain"];
     let told = world.run(query).done();
-    let read = "plain question: film -directed_by-> person <-directed_by- film";
-    assert!(told.contains(read), "{told}");
+    for read in [
+        "plain question one of its answers: ",
+        "metapath film -directed_by-> person <-directed_by- film",
+        "The Silent Harbor -directed_by-> Ada Moravec <-directed_by- this",
+    ] {
+        assert!(told.contains(read), "{read} is not in {told}");
+    }
     let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
     let told = world.run(query).json_lines().pop().unwrap();
     assert_eq!(told["cutoff"], right.len(), "{told}");
+    let path = &told["hits"][0]["path"];
+    let edges: Vec<_> = path.as_array().unwrap().iter().map(|step| &step["direction"]).collect();
+    assert_eq!(
+        (&path[0]["name"], &path[1]["name"]),
+        (&"The Silent Harbor".into(), &"Ada Moravec".into())
+    );
+    assert_eq!(edges, [&Value::Null, &"out".into(), &"in".into()], "{told}");
+    let shown = world.run(["query", "--bundle", bundle, "--dataset", "films", asked]).done();
+    let first = shown.lines().next().unwrap();
+    assert!(first.ends_with("-directed_by-> Ada Moravec <-directed_by- this"), "{shown}");
+    assert_eq!(shown.matches("-directed_by-> Ada Moravec").count(), right.len(), "{shown}");
+    for line in ["understood  The Silent Harbor (film, exact), ", "director (relation directed_by)"]
+    {
+        assert!(shown.contains(line), "{line} is not in {shown}");
+    }
 }
 
 #[test]
@@ -474,5 +506,43 @@ fn plain_questions_of_samples_are_answered_as_the_graph_does() {
         let measured = world.run(eval).json_lines().pop().unwrap();
         let found = measured["metrics"]["rprecision"].as_f64().unwrap();
         assert!(found >= 0.95, "{name}: {measured}");
+        let bundle = Path::new(line["bundle"].as_str().unwrap());
+        paths_are_those_of_the_questions(indexed, bundle, &asked);
     }
+}
+
+/// Every right answer that is given has a path from each name of its question, along the relations
+/// that the question says.
+fn paths_are_those_of_the_questions(base: IndexedBase, bundle: &Path, asked: &[Plain]) {
+    let base = Arc::new(base);
+    let runtime = Runtime::new(base.clone(), Arc::new(Workers::new(1).unwrap()), None);
+    let bundle = Bundle::read(bundle).unwrap();
+    let system = BundleRetriever::new(Arc::new(runtime), &bundle).unwrap();
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for plain in asked {
+        let detail = Detail { explained: 0, paths: true };
+        let answer = infer::answer(&base, &system, &plain.text, 100, detail).unwrap();
+        for (&(node, _), paths) in answer.ranking().iter().zip(&answer.paths) {
+            if !plain.answers.contains(&node) {
+                continue;
+            }
+            checked += 1;
+            let leads = |(name, steps): &(NodeId, Vec<(RelationId, Direction)>)| {
+                paths.iter().any(|path| path.from == *name && goes(path, steps))
+            };
+            if !plain.metapaths.iter().all(leads) {
+                wrong.push((plain.text.clone(), node, paths.clone()));
+            }
+        }
+    }
+    assert!(checked > asked.len(), "{checked} answers of {} questions", asked.len());
+    assert!(wrong.is_empty(), "{} of {checked}: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+}
+
+/// Whether a path follows these relations in these directions.
+fn goes(path: &KbPath, steps: &[(RelationId, Direction)]) -> bool {
+    let fits = |(hop, step): (&Hop, &(RelationId, Direction))| {
+        hop.relation == step.0 && (step.1 == Direction::Any || hop.direction == step.1)
+    };
+    path.hops.len() == steps.len() && path.hops.iter().zip(steps).all(fits)
 }

@@ -154,7 +154,7 @@ fn write_run(world: &World) -> [Program; 3] {
     for (at, decision) in [
         decide(&first, &second, &none, "more nodes", true),
         decide(&first, &third, &none, "more nodes", false),
-        decide(&second, &second, &tuned, "tuned numbers", true),
+        decide(&second, &second, &tuned, "tuned parameters", true),
     ]
     .iter()
     .enumerate()
@@ -175,7 +175,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     assert_eq!((&list[3]["tuned"], &list[3]["validation"]["mrr"]), (&json!(1), &json!(1.0)));
     let table = world.run(["program", "list", "--run", "run"]).done();
     assert!(table.contains(second.short_id()) && table.contains("50.0"), "{table}");
-    // One id is one program with its numbers, and names it.
+    // One id is one program with its parameters, and names it.
     let variants: std::collections::BTreeSet<&str> =
         list.iter().map(|one| one["variant"].as_str().unwrap()).collect();
     assert_eq!(variants.len(), list.len(), "{list:?}");
@@ -184,7 +184,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     let shown = &world.run(["program", "show", tuned, "--run", "run", "--json"]).json_lines()[0];
     assert_eq!(shown["id"], list[3]["id"], "{shown}");
 
-    // The numbers that were accepted last belong to a program.
+    // The parameters that were accepted last belong to a program.
     let show = ["program", "show", second.short_id(), "--run", "run"];
     let shown = world.run(show).done();
     assert!(shown.starts_with(second.source()), "{shown}");
@@ -198,7 +198,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     let diff = ["program", "diff", first.short_id(), second.short_id(), "--run", "run"];
     let text = world.run(diff).done();
     assert!(text.contains("-fn params() { #{ k: #{ value: 5"), "{text}");
-    let answers = "numbers:\n  k: 5 -> 3\n\n\
+    let answers = "parameters:\n  k: 5 -> 3\n\n\
         val, from the journal: 2 queries, mrr 75.0 [75.0, 75.0] points, p 0.5000; better 2, worse 0, equal 0\n  \
         better: query number 1, 0.250 -> 1.000  \n  better: query number 2, 0.250 -> 1.000  \n";
     assert!(text.ends_with(answers), "{text}");
@@ -215,7 +215,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     assert_eq!(chain[1]["parent"], first.id());
     assert_eq!(
         (&chain[1]["tests"][0]["p"], &chain[1]["tests"][1]["change"]),
-        (&json!(0.125), &json!("tuned numbers"))
+        (&json!(0.125), &json!("tuned parameters"))
     );
     let table = world.run(["program", "lineage", third.id(), "--run", "run"]).done();
     assert_eq!(table.lines().count(), 3, "{table}");
@@ -316,6 +316,6 @@ fn the_effect_of_each_number_is_told() {
     assert_eq!(still.done(), "");
     world
         .run(sensitivity.into_iter().chain(["--number", "z"]))
-        .fails(1, &["no number \"z\"", "k, w"]);
+        .fails(1, &["no parameter \"z\"", "k, w"]);
     world.run(sensitivity.into_iter().chain(["--values", "99"])).fails(2, &["--values"]);
 }

@@ -62,7 +62,7 @@ fn a_page_tells_the_run_and_escapes_every_text() {
         "bm25+names",
         "Where answers are lost",
         "Categories and their programs",
-        "Changes and their race",
+        "Changes and their sequential test",
         "What it took",
         "measuring and freezing",
         "No language model was asked.",

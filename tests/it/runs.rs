@@ -231,7 +231,8 @@ fn a_run_of_the_search_actor_is_told_from_begin_to_end() {
     assert!(shown["bundle"].is_string() && shown["categories"][0]["program"].is_string());
     let phases: Vec<&str> =
         shown["phases"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
-    for phase in ["mining walks", "improving programs", "tuning numbers", "measuring and freezing"]
+    for phase in
+        ["mining metapaths", "improving programs", "tuning parameters", "measuring and freezing"]
     {
         assert!(phases.contains(&phase), "{phase} is not in {phases:?}");
     }

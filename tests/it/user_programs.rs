@@ -69,7 +69,7 @@ fn programs_of_the_user_are_tried_tuned_frozen_and_served() {
     assert!(of("brand.wasm")["program"].as_str().unwrap().starts_with("wasm:"));
     assert_eq!(of("names.rhai")["program"], BY_NAMES);
 
-    // The origin of a trial names the user and the file, and numbers of the module were tuned.
+    // The origin of a trial names the user and the file, and parameters of the module were tuned.
     let steps = Journal::open_read_only(&world.path("run")).unwrap().steps().unwrap();
     let tried = |file: &str| {
         let of_user = |step: &&agent::optimize::journal::StepRecord| {

@@ -18,11 +18,12 @@ const MOST_ANY: usize = 10_000;
 
 pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
-    let pairs: Vec<work::Walk<1>> = match &args.work {
-        Some(path) => work::read_walks(path, &kb)?,
-        None => work::draw_walks(&kb),
+    let pairs: Vec<work::Metapath<1>> = match &args.work {
+        Some(path) => work::read_metapaths(path, &kb)?,
+        None => work::draw_metapaths(&kb),
     };
-    let typed = |&(node, [relation]): &work::Walk<1>| kb.neighbors(node, relation, Direction::Out);
+    let typed =
+        |&(node, [relation]): &work::Metapath<1>| kb.neighbors(node, relation, Direction::Out);
     let ids_of = |figure: Figure, n_ids: usize, n: usize, digest: &str| {
         figure.with("mean_ids", n_ids as f64 / n.max(1) as f64).with("digest", digest)
     };
@@ -39,7 +40,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
 
     let pairs = pairs.get(..MOST_ANY).unwrap_or(&pairs);
     let mut marks = Marks::new(kb.n_nodes());
-    let mut any = |&(node, _): &work::Walk<1>| {
+    let mut any = |&(node, _): &work::Metapath<1>| {
         for relation in 0..kb.relations().len() as u16 {
             marks.extend(&kb.neighbors(node, RelationId(relation), Direction::Out));
         }
@@ -61,23 +62,23 @@ fn drained(marks: &mut Marks) -> Vec<NodeId> {
 
 pub(super) fn run_hop2(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
-    let walks: Vec<work::Walk<2>> = match &args.work {
-        Some(path) => work::read_walks(path, &kb)?,
-        None => work::draw_walks(&kb),
+    let metapaths: Vec<work::Metapath<2>> = match &args.work {
+        Some(path) => work::read_metapaths(path, &kb)?,
+        None => work::draw_metapaths(&kb),
     };
     let mut marks = Marks::new(kb.n_nodes());
-    let mut hop2 = |&(node, [first, second]): &work::Walk<2>| {
+    let mut hop2 = |&(node, [first, second]): &work::Metapath<2>| {
         for &middle in &kb.neighbors(node, first, Direction::Out) {
             marks.extend(&kb.neighbors(middle, second, Direction::Out));
         }
         drained(&mut marks)
     };
-    let n_ids: usize = walks.iter().map(|walk| hop2(walk).len()).sum();
-    let union_digest = digest(walks.iter().map(&mut hop2));
-    measure("hop2", walks.len(), || {
-        walks.iter().for_each(|walk| drop(black_box(hop2(walk))));
+    let n_ids: usize = metapaths.iter().map(|metapath| hop2(metapath).len()).sum();
+    let union_digest = digest(metapaths.iter().map(&mut hop2));
+    measure("hop2", metapaths.len(), || {
+        metapaths.iter().for_each(|metapath| drop(black_box(hop2(metapath))));
     })
-    .with("mean_ids", n_ids as f64 / walks.len().max(1) as f64)
+    .with("mean_ids", n_ids as f64 / metapaths.len().max(1) as f64)
     .with("digest", union_digest)
     .print(args.args.json, ctx)
 }

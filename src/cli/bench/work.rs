@@ -25,10 +25,10 @@ const NAMED_RELATIONS: usize = 4;
 const SEED: u64 = 11;
 
 /// A node, and the relations to follow from it one after the other.
-pub(super) type Walk<const N: usize> = (NodeId, [RelationId; N]);
+pub(super) type Metapath<const N: usize> = (NodeId, [RelationId; N]);
 
-/// Walks from a file, `node TAB relation..` a line.
-pub(super) fn read_walks<const N: usize>(path: &Path, kb: &Kb) -> Result<Vec<Walk<N>>> {
+/// Metapaths from a file, `node TAB relation..` a line.
+pub(super) fn read_metapaths<const N: usize>(path: &Path, kb: &Kb) -> Result<Vec<Metapath<N>>> {
     read(path, |line| {
         let mut columns = line.split('\t');
         let node = id(columns.next()?)?;
@@ -76,17 +76,17 @@ fn ids(text: &str) -> Option<Vec<NodeId>> {
     text.split(' ').map(id).collect()
 }
 
-/// Draws walks that lead somewhere: half from any node, half from one met as a neighbor, so that
-/// popular nodes come up as often as programs meet them.
-pub(super) fn draw_walks<const N: usize>(kb: &Kb) -> Vec<Walk<N>> {
+/// Draws metapaths that lead somewhere: half from any node, half from one met as a neighbor, so
+/// that popular nodes come up as often as programs meet them.
+pub(super) fn draw_metapaths<const N: usize>(kb: &Kb) -> Vec<Metapath<N>> {
     let random = &mut ChaCha8Rng::seed_from_u64(SEED);
-    let mut walks = Vec::new();
+    let mut metapaths = Vec::new();
     for _ in 0..DRAWN * DRAWS_PER_PIECE {
-        if walks.len() == DRAWN {
+        if metapaths.len() == DRAWN {
             break;
         }
         let mut start = random.random_range(0..kb.n_nodes());
-        if walks.len() % 2 == 1 {
+        if metapaths.len() % 2 == 1 {
             let Some((_, met)) = draw_step(kb, start, random) else { continue };
             start = met;
         }
@@ -98,10 +98,10 @@ pub(super) fn draw_walks<const N: usize>(kb: &Kb) -> Vec<Walk<N>> {
             true
         });
         if complete {
-            walks.push((start, relations));
+            metapaths.push((start, relations));
         }
     }
-    walks
+    metapaths
 }
 
 /// A relation of a node and one of its neighbors; none if the drawn relation has none.
@@ -126,19 +126,21 @@ pub(super) fn draw_queries(kb: &Kb) -> Vec<String> {
     (0..DRAWN / 40).map(|_| [word(), word(), word(), word(), word()].join(" ")).collect()
 }
 
-/// Draws questions: the name of a node, relations and words, with candidates that walks start from.
+/// Draws questions: the name of a node, relations and words, with candidates that metapaths start
+/// from.
 pub(super) fn draw_questions(kb: &Kb) -> Vec<(String, Vec<NodeId>)> {
-    let walks = draw_walks::<1>(kb);
-    let question = |(walks, words): (&[Walk<1>], String)| {
-        let name = walks.iter().take(1).map(|walk| kb.name(walk.0));
-        let relations = walks.iter().take(NAMED_RELATIONS).map(|walk| kb.relation_name(walk.1[0]));
+    let metapaths = draw_metapaths::<1>(kb);
+    let question = |(metapaths, words): (&[Metapath<1>], String)| {
+        let name = metapaths.iter().take(1).map(|metapath| kb.name(metapath.0));
+        let relations =
+            metapaths.iter().take(NAMED_RELATIONS).map(|metapath| kb.relation_name(metapath.1[0]));
         let text: Vec<&str> = name.chain(relations).chain([words.as_str()]).collect();
-        let mut candidates: Vec<NodeId> = walks.iter().map(|walk| walk.0).collect();
+        let mut candidates: Vec<NodeId> = metapaths.iter().map(|metapath| metapath.0).collect();
         candidates.sort_unstable();
         candidates.dedup();
         (text.join(" "), candidates)
     };
-    walks.chunks(CANDIDATES).zip(draw_queries(kb)).map(question).collect()
+    metapaths.chunks(CANDIDATES).zip(draw_queries(kb)).map(question).collect()
 }
 
 /// Draws rankings of 100 distinct candidates with up to 20 answers, half of them ranked.

@@ -48,12 +48,20 @@ enum Name {
     /// Precision, recall and F1 of the nodes up to where a system says its answers end, and how
     /// often they are exactly the answers; systems are not compared
     Set,
+    /// Of queries with an answer_value: how often exactly that is answered, how often a number
+    /// within 5 % of it, and F1 of the rows of tables; systems are not compared
+    Value,
 }
 
 impl Measures {
     /// Whether answers are measured as sets.
     pub(super) fn are_sets(self) -> bool {
         self.name == Name::Set
+    }
+
+    /// Whether answers that are no nodes are measured.
+    pub(super) fn are_values(self) -> bool {
+        self.name == Name::Value
     }
 }
 
@@ -76,7 +84,7 @@ impl Default for How {
 impl From<Measures> for How {
     fn from(measures: Measures) -> Self {
         let definitions = match measures.name {
-            Name::Stark | Name::Set => Definitions::Stark,
+            Name::Stark | Name::Set | Name::Value => Definitions::Stark,
             Name::Trec => Definitions::Trec,
         };
         Self { depth: measures.depth as usize, definitions, keep: false }

@@ -55,7 +55,9 @@ struct PrintedQuery<'a> {
 #[derive(Serialize)]
 struct PrintedCall {
     line: Option<usize>,
-    call: String,
+    tool: &'static str,
+    arguments: Vec<String>,
+    result: String,
 }
 
 /// One category as in JSON.
@@ -84,14 +86,14 @@ struct Group<'a> {
 impl Report<'_> {
     /// Categories in their order; those without queries are left out.
     fn groups(&self) -> Vec<Group<'_>> {
-        let members = self.explainer.members().iter().enumerate();
-        let groups = members.map(|(at, member)| {
+        let category_programs = self.explainer.category_programs().iter().enumerate();
+        let groups = category_programs.map(|(at, category_program)| {
             let of_it = || self.explained.iter().filter(|explained| explained.category == at);
             let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
             Group {
-                name: &member.name,
-                source: member.program.source(),
-                id: member.program.id(),
+                name: &category_program.name,
+                source: category_program.program.source(),
+                id: category_program.program.id(),
                 n: ranks.len(),
                 mrr: mean(&ranks),
                 causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),
@@ -119,7 +121,9 @@ impl Report<'_> {
         let kb = &self.base.kb;
         let call = |call: &crate::tools::ToolCall| PrintedCall {
             line: call.line,
-            call: call.describe(kb, None),
+            tool: call.name,
+            arguments: call.arguments(kb),
+            result: call.outcome(kb),
         };
         explained.calls.iter().map(call).collect()
     }
@@ -138,7 +142,7 @@ impl Report<'_> {
                 within: &group.within,
             })
             .collect();
-        let members = self.explainer.members();
+        let category_programs = self.explainer.category_programs();
         let queries: Vec<PrintedQuery<'_>> = self
             .queries
             .iter()
@@ -146,7 +150,9 @@ impl Report<'_> {
             .map(|(query, explained)| PrintedQuery {
                 id: query.id,
                 query: &query.text,
-                category: members.get(explained.category).map_or("", |member| &member.name),
+                category: category_programs
+                    .get(explained.category)
+                    .map_or("", |category_program| &category_program.name),
                 reciprocal_rank: explained.reciprocal_rank,
                 loss: explained.loss.as_ref(),
                 within: explained.within.as_ref(),
@@ -228,8 +234,9 @@ impl Report<'_> {
                 ))?;
             }
             let mut text = "\n".to_owned();
-            for PrintedCall { line, call } in self.calls(explained) {
+            for PrintedCall { line, tool, arguments, result } in self.calls(explained) {
                 let line = line.map_or(String::new(), |line| line.to_string());
+                let call = format!("{tool}({}) = {result}", arguments.join(", "));
                 let _ = writeln!(text, "{line:>4}  {}", plain(call, MAX_CALL));
             }
             ctx.printer.text(&text)?;

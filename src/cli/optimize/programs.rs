@@ -52,8 +52,9 @@ pub(super) fn go_on_with(
     Ok(())
 }
 
-/// The user's programs, each once, in the order given. Each is compiled, and its numbers are read,
-/// so that none fails for its form within a run. A dry run leaves nothing in the home directory.
+/// The user's programs, each once, in the order given. Each is compiled, and its parameters are
+/// read, so that none fails for its form within a run. A dry run leaves nothing in the home
+/// directory.
 ///
 /// # Errors
 /// That there are too many, that one cannot be read, or why it cannot be run.
@@ -95,7 +96,7 @@ pub(super) fn read_programs(
     Ok(programs)
 }
 
-/// Compiles a program and reads its numbers.
+/// Compiles a program and reads its parameters.
 ///
 /// # Errors
 /// Why it cannot be run, with the file and, where it is known, the line.

@@ -1,4 +1,5 @@
-//! `agent program diff`: what differs between two programs, in source, numbers, answers and cost.
+//! `agent program diff`: what differs between two programs, in source, parameters, answers and
+//! cost.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -36,11 +37,11 @@ const MAX_QUERIES: usize = 1_000;
 /// Queries won and lost that a table lists, each; JSON lists all.
 const MAX_LISTED: usize = 10;
 
-/// Compare two programs: source, numbers, and how they answer
+/// Compare two programs: source, parameters, and how they answer
 ///
-/// Prints a unified diff of the sources, then the numbers that differ, then queries that the second
-/// answers better and worse with the paired difference of the mean reciprocal ranks, its 95 %
-/// interval and p. Validation results come from the run's journal if it has them for both;
+/// Prints a unified diff of the sources, then the parameters that differ, then queries that the
+/// second answers better and worse with the paired difference of the mean reciprocal ranks, its 95
+/// % interval and p. Validation results come from the run's journal if it has them for both;
 /// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too;
 /// if one is in the bundle, on the queries that the router sends there.
 #[derive(Debug, clap::Args)]
@@ -56,7 +57,7 @@ pub(in crate::cli) struct Args {
     /// Run both programs, also if the journal knows how they answer
     #[arg(long)]
     measure: bool,
-    /// Tell the effect of each change of the source and of the numbers, made alone and one after
+    /// Tell the effect of each change of the source and of the parameters, made alone and one after
     /// another
     #[arg(long)]
     ablate: bool,
@@ -104,7 +105,7 @@ struct Differs {
 struct Answers {
     /// `train` or `val`.
     on: String,
-    /// Whether the numbers are the journal's.
+    /// Whether the parameters are the journal's.
     from_journal: bool,
     #[serde(flatten)]
     comparison: Comparison,
@@ -122,10 +123,10 @@ struct Gain {
     p: f64,
 }
 
-/// One change of the source, or that of the numbers.
+/// One change of the source, or that of the parameters.
 #[derive(Default, Serialize)]
 struct Effect {
-    /// Line of the first source; none for the numbers.
+    /// Line of the first source; none for the parameters.
     line: Option<usize>,
     change: String,
     /// Of the first program with this change against the first program; none if it does not run.
@@ -151,7 +152,7 @@ struct Printed<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
     let options = args.sandbox.places(ctx).of(sources.origin());
     let name = |entry: &Entry| {
@@ -164,7 +165,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         .context_radius(CONTEXT_LINES)
         .header(&name(from), &name(to))
         .to_string();
-    let params = changed(&numbers(from, &options), &numbers(to, &options));
+    let params = changed(&parameters(from, &options), &parameters(to, &options));
     let (answers, effects) = answers(args, &sources, from, to, &options, ctx)?;
     if args.json {
         let (from, to) = (from.program.id(), to.program.id());
@@ -175,7 +176,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let mut text = diff;
     if !params.is_empty() {
-        let _ = writeln!(text, "{}numbers:", if text.is_empty() { "" } else { "\n" });
+        let _ = writeln!(text, "{}parameters:", if text.is_empty() { "" } else { "\n" });
     }
     for Changed { name, from, to } in &params {
         let shown = |value: &Option<f64>| value.map_or("none".to_owned(), |v| v.to_string());
@@ -183,7 +184,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let _ = writeln!(text, "  {name}: {} -> {}", shown(from), shown(to));
     }
     if text.is_empty() {
-        ctx.printer.notice("the programs and their numbers are equal");
+        ctx.printer.notice("the programs and their parameters are equal");
     }
     if let Some(answers) = &answers {
         tell_answers(answers, &mut text);
@@ -277,8 +278,8 @@ fn differing(
     (won, lost)
 }
 
-/// The first program with each change alone, and with one after another. The change of the numbers
-/// comes last.
+/// The first program with each change alone, and with one after another. The change of the
+/// parameters comes last.
 fn effects(
     ground: &Ground,
     from: &Entry,
@@ -318,7 +319,7 @@ fn effects(
         effects.push(effect);
     }
     if from.params != to.params {
-        let mut effect = Effect { change: "numbers\n".to_owned(), ..Effect::default() };
+        let mut effect = Effect { change: "parameters\n".to_owned(), ..Effect::default() };
         match changed_ranks(ground, &from.program, &to.params, ctx)? {
             Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
             Err(failure) => effect.failure = Some(failure),
@@ -401,7 +402,7 @@ fn tell_effects(effects: &[Effect], text: &mut String) {
     let told =
         |gain: &Gain| format!("{}, {}", percent(gain.difference, gain.ci95), p_value(gain.p));
     for effect in effects {
-        let line = effect.line.map_or("numbers".to_owned(), |line| format!("line {line}"));
+        let line = effect.line.map_or("parameters".to_owned(), |line| format!("line {line}"));
         let failure = effect.failure.as_deref().map(|why| plain(why, 2 * MAX_SHOWN));
         let alone = match (&effect.alone, failure) {
             (Some(gain), _) => format!("alone {}", told(gain)),
@@ -423,16 +424,16 @@ fn tell_effects(effects: &[Effect], text: &mut String) {
     }
 }
 
-/// The numbers a program runs with.
-fn numbers(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> {
+/// The parameters a program runs with.
+fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> {
     let declared = declared(&entry.program, options).into_iter();
     let declared = declared.map(|param| (param.name, param.value));
-    let mut numbers: BTreeMap<String, f64> = declared.collect();
-    numbers.extend(entry.params.clone());
-    numbers
+    let mut parameters: BTreeMap<String, f64> = declared.collect();
+    parameters.extend(entry.params.clone());
+    parameters
 }
 
-/// Numbers that differ, by name.
+/// Parameters that differ, by name.
 fn changed(from: &BTreeMap<String, f64>, to: &BTreeMap<String, f64>) -> Vec<Changed> {
     let gone = from.keys().filter(|name| !to.contains_key(*name));
     let mut names: Vec<&String> = gone.chain(to.keys()).collect();

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("a bundle does not say how its programs were found"))
             .hint("give the run's directory with --run DIR");
     }
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let entry = sources.find(&args.program)?;
     let chain = chain(&sources, entry.program.id());
     if args.json {
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if row.len() == 2 {
                 row.push(plain(&test.change, MAX_SHOWN));
             } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
-                // The program's own origin first, then what its numbers were tested for.
+                // The program's own origin first, then what its parameters were tested for.
                 rows.add_row(row);
                 row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
             }

@@ -12,10 +12,10 @@ use crate::cli::{
 
 /// List the programs of a run or a bundle
 ///
-/// Prints the id (with ~ and four digits where numbers were tuned, so that one id is one program with
-/// one set of numbers), the category, who proposed it, how many numbers were tuned, and the mean
-/// reciprocal rank in percent on the training and validation queries it ran on. Those of a bundle are the
-/// bundle's on the validation queries that the router sends there.
+/// Prints the id (with ~ and four digits where parameters were tuned, so that one id is one program
+/// with one set of parameters), the category, who proposed it, how many parameters were tuned, and
+/// the mean reciprocal rank in percent on the training and validation queries it ran on. Those of a
+/// bundle are the bundle's on the validation queries that the router sends there.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(in crate::cli) struct Args {
 #[derive(Serialize)]
 struct Listed<'a> {
     id: &'a str,
-    /// The program with its numbers, in short; differs where either does.
+    /// The program with its parameters, in short; differs where either does.
     variant: String,
     category: &'a str,
     proposed_by: &'a str,
@@ -39,7 +39,7 @@ struct Listed<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let listed: Vec<Listed<'_>> = sources
         .entries
         .iter()

@@ -142,7 +142,7 @@ impl Ground {
         ));
     }
 
-    /// What the runtime's sandbox says of a program's numbers.
+    /// What the runtime's sandbox says of a program's parameters.
     ///
     /// # Errors
     /// That it does not compile, in words.

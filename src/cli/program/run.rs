@@ -24,9 +24,9 @@ use crate::{
         printer::count,
         systems::{SandboxArgs, read_program},
     },
-    infer::{ParamValues, Runtime},
+    infer::{self, ParamValues, Runtime},
     program::Program,
-    retrieve::{Ranking, checked},
+    retrieve::{Answer, Ranking, checked},
     sandbox::{
         Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
     },
@@ -223,7 +223,8 @@ fn tell_ranking(ranking: &Ranking, runtime: &Runtime, ctx: &Context) -> Result<(
         ctx.printer.notice("the program found no node");
         return Ok(());
     }
-    hits::print_table(&hits::hits(&runtime.base().kb, ranking), None, ctx)
+    let answer = Answer::of(ranking.clone());
+    hits::print_table(&infer::hits(&runtime.base().kb, &answer), ctx)
 }
 
 fn tell_failure(failure: &Failure, args: &Args, ctx: &Context) -> Result<Exit> {

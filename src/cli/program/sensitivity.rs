@@ -31,11 +31,11 @@ const FEW_QUERIES: usize = 20;
 
 /// Show what each number of a program does to its answers
 ///
-/// Moves one declared number at a time over values spread evenly within its bounds, all others as
+/// Moves one declared parameter at a time over values spread evenly within its bounds, all others as
 /// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
-/// to the program as it is, and how many queries are answered better and worse. Numbers that change
-/// no rank are named once. Of a program in a bundle, the queries are those that the router sends to
-/// it.
+/// to the program as it is, and how many queries are answered better and worse. Parameters that
+/// change no rank are named once. Of a program in a bundle, the queries are those that the router
+/// sends to it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -47,9 +47,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(2..=MAX_VALUES))]
     values: u64,
-    /// Move this number only; may be repeated
+    /// Move this parameter only; may be repeated
     #[arg(long = "number", value_name = "NAME")]
-    numbers: Vec<String>,
+    parameters: Vec<String>,
     /// Run on these queries
     #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Train)]
     on: On,
@@ -86,7 +86,7 @@ struct At<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let entry = sources.find(&args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
     let options = args.sandbox.places(ctx).of(sources.origin());
@@ -95,12 +95,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ground.keep_routed(bundle, category, ctx);
     }
     let declared = ground.declared(&entry.program).map_err(|failure| anyhow!(failure))?;
-    if let Some(unknown) = args.numbers.iter().find(|n| !declared.iter().any(|of| of.name == **n)) {
+    if let Some(unknown) =
+        args.parameters.iter().find(|n| !declared.iter().any(|of| of.name == **n))
+    {
         let known: Vec<&str> = declared.iter().map(|of| of.name.as_str()).collect();
-        return Err(anyhow!("the program declares no number {unknown:?}"))
+        return Err(anyhow!("the program declares no parameter {unknown:?}"))
             .hint(format!("it declares {}", known.join(", ")));
     }
-    let asked = |of: &&Param| args.numbers.is_empty() || args.numbers.contains(&of.name);
+    let asked = |of: &&Param| args.parameters.is_empty() || args.parameters.contains(&of.name);
     let moved: Vec<&Param> = declared.iter().filter(|of| of.min < of.max).filter(asked).collect();
     let before = ranks(&ground.cached_answers(&entry.program, &entry.params, ctx)?);
     let mut rows = Vec::new();
@@ -143,7 +145,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The table of numbers that change a rank; those that change none are named.
+/// The table of parameters that change a rank; those that change none are named.
 fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
     let headings = ["number", "now", "value", "mrr", "difference", "p", "better", "worse"];
     let mut shown = table(headings, &[1, 2, 3, 4, 5, 6, 7]);

@@ -1,4 +1,4 @@
-//! `agent program show`: the source of a program, with its tuned numbers.
+//! `agent program show`: the source of a program, with its tuned parameters.
 
 use std::fmt::Write;
 
@@ -17,9 +17,9 @@ use crate::{
 
 /// Print the source of a program
 ///
-/// Tuned numbers follow as comments, so that what is printed is a program. Of a module its header
-/// and size are printed; with --json its bytes are there, in base64. A file or a pipe gets every
-/// byte of the source; on a terminal, characters that could steer it are left out.
+/// Tuned parameters follow as comments, so that what is printed is a program. Of a module its
+/// header and size are printed; with --json its bytes are there, in base64. A file or a pipe gets
+/// every byte of the source; on a terminal, characters that could steer it are left out.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category
@@ -46,7 +46,7 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let sources = args.place.read()?;
+    let sources = args.place.read(ctx)?;
     let entry = sources.find(&args.program)?;
     let options = args.sandbox.places(ctx).of(sources.origin());
     if args.json {
@@ -66,14 +66,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Tuned numbers as comments; empty when there are none.
+/// Tuned parameters as comments; empty when there are none.
 fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     let mut text = String::new();
     if entry.params.is_empty() {
         return text;
     }
     let end = if entry.program.shown().ends_with('\n') { "" } else { "\n" };
-    let _ = writeln!(text, "{end}\n// Tuned numbers:");
+    let _ = writeln!(text, "{end}\n// Tuned parameters:");
     let declared = declared(&entry.program, options);
     for (name, value) in &entry.params {
         let _ = match declared.iter().find(|param| param.name == *name) {

@@ -12,8 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     bundle::{Bundle, Category},
     cli::{
+        Context,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
+        named,
         printer::plain,
         systems::read_bundle,
     },
@@ -34,7 +36,7 @@ const RUN: &str = "run";
 const IDENTITY: &str = "identity";
 /// The pool that feeds learning, as trials name it.
 const TRAIN: &str = "train";
-/// Stands between the id of a program and that of its numbers.
+/// Stands between the id of a program and that of its parameters.
 const TUNED: char = '~';
 /// Digits of the latter.
 const TUNED_DIGITS: usize = 4;
@@ -45,11 +47,11 @@ const MAX_LISTED: usize = 8;
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(in crate::cli) struct Place {
-    /// Directory of a run
-    #[arg(long, value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(long, value_name = "RUN")]
     run: Option<PathBuf>,
-    /// Frozen bundle
-    #[arg(long, value_name = "FILE")]
+    /// Frozen bundle: its file, or the run that it is of
+    #[arg(long, value_name = "BUNDLE")]
     bundle: Option<PathBuf>,
 }
 
@@ -62,13 +64,13 @@ pub(in crate::cli) struct Score {
     pub(in crate::cli) mrr: f64,
 }
 
-/// A program with its numbers.
+/// A program with its parameters.
 pub(in crate::cli) struct Entry {
     /// The program.
     pub(in crate::cli) program: Program,
     /// The category it answers; empty when it says none.
     pub(in crate::cli) category: String,
-    /// Numbers that differ from the declared ones.
+    /// Parameters that differ from the declared ones.
     pub(in crate::cli) params: ParamValues,
     /// Who proposed it.
     pub(in crate::cli) proposed_by: String,
@@ -86,7 +88,7 @@ pub(in crate::cli) struct Entry {
 /// All programs of a place.
 pub(in crate::cli) struct Sources {
     /// In the order in which they were proposed, or of the bundle's categories. A program is here
-    /// once for each set of numbers it ran with.
+    /// once for each set of parameters it ran with.
     pub(in crate::cli) entries: Vec<Entry>,
     /// First trial of every program; of runs only.
     pub(in crate::cli) origins: HashMap<String, Trial>,
@@ -102,8 +104,8 @@ pub(in crate::cli) struct Sources {
     journal: Option<PathBuf>,
 }
 
-/// The short id of a program with its numbers: that of the program and, where numbers differ from
-/// the declared ones, [`TUNED`] and four digits of a digest of these.
+/// The short id of a program with its parameters: that of the program and, where parameters differ
+/// from the declared ones, [`TUNED`] and four digits of a digest of these.
 pub(in crate::cli) fn variant(program: &Program, params: &ParamValues) -> String {
     let id = program.short_id();
     if params.is_empty() {
@@ -125,11 +127,11 @@ impl Place {
     ///
     /// # Errors
     /// That the run or the bundle cannot be read.
-    pub(in crate::cli) fn read(&self) -> Result<Sources> {
+    pub(in crate::cli) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Sources::of_run(dir),
-            (_, Some(file)) => Ok(of_bundle(&read_bundle(file)?)),
-            (None, None) => Err(anyhow!("give --run DIR or --bundle FILE").into()),
+            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, &ctx.home)?),
+            (_, Some(file)) => Ok(of_bundle(&read_bundle(file, ctx)?)),
+            (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
         }
     }
 }
@@ -193,7 +195,7 @@ impl Sources {
             validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
             journal: Some(dir.join(DATABASE_FILE)),
         };
-        // Entries by program and numbers.
+        // Entries by program and parameters.
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         for step in journal.steps()? {
             if step.kind == DECISION {
@@ -250,7 +252,7 @@ impl Sources {
 
     /// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
     /// one program with
-    /// several sets of numbers: the frozen one, else the one accepted last, else the first.
+    /// several sets of parameters: the frozen one, else the one accepted last, else the first.
     ///
     /// # Errors
     /// That there is none, or that there are several.
@@ -310,7 +312,7 @@ impl Sources {
     }
 }
 
-/// The numbers a program declares; none when it does not run.
+/// The parameters a program declares; none when it does not run.
 pub(in crate::cli) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };

@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read as _},
     path::Path,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use anyhow::{Context as _, anyhow};
@@ -15,18 +15,34 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        Exit,
+        Context, Exit,
         failure::{CommandError, Result},
-        query::{Printed, Session, Stages},
+        query::Printed,
         systems::all_threads,
     },
-    retrieve::checked,
+    index::IndexedBase,
+    infer::{self, AnswerRecord},
+    retrieve::{Detail, checked},
+    systems::bundle::OpenedBundle,
 };
 
 /// Longest line of the input, bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Questions per thread that are answered before their answers are printed.
 const PER_THREAD: usize = 8;
+
+/// A bundle that was opened on its base, for any number of questions.
+pub(super) struct Session<'a> {
+    /// The bundle as it was given.
+    pub(super) file: &'a Path,
+    /// The first line to be answered, from 1.
+    pub(super) from: u64,
+    /// Nodes of an answer.
+    pub(super) k: usize,
+    pub(super) base: Arc<IndexedBase>,
+    pub(super) opened: OpenedBundle,
+    pub(super) ctx: &'a Context,
+}
 
 /// A line of the input; other keys are not read.
 #[derive(Deserialize)]
@@ -53,18 +69,18 @@ struct Line<'a> {
 ///
 /// # Errors
 /// That the input cannot be read, or that it was interrupted: then how to go on.
-pub(super) fn run(session: &Session<'_>, file: &Path) -> Result<Exit> {
-    let mut input: Box<dyn BufRead> = match file == Path::new("-") {
+pub(super) fn run(session: &Session<'_>, questions: &Path) -> Result<Exit> {
+    let mut input: Box<dyn BufRead> = match questions == Path::new("-") {
         true => Box::new(BufReader::new(io::stdin())),
         false => {
-            let opened = File::open(file);
-            let shown = file.display();
+            let opened = File::open(questions);
+            let shown = questions.display();
             Box::new(BufReader::new(opened.with_context(|| format!("cannot open {shown}"))?))
         }
     };
     let (mut line, mut exit) = (0, Exit::Done);
     loop {
-        let lines = next_lines(&mut *input, &mut line, session.args.from_line)?;
+        let lines = next_lines(&mut *input, &mut line, session.from)?;
         if lines.is_empty() {
             return Ok(exit);
         }
@@ -125,21 +141,20 @@ fn answer(session: &Session<'_>, line: u64, text: &str) -> Result<(bool, String)
             return failed(None, error);
         }
     };
-    let mut stages = Stages::begin();
     let query = match checked(&asked.query) {
         Ok(query) => query,
         Err(error) => return failed(asked.id, error.to_string()),
     };
-    let answered = session.answer(query).and_then(|answered| {
-        stages.note("answer_ms");
-        session.printed(answered, stages)
-    });
-    match answered {
+    let detail = Detail { explained: 0, paths: true };
+    match infer::answer(&session.base, &*session.opened.answers, query, session.k, detail) {
         Ok(answer) => {
+            let record = AnswerRecord::new(&session.base.kb, &answer);
+            let bundle = session.file.display().to_string();
+            let printed = Printed { query, bundle, answer: record };
             let is_good = answer.stand_in.is_none();
-            let json = told(&Line { line, id: asked.id, answer: Some(answer), error: None })?;
+            let json = told(&Line { line, id: asked.id, answer: Some(printed), error: None })?;
             Ok((is_good, json))
         }
-        Err(error) => failed(asked.id, error.message()),
+        Err(error) => failed(asked.id, error.to_string()),
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         eval::{self, Measured as System, SEED, percent},
         explain::{explain_all, points},
         failure::Result,
-        optimize::raced,
+        optimize::tested,
         printer::{harmless, p_cell},
         program::sources::{Entry, Sources, declared},
         report::{
@@ -27,7 +27,7 @@ use crate::{
             spent::Taken,
         },
         routing,
-        systems::{Means, Places, STAND_IN, all_threads, open_bundle, open_runtime},
+        systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
     },
     dataset::LabelledQuery,
     eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
@@ -107,19 +107,20 @@ impl Measured {
         bundle: &Bundle,
         base: &Arc<IndexedBase>,
         queries: Vec<LabelledQuery>,
-        means: &Means,
+        resources: &Resources,
         ctx: &Context,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems = vec![measured("bundle", &*open_bundle(bundle, base, means)?.answers)?];
+        let mut systems =
+            vec![measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
         let origin = Origin::Bundle(&bundle.digest);
-        let runtime = open_runtime(base, all_threads(), means, origin)?;
+        let runtime = open_runtime(base, all_threads(), resources, origin)?;
         let explainer =
             Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;
@@ -159,8 +160,8 @@ pub(super) struct Page<'a> {
     causes: Vec<CauseRow>,
     decisions: Vec<DecisionRow>,
     earlier_decisions: usize,
-    /// How the race of all changes ended.
-    race: String,
+    /// How the sequential test of all changes ended.
+    sequential_test: String,
     taken: &'a Taken,
     work: Vec<WorkRow>,
     commands: Vec<String>,
@@ -335,9 +336,9 @@ pub(super) fn page<'a>(
         causes: cause_rows(categories, explained),
         decisions,
         earlier_decisions,
-        race: validation
+        sequential_test: validation
             .and_then(|validation| validation.proof.as_ref())
-            .map_or(String::new(), |proof| sentence(&raced(proof))),
+            .map_or(String::new(), |proof| sentence(&tested(proof))),
         taken: &record.taken,
         work: work(record),
         commands: commands(record),

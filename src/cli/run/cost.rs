@@ -9,6 +9,7 @@ use crate::{
     cli::{
         Context, Exit,
         failure::Result,
+        named,
         printer::{count, table},
         run::{
             record::{Record, RoleCost, Times},
@@ -24,8 +25,8 @@ use crate::{
 /// far as the run was begun with prices.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Directory of the run
-    #[arg(value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -71,7 +72,7 @@ struct Cost<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&args.dir)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let roles = of_roles(&record);
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {

@@ -1,14 +1,14 @@
 //! `agent run list`: the runs in the home directory.
 
-use std::{fs, io, path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::cli::{
     Context, Exit,
     failure::Result,
     hits::MAX_SHOWN,
+    named,
     printer::{count, plain, table},
     run::record::Record,
 };
@@ -43,7 +43,7 @@ struct Listed {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let mut listed: Vec<Listed> = directories(ctx)?.into_iter().map(entry).collect();
+    let mut listed: Vec<Listed> = named::run_dirs(&ctx.home)?.into_iter().map(entry).collect();
     if let Some(dataset) = &args.dataset {
         listed.retain(|run| run.dataset == *dataset);
     }
@@ -78,19 +78,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     ctx.printer.table(&rows)?;
     Ok(Exit::Done)
-}
-
-/// The directories below `runs`, by name.
-fn directories(ctx: &Context) -> Result<Vec<PathBuf>> {
-    let runs = ctx.home.path().join("runs");
-    let entries = match fs::read_dir(&runs) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("cannot read {}", runs.display()))?,
-    };
-    let mut directories: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    directories.sort_unstable();
-    Ok(directories)
 }
 
 fn entry(dir: PathBuf) -> Listed {

@@ -9,6 +9,7 @@ use crate::{
         Context, Exit,
         failure::Result,
         hits::MAX_SHOWN,
+        named,
         printer::{p_cell, plain, table},
         run::record::{DECISION, Record, body},
     },
@@ -19,7 +20,7 @@ use crate::{
     },
 };
 
-/// Who is named where only the numbers of a program changed.
+/// Who is named where only the parameters of a program changed.
 const TUNER: &str = "tuner";
 
 /// Print what a run did, one line per step
@@ -29,8 +30,8 @@ const TUNER: &str = "tuner";
 /// change the difference of the mean reciprocal ranks in points, its p, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Directory of the run
-    #[arg(value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print JSON lines
     #[arg(long)]
@@ -74,7 +75,7 @@ struct Line {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&args.dir)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let lines = lines(&record);
     if args.json {
         for line in &lines {

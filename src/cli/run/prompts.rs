@@ -11,6 +11,7 @@ use crate::{
         Context, Exit,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
+        named,
         printer::{count, plain},
         run::record::Record,
     },
@@ -26,8 +27,8 @@ const SHOWN_DIGITS: usize = 12;
 /// All exchanges, by role and key, whole and readable. The key of a service is never among them.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Directory of the run
-    #[arg(value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Only those that this step used
     #[arg(long, value_name = "N", group = "which")]
@@ -62,7 +63,7 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&args.dir)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let chosen = chosen(args, &record)?;
     if chosen.is_empty() {
         ctx.printer.notice("there are no such prompts in this run");

@@ -229,7 +229,7 @@ impl Record {
     }
 
     fn standings_so_far(&self) -> Vec<Standing> {
-        // Category, and its program with its numbers.
+        // Category, and its program with its parameters.
         let mut chosen: Vec<(String, (String, String))> = Vec::new();
         let mut scores: HashMap<(String, String), (usize, f64)> = HashMap::new();
         for step in &self.steps {

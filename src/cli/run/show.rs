@@ -10,6 +10,7 @@ use crate::{
         Context, Exit,
         failure::Result,
         hits::MAX_SHOWN,
+        named,
         optimize::{
             first_better,
             timing::{Summary, Timing},
@@ -30,8 +31,8 @@ use crate::{
 /// went.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Directory of the run
-    #[arg(value_name = "DIR")]
+    /// Run: its directory, its name, or latest
+    #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -64,9 +65,10 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&args.dir)?;
-    let bundle = args.dir.join(BUNDLE_FILE);
-    let timing = Timing::read(&args.dir);
+    let dir = named::run_dir(&args.dir, &ctx.home)?;
+    let record = Record::read(&dir)?;
+    let bundle = dir.join(BUNDLE_FILE);
+    let timing = Timing::read(&dir);
     let shown = Shown {
         run: &record.dir,
         dataset: &record.dataset,

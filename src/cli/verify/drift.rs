@@ -15,6 +15,7 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{Explain, Result},
+        named,
         printer::{plain, table},
         systems::read_bundle,
         verify::{
@@ -68,7 +69,7 @@ struct CategoryDrift<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let bundle = read_bundle(&args.file)?;
+    let bundle = read_bundle(&args.file, ctx)?;
     let name = args.dataset.as_deref().unwrap_or(&bundle.dataset.name);
     let dataset = dataset::find(name, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
@@ -217,7 +218,7 @@ fn accept(
     bundle.validation.best_program = None;
     bundle.validation.proof = None;
     let bundle = bundle.sealed();
-    bundle.write(&args.file)?;
+    bundle.write(&named::bundle_file(&args.file, &ctx.home)?)?;
     // Its programs are those of before; who wrote them has not changed.
     if was_trusted {
         ctx.private.trust().keep(Origin::Bundle(&bundle.digest));

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         Context,
         failure::Result,
-        systems::{Means, Places, all_threads, open_runtime},
+        systems::{Places, Resources, all_threads, open_runtime},
         verify::Check,
     },
     dataset::{Base, LabelledQuery, Split, load_split},
@@ -89,9 +89,9 @@ pub(super) fn replay(
     places: Places,
     ctx: &Context,
 ) -> Result<Option<Replay>> {
-    let means = Means::new(None, places, ctx);
+    let resources = Resources::new(None, places, ctx);
     let origin = Origin::Bundle(&bundle.digest);
-    let runtime = open_runtime(base, all_threads(), &means, origin)?;
+    let runtime = open_runtime(base, all_threads(), &resources, origin)?;
     let compiled: std::result::Result<Vec<Compiled>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
@@ -190,7 +190,7 @@ fn answer(
     let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, r)| (*p, r)).collect();
     let joining = Joining {
         fusion: bundle.fusion,
-        order: bundle.order.as_ref(),
+        reranker: bundle.reranker.as_ref(),
         phrasings: bundle.phrasings.as_ref(),
     };
     let joined = join(runtime.base(), &query.text, &borrowed, joining)?;

@@ -1,4 +1,4 @@
-//! What a template of questions is: slots, walks and phrasings. The templates themselves are in
+//! What a template of questions is: slots, metapaths and phrasings. The templates themselves are in
 //! `data/templates.toml`.
 //!
 //! It must not know how slots are sampled or how names are spelled in a question.
@@ -7,15 +7,15 @@ use serde::Deserialize;
 
 use crate::dataset::sample::SampleKind;
 
-/// A walk from a slot to the target type, or, if negated, from the target.
+/// A metapath from a slot to the target type, or, if negated, from the target.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Branch {
-    /// Position of the slot that starts the walk; unused when negated.
+    /// Position of the slot that starts the metapath; unused when negated.
     pub(super) slot: usize,
     /// (relation, type reached) per step.
     pub(super) hops: Vec<(String, String)>,
-    /// Keeps only targets from which this walk ends nowhere.
+    /// Keeps only targets from which this metapath ends nowhere.
     #[serde(default)]
     pub(super) negated: bool,
 }
@@ -32,7 +32,7 @@ pub(super) struct Template {
     pub(super) target: String,
     /// Types of the slots.
     pub(super) slots: Vec<String>,
-    /// Walks; the answers are the intersection of the plain ones minus the negated ones.
+    /// Metapaths; the answers are the intersection of the plain ones minus the negated ones.
     pub(super) branches: Vec<Branch>,
     /// Whether slot nodes are taken out of the answers.
     #[serde(default)]

@@ -11,8 +11,8 @@ use crate::{
         bert::{
             config::{Pooling, Shape},
             kernels::Activation,
-            pieces::Pieces,
             weights::Tensors,
+            word_pieces::WordPieces,
         },
     },
     gpu::{self, Device, encoder::Encoder},
@@ -73,13 +73,13 @@ impl OnDevice {
         &self.name
     }
 
-    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the pieces
+    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the word pieces
     /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut. So few texts
     /// are cut on this thread.
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
-        cut: impl Fn(&[&str]) -> Result<Vec<Pieces>, EmbedError> + Sync,
+        cut: impl Fn(&[&str]) -> Result<Vec<WordPieces>, EmbedError> + Sync,
     ) -> Result<Vec<f32>, EmbedError> {
         if texts.len() <= PORTION_TEXTS {
             return self.embed_portion(&cut(texts)?);
@@ -100,7 +100,7 @@ impl OnDevice {
     }
 
     /// Texts of like length go in one pass.
-    fn embed_portion(&self, pieces: &[Pieces]) -> Result<Vec<f32>, EmbedError> {
+    fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
         // A text without pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();
         let mut order: Vec<usize> = (0..pieces.len()).filter(full).collect();
@@ -125,8 +125,8 @@ impl OnDevice {
         Ok(vectors)
     }
 
-    /// The last rows of all pieces of a text, `[pieces, hidden]`.
-    pub(super) fn rows(&self, pieces: &Pieces) -> Result<Vec<f32>, EmbedError> {
+    /// The last rows of all word pieces of a text, `[word pieces, hidden]`.
+    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -12,8 +12,8 @@
 use crate::embed::bert::{
     config::Shape,
     kernels::{Activation, Isa, Packed, Plus, Rows, RowsMut, exp_rows, layer_norm, matmul},
-    pieces::Pieces,
     weights::{Layer, Linear, Weights, Words},
+    word_pieces::WordPieces,
 };
 
 /// Rows whose attention to all tokens of a text is held at once.
@@ -39,13 +39,13 @@ pub(super) struct Scratch {
 
 /// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`.
 ///
-/// `None` if a piece, type or position has no row.
+/// `None` if a word piece, type or position has no row.
 pub(super) fn encode<'a>(
     isa: Isa,
     shape: &Shape,
     weights: &Weights,
     (words, file): (&Words, &[u8]),
-    texts: &[&Pieces],
+    texts: &[&WordPieces],
     scratch: &'a mut Scratch,
 ) -> Option<&'a [f32]> {
     let hidden = shape.hidden;
@@ -80,7 +80,14 @@ pub(super) fn encode<'a>(
 }
 
 /// One layer, over the rows of all texts.
-fn run(isa: Isa, shape: &Shape, layer: &Layer, texts: &[&Pieces], n: usize, scratch: &mut Scratch) {
+fn run(
+    isa: Isa,
+    shape: &Shape,
+    layer: &Layer,
+    texts: &[&WordPieces],
+    n: usize,
+    scratch: &mut Scratch,
+) {
     let (hidden, inner) = (shape.hidden, shape.inner);
     let linear =
         |from: (&[f32], usize), layer: &Linear, adds, activation, to: (&mut [f32], usize)| {

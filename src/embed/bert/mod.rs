@@ -9,7 +9,7 @@
 //!   are the same, rankings by dot product are not.
 //! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents; its release
 //!   6.2 passes over these two.
-//! - A text without a piece of its own (an empty one, for instance) gets the zero vector.
+//! - A text without a word piece of its own (an empty one, for instance) gets the zero vector.
 //! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. On a CUDA device, which
 //!   is used where there is one, it does by rounding; `CUDA_VISIBLE_DEVICES=` keeps to the CPU.
 //!
@@ -22,14 +22,14 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | [`config`] | here is a directory: which model is it, and is it one we can run? |
-//! | [`pieces`] | here is a text: which word pieces? |
+//! | [`word_pieces`] | here is a text: which word pieces? |
 //! | `weights` | here is a file of weights: are they all there? convert and pack them |
 //! | `forward` | here are word pieces: which row for each? |
 //! | `device` | the same on a CUDA device, if there is one |
 //! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
 
 pub mod config;
-pub mod pieces;
+pub mod word_pieces;
 
 mod device;
 mod forward;
@@ -54,8 +54,8 @@ use crate::embed::{
         device::OnDevice,
         forward::Scratch,
         kernels::Isa,
-        pieces::{Cutter, MAX_TOKENIZER_BYTES, Pieces},
         weights::{Tensors, Weights, Words},
+        word_pieces::{Cutter, MAX_TOKENIZER_BYTES, WordPieces},
     },
     matrix::normalise,
 };
@@ -160,7 +160,7 @@ impl BertEncoder {
     /// [`EmbedError::Model`].
     pub fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         let dim = self.dim();
-        let of_text = |pieces: &Pieces, rows: &[f32]| {
+        let of_text = |pieces: &WordPieces, rows: &[f32]| {
             let tokens = rows.chunks_exact(dim).zip(&pieces.special);
             let own = tokens.filter(|(_, special)| !**special).map(|(row, _)| row);
             let mut data: Vec<f32> = own.flatten().copied().collect();
@@ -179,7 +179,7 @@ impl BertEncoder {
             let cut = |texts: &[&str]| cutter.cut_all(prompt, texts);
             return Matrix::new(texts.len(), dim, device.embed_pooled(texts, cut)?);
         }
-        let pooled = |_: &Pieces, rows: &[f32]| {
+        let pooled = |_: &WordPieces, rows: &[f32]| {
             let mut vector = vec![0.0; dim];
             let n_rows = match self.settings.pooling {
                 Pooling::Mean => rows.len() / dim,
@@ -195,12 +195,12 @@ impl BertEncoder {
         Matrix::new(texts.len(), dim, vectors.concat())
     }
 
-    /// Calls `of_text` with the pieces of each text, and their rows `[pieces, dim]`.
+    /// Calls `of_text` with the word pieces of each text, and their rows `[word pieces, dim]`.
     fn embed<T: Send>(
         &self,
         prompt: &str,
         texts: &[&str],
-        of_text: impl Fn(&Pieces, &[f32]) -> Result<T, EmbedError> + Sync,
+        of_text: impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync,
     ) -> Result<Vec<T>, EmbedError> {
         let Ready { cutter, engine } = self.ready()?;
         let mut results = Vec::with_capacity(texts.len());
@@ -222,13 +222,13 @@ impl BertEncoder {
             let embedded: Vec<Vec<T>> = batches
                 .par_iter()
                 .map_init(Scratch::default, |scratch, batch| {
-                    let batch: Vec<&Pieces> = batch.iter().map(|text| &pieces[*text]).collect();
+                    let batch: Vec<&WordPieces> = batch.iter().map(|text| &pieces[*text]).collect();
                     let words = (&self.words, &self.weights.map[..]);
                     let shape = &self.settings.shape;
                     let rows = forward::encode(self.isa, shape, weights, words, &batch, scratch)
                         .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
                     let mut start = 0;
-                    let of_text = |pieces: &&Pieces| {
+                    let of_text = |pieces: &&WordPieces| {
                         let end = start + pieces.ids.len() * self.dim();
                         let rows = &rows[start..end];
                         start = end;

@@ -6,8 +6,8 @@ use crate::{
     index::{
         IndexError,
         build::Watch,
+        entities,
         layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
-        names,
         terms::TermIndexBuilder,
         text::TextIndexBuilder,
     },
@@ -23,7 +23,7 @@ const REPORT_EVERY: u32 = 4_096;
 pub(super) fn build(kb: &Kb, index: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
-    names::build(kb, &dir.join(NAMES), &mut || watch.go_on())?;
+    entities::build(kb, &dir.join(NAMES), &mut || watch.go_on())?;
     build_text(kb, dir, watch)?;
     WordsRecord::new(kb.fingerprint()).write(dir)?;
     staging.publish(&index.join(WORDS))

@@ -3,10 +3,10 @@
 //! It must not know how rows are coded or multiplied, only that a bound is never below the score.
 //!
 //! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a query's
-//! floor, the `k`-th best score known, waits in the query's race. When many wait, the race is settled: those
-//! with the largest bounds are scored first, so that the floor rises and the rest fall below it unscored.
-//! Threads share floors, which changes how much is scored, never the result: what is dropped has a bound,
-//! so a score, strictly below `k` known scores.
+//! floor, the `k`-th best score known, waits in the query's top. When many wait, the top is
+//! settled: those with the largest bounds are scored first, so that the floor rises and the rest
+//! fall below it unscored. Threads share floors, which changes how much is scored, never the
+//! result: what is dropped has a bound, so a score, strictly below `k` known scores.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use rayon::prelude::*;
 
 use super::{
     BLOCK_ROWS, Hit, VectorError, VectorIndex,
-    codes::{Block, CodedQuery, block_bytes},
     kernels::{BLOCK, Kernel, LANES, Lanes, Note, Panel, Test},
+    quantized::{Block, CodedQuery, block_bytes},
 };
 use crate::kb::NodeId;
 
@@ -27,7 +27,7 @@ pub(super) const MAX_QUERIES: usize = 256;
 const FEW_ROWS: usize = 1_024;
 /// Blocks between two looks at the floors of other threads.
 const SPAN: usize = 16;
-/// Rows that wait in a race, besides twice the number of results.
+/// Rows that wait in a top, besides twice the number of results.
 const MAX_WAITING: usize = 1_024;
 
 /// The rows that are searched.
@@ -116,7 +116,7 @@ fn from_ordered(bits: u32) -> f32 {
 }
 
 /// The best rows of one query so far, and those that may be among them.
-struct Race {
+struct TopK {
     k: usize,
     /// The worst of the best is on top, since hits are ordered best first.
     best: BinaryHeap<Hit>,
@@ -124,9 +124,9 @@ struct Race {
     waiting: Vec<(f64, NodeId)>,
 }
 
-impl Race {
-    fn new(k: usize) -> Race {
-        Race { k, best: BinaryHeap::new(), waiting: Vec::new() }
+impl TopK {
+    fn new(k: usize) -> TopK {
+        TopK { k, best: BinaryHeap::new(), waiting: Vec::new() }
     }
 
     fn offer(&mut self, hit: Hit) {
@@ -174,7 +174,7 @@ struct Worker<'a> {
     kernel: Kernel,
     queries: &'a [Query<'a>],
     panel: Option<&'a Panel>,
-    races: Vec<Race>,
+    tops: Vec<TopK>,
     /// The test of the query that was raised last; used when there is only one.
     test: Test,
     lanes: Vec<Lanes>,
@@ -195,15 +195,15 @@ impl Worker<'_> {
         lanes.threshold[lane] = self.test.threshold;
     }
 
-    /// A row that may be good enough for a query waits in its race.
+    /// A row that may be good enough for a query waits in its top.
     fn wait(&mut self, query: usize, bound: f64, node: NodeId) {
         if bound < f64::from(self.queries[query].floor()) {
             return;
         }
-        let race = &mut self.races[query];
-        race.waiting.push((bound, node));
-        if race.is_full() {
-            race.settle(self.index, &self.queries[query]);
+        let top = &mut self.tops[query];
+        top.waiting.push((bound, node));
+        if top.is_full() {
+            top.settle(self.index, &self.queries[query]);
             self.raise(query);
         }
     }
@@ -325,16 +325,16 @@ impl VectorIndex {
     }
 
     fn best_by_score(&self, query: &[f32], k: usize, scope: Scope<'_>) -> Vec<Hit> {
-        let races = (0..scope.len()).into_par_iter().step_by(BLOCK_ROWS).map(|start| {
+        let tops = (0..scope.len()).into_par_iter().step_by(BLOCK_ROWS).map(|start| {
             let mut buffer = self.buffer();
-            let mut race = Race::new(k);
+            let mut top = TopK::new(k);
             for at in start..scope.len().min(start + BLOCK_ROWS) {
                 let node = scope.node(at);
-                race.offer(Hit { score: self.score_row(query, node as usize, &mut buffer), node });
+                top.offer(Hit { score: self.score_row(query, node as usize, &mut buffer), node });
             }
-            race
+            top
         });
-        let mut best: Vec<Hit> = races.flat_map_iter(|race| race.best).collect();
+        let mut best: Vec<Hit> = tops.flat_map_iter(|top| top.best).collect();
         if k < best.len() {
             best.select_nth_unstable(k);
             best.truncate(k);
@@ -368,7 +368,7 @@ impl VectorIndex {
                 kernel,
                 queries,
                 panel: panel.as_ref(),
-                races: queries.iter().map(|_| Race::new(k)).collect(),
+                tops: queries.iter().map(|_| TopK::new(k)).collect(),
                 test: queries[0].coded.test(f32::NEG_INFINITY),
                 lanes: vec![idle.clone(); n_lanes],
                 sums: Vec::new(),
@@ -391,15 +391,15 @@ impl VectorIndex {
                 worker
             },
         );
-        let workers: Vec<Vec<Race>> = workers.map(|worker| worker.races).collect();
+        let workers: Vec<Vec<TopK>> = workers.map(|worker| worker.tops).collect();
         let finish = |at: usize| {
-            let mut race = Race::new(k);
-            for races in &workers {
-                races[at].best.iter().for_each(|hit| race.offer(*hit));
-                race.waiting.extend_from_slice(&races[at].waiting);
+            let mut top = TopK::new(k);
+            for tops in &workers {
+                tops[at].best.iter().for_each(|hit| top.offer(*hit));
+                top.waiting.extend_from_slice(&tops[at].waiting);
             }
-            race.settle(self, &queries[at]);
-            race.best.into_sorted_vec()
+            top.settle(self, &queries[at]);
+            top.best.into_sorted_vec()
         };
         (0..queries.len()).into_par_iter().map(finish).collect()
     }

@@ -12,10 +12,9 @@ use tempfile::NamedTempFile;
 
 use super::{
     CENTRE, CODES, FORMAT, HEADER_BYTES, MAX_DIM, MAX_FINGERPRINT_BYTES, PADDING, Precision,
-    TENSOR, VectorError, check_range,
-    codes::{Space, block_bytes},
-    decode,
+    TENSOR, VectorError, check_range, decode,
     kernels::BLOCK,
+    quantized::{Space, block_bytes},
 };
 use crate::{embed::matrix::Matrix, files, kb::NodeId};
 

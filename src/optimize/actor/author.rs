@@ -1,31 +1,31 @@
-//! Programs written by a model: a first one for each category, then better ones, each tried on
-//! training queries before validation decides.
+//! Improvement by a model: good and bad queries of a category's program are contrasted, and the
+//! program is written anew by the advice that comes of it.
 //!
-//! A program is believed to be one when it compiles, declares its numbers and answers queries
-//! without failing. Until then the model is told what went wrong, twice at most. After
-//! [`PATIENCE`] steps of a category without progress the next program is begun anew, from other
-//! example queries and without memory; the best one stays.
+//! After [`PATIENCE`] steps of a category without progress the next program is begun anew, from
+//! other example queries and without memory; the best one stays.
 
-use rand::{SeedableRng, seq::SliceRandom};
+use std::collections::BTreeMap;
+
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
     infer::ParamValues,
-    llm::{RoleSpec, replies::program_of},
+    llm::RoleSpec,
     optimize::{
-        Event, OptimizeError, Run,
+        OptimizeError, Run,
         actor::{
-            Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
-            evidence,
+            Actor, Attempt, Categories, CategoryFound, LLM, Memory,
+            categories::Found,
+            drafts::{Sheet, Written},
+            execution_trace,
         },
         archive::Archive,
-        bandit::Cost,
-        improve::{Child, Measured, Place},
-        members::{Member, Queries},
-        plan::{self, Plan},
-        search::SEARCH,
-        trial::{Origin, mean, told},
+        asks::asks,
+        category_programs::{CategoryProgram, GOOD},
+        improve::{Child, Place},
+        trial::{Origin, mean},
     },
     program::Program,
     tools::source::comment,
@@ -48,180 +48,61 @@ pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Times a program is mended.
-const MENDS: u32 = 2;
 /// Training queries that a program is tried on before it is measured.
-const TRIED: usize = 12;
+pub(super) const TRIED: usize = 12;
 /// Example queries in a prompt.
-const EXAMPLES: usize = 20;
+pub(super) const EXAMPLES: usize = 20;
 /// Queries of each kind that are contrasted.
 const CONTRASTED: usize = 6;
-/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
-const GOOD: f32 = 0.2;
 /// Earlier programs that are remembered for a category, best first.
 const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
-/// Failures that a model is told.
-const TOLD_FAILURES: usize = 3;
-/// Stream of random numbers for the example queries of categories.
-const EXAMPLE_STREAM: u64 = 2 << 40;
 
-/// Evidence of queries that a program answers well, and of those that it answers badly.
+/// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     good: Vec<Value>,
     bad: Vec<Value>,
 }
 
-/// What became of a reply: a program that runs, or why there is none.
-type Written = Result<Program, String>;
+/// Why there is no program where none was asked for.
+const NOTHING: &str = "nothing was asked";
+
+/// What a step does.
+struct Doing<'a> {
+    /// Key of the step in the journal.
+    key: String,
+    /// What is done to the program, in words.
+    change: &'a str,
+    /// The advice that is followed.
+    advice: &'a str,
+}
 
 impl Run<'_> {
-    /// Adds a member for every category the model finds: with its program, or with the best one
-    /// at hand where that answers the category's queries better.
-    pub(in crate::optimize) fn write_programs(
-        &mut self,
-        actor: &mut Actor,
-        members: &mut Vec<Member>,
-    ) -> Result<(), OptimizeError> {
-        (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
-        let found = self.find_categories(actor)?;
-        self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(members)?;
-        let total = found.len();
-        for (done, Found { name, description, queries }) in found.into_iter().enumerate() {
-            (self.watch)(Event::Progress { phase: "writing programs", done, total });
-            actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
-            let best = fallback
-                .iter()
-                .map(|member| (mean(&member.train_on(&queries.train)), member))
-                .reduce(|best, next| if next.0 > best.0 { next } else { best });
-            let Some((before, best)) = best else { continue };
-            let written = self.begin_category(actor, &name, &queries, before, 0);
-            let written = actor.unless_stopped(written)?.flatten();
-            let mut member = match written {
-                Some(member) if mean(&member.train_on(&queries.train)) > before => member,
-                _ => self.taken_over(best, &actor.category_header(&name))?,
-            };
-            let mrr = mean(&member.train_on(&queries.train));
-            let n = queries.train.len();
-            (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            member.queries = Some(queries);
-            members.push(member);
-        }
-        Ok(())
-    }
-
-    /// Programs that a category has when the model writes none that is better: those of the search
-    /// actor, or search by words.
-    fn fallback(&mut self, members: &[Member]) -> Result<Vec<Member>, OptimizeError> {
-        // A module has no header that could name another category.
-        let readable = members.iter().filter(|member| !member.program.is_module());
-        let readable: Vec<Member> = readable.cloned().collect();
-        if !readable.is_empty() {
-            return Ok(readable);
-        }
-        let plan = Plan { target: None, branches: Vec::new() };
-        let program = plan::render(&self.base, &plan);
-        let change = "search by words".to_owned();
-        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
-        Ok(vec![self.member(Some(plan), program, ParamValues::new(), &origin)?])
-    }
-
-    /// A member's program under another category's header.
-    fn taken_over(&mut self, member: &Member, header: &str) -> Result<Member, OptimizeError> {
-        let program = Program::new(&headed(member.program.source(), header));
-        let origin = Origin {
-            proposed_by: member.proposed_by.clone(),
-            change: "taken over for the category".to_owned(),
-            parent: Some(member.program.id().to_owned()),
-        };
-        self.member(member.plan.clone(), program, member.params.clone(), &origin)
-    }
-
-    /// A first program for a category, measured; none when nothing usable came. Committed as a
-    /// step.
-    fn begin_category(
-        &mut self,
-        actor: &mut Actor,
-        name: &str,
-        queries: &Queries,
-        before: f64,
-        sample: u32,
-    ) -> Result<Option<Member>, OptimizeError> {
-        if actor.stop().is_some() {
-            return Ok(None);
-        }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
-        let mut examples = queries.train.clone();
-        examples.shuffle(&mut rng);
-        examples.truncate(EXAMPLES);
-        let mut inputs = self.briefed(actor, name);
-        inputs["queries"] = self.texts(&examples);
-        let written = self.written(actor, name, "actor/initial", inputs, &examples, sample)?;
-        let mut attempt = Attempt {
-            category: name.to_owned(),
-            what: "initial".to_owned(),
-            advice: None,
-            program: None,
-            failure: None,
-            before,
-            after: None,
-            accepted: false,
-        };
-        let member = match written {
-            Ok(program) => {
-                let change = "written for the category".to_owned();
-                let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
-                attempt.program = Some(program.id().to_owned());
-                let member = self.member(None, program, ParamValues::new(), &origin)?;
-                let after = mean(&member.train_on(&queries.train));
-                attempt.after = Some(after);
-                attempt.accepted = after > before;
-                actor.remember(name, &member.program, after, queries.train.len(), "");
-                Some(member)
-            }
-            Err(why) => {
-                self.tell(format!("no program for {name}: {why}"));
-                attempt.failure = Some(why);
-                None
-            }
-        };
-        self.commit_attempt(actor, &format!("initial {name} {sample}"), attempt)?;
-        Ok(member)
-    }
-
-    /// One step: contrast, advice, a better program than the parent, and its tests; none when the
-    /// parent answers all queries well.
+    /// One step: contrast, advice, a better program than the category's, and its tests. Of the badly
+    /// answered queries those count that are `open`; nothing is asked where there is none.
     pub(in crate::optimize) fn rewrite(
         &mut self,
         actor: &mut Actor,
-        step: usize,
-        parent: &Member,
-        place: &mut Place<'_>,
+        mut place: Place<'_>,
+        open: &[usize],
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<Measured>, OptimizeError> {
-        let name = place.member.name().to_owned();
-        let began = actor.tokens;
-        let sample = step as u32 + 1;
+    ) -> Result<(), OptimizeError> {
+        let name = place.category_program.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
-        let measured = if notes.gap > PATIENCE {
+        if notes.gap > PATIENCE {
             notes.gap = 0;
             notes.restarts += 1;
             notes.memory.clear();
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
-            self.restart(actor, &name, place, archive, sample)?
-        } else {
-            let Some(contrast) = self.contrast(parent, place.queries, rng)? else {
-                return Ok(None);
-            };
-            self.follow(actor, step, parent, &contrast, place, archive)?
+            return self.restart(actor, &name, &mut place, archive);
+        }
+        let Some(contrast) = self.contrast(place.category_program, place.queries, open, rng)?
+        else {
+            return Ok(());
         };
-        let tokens = actor.tokens - began;
-        let cost = Cost { tokens, ..measured.cost };
-        Ok(Some(Measured { cost, ..measured }))
+        self.follow(actor, &name, &contrast, &mut place, archive)
     }
 
     /// A program for a category that is written without memory, and its tests.
@@ -231,95 +112,131 @@ impl Run<'_> {
         name: &str,
         place: &mut Place<'_>,
         archive: &mut Archive,
-        sample: u32,
-    ) -> Result<Measured, OptimizeError> {
-        let own = Queries { train: place.queries.to_vec(), validation: Vec::new() };
-        let before = mean(&place.member.train_on(place.queries));
-        let Some(changed) = self.begin_category(actor, name, &own, before, sample)? else {
-            return Ok(Measured::default());
-        };
-        let change = "begun anew".to_owned();
-        let parent = Some(place.member.program.id().to_owned());
-        let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-        let Member { program, params, .. } = changed;
-        self.measure(Child { plan: None, program, params, origin }, place, archive)
+    ) -> Result<(), OptimizeError> {
+        let sample = place.step as u32 + 1;
+        let sheet = self.sheet(name, place.queries, sample);
+        let before = mean(&place.category_program.train_on(place.queries));
+        let mut attempt = Attempt::new(name, "initial", before);
+        let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
+        let parent = (&*place.category_program, place.queries);
+        let program = self.not_tried_before(actor, name, parent, written);
+        let key = format!("initial {name} {sample}");
+        let doing = Doing { key, change: "begun anew", advice: "" };
+        self.test(actor, doing, &mut attempt, program, place, archive)
     }
 
     /// Advice from a contrast, a program that follows it, and its tests.
     fn follow(
         &mut self,
         actor: &mut Actor,
-        step: usize,
-        parent: &Member,
+        name: &str,
         Contrast { good, bad }: &Contrast,
         place: &mut Place<'_>,
         archive: &mut Archive,
-    ) -> Result<Measured, OptimizeError> {
-        let name = place.member.name().to_owned();
-        let before = mean(&parent.train_on(place.queries));
-        let sample = step as u32 + 1;
-        let advice = self.advice(actor, &name, parent, good, bad, sample)?;
-        let mut attempt = Attempt {
-            category: name.clone(),
-            what: "improve".to_owned(),
-            advice: advice.as_ref().ok().cloned(),
-            program: None,
-            failure: advice.as_ref().err().cloned(),
-            before,
-            after: None,
-            accepted: false,
+    ) -> Result<(), OptimizeError> {
+        let before = mean(&place.category_program.train_on(place.queries));
+        let sample = place.step as u32 + 1;
+        let advice = self.advice(actor, name, place.category_program, good, bad, sample)?;
+        let mut attempt = Attempt::new(name, "improve", before);
+        attempt.advice = advice.as_ref().ok().cloned();
+        let program = match &advice {
+            Ok(advice) => self.improved(actor, name, place, advice, bad)?,
+            Err(why) => Err(why.clone()),
         };
-        let mut measured = Measured::default();
-        if let Ok(advice) = &advice {
-            let program =
-                self.improved(actor, &name, parent, place.queries, advice, bad, sample)?;
-            match program {
-                Ok(program) => {
-                    attempt.program = Some(program.id().to_owned());
-                    let change = "rewritten after advice".to_owned();
-                    let of = Some(parent.program.id().to_owned());
-                    let origin = Origin { proposed_by: LLM.to_owned(), change, parent: of };
-                    let (source, params) = (program.clone(), ParamValues::new());
-                    let child = Child { plan: None, program, params, origin };
-                    measured = self.measure(child, place, archive)?;
-                    let n = place.queries.len();
-                    actor.remember(&name, &source, measured.mrr, n, advice);
-                    attempt.after = Some(measured.mrr);
-                    attempt.accepted = measured.accepted;
+        let advice = advice.unwrap_or_default();
+        let key = format!("step {}", place.step);
+        let doing = Doing { key, change: "rewritten after advice", advice: &advice };
+        self.test(actor, doing, &mut attempt, program, place, archive)
+    }
+
+    /// Tests what was written in the place of a category's program; committed as a step.
+    fn test(
+        &mut self,
+        actor: &mut Actor,
+        doing: Doing<'_>,
+        attempt: &mut Attempt,
+        written: Written,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
+    ) -> Result<(), OptimizeError> {
+        let name = attempt.category.clone();
+        match written {
+            Ok(program) => {
+                attempt.program = Some(program.id().to_owned());
+                let change = doing.change.to_owned();
+                let parent = Some(place.category_program.program.id().to_owned());
+                let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+                let params = self.inherited(place.category_program, &program)?;
+                let source = program.clone();
+                let child = Child { plan: None, program, params, origin };
+                let measured = self.measure(child, place, archive)?;
+                actor.remember(&name, &source, measured.mrr, measured.n, doing.advice);
+                attempt.note(measured);
+                if asks(&source) && !measured.accepted {
+                    let rest = place.queries.len().saturating_sub(measured.calls);
+                    self.allowance.give_back(rest + self.validation.queries.len());
                 }
-                Err(why) => {
-                    self.tell(format!("no better program for {name}: {why}"));
-                    attempt.failure = Some(why);
-                }
+            }
+            Err(why) => {
+                self.tell(format!("no better program for {name}: {why}"));
+                attempt.failure = Some(why);
             }
         }
         let notes = actor.notes.entry(name).or_default();
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &format!("step {step}"), attempt)?;
-        Ok(measured)
+        self.commit_attempt(actor, &doing.key, attempt.clone())
     }
 
-    /// Evidence of queries that a program answers well and badly; none when it answers all well.
+    /// The tuned parameters of a program that another, written from it, declares alike: its author
+    /// left them as they were.
+    fn inherited(
+        &self,
+        parent: &CategoryProgram,
+        child: &Program,
+    ) -> Result<ParamValues, OptimizeError> {
+        if parent.params.is_empty() || parent.program.is_module() {
+            return Ok(ParamValues::new());
+        }
+        let declared = |program: &Program| -> Result<BTreeMap<String, [f64; 3]>, OptimizeError> {
+            let runtime = self.trials.runtime_of(program);
+            let params = runtime.declared_params(&self.trials.compile(program)?);
+            let params = params.unwrap_or_default().into_iter();
+            Ok(params.map(|param| (param.name, [param.value, param.min, param.max])).collect())
+        };
+        let (old, new) = (declared(&parent.program)?, declared(child)?);
+        let alike = |name: &String| old.get(name).is_some_and(|own| new.get(name) == Some(own));
+        let params = parent.params.iter().filter(|pair| alike(pair.0));
+        Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
+    }
+
+    /// Execution traces of queries that a program answers well, and of those of `open` that it
+    /// answers badly; none where there are none of these.
     fn contrast(
         &mut self,
-        member: &Member,
+        category_program: &CategoryProgram,
         queries: &[usize],
+        open: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
-        let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
-            queries.iter().partition(|&&query| member.train[query] >= GOOD);
+        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
+        let mut good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
+        let mut bad = open.to_vec();
         if bad.is_empty() {
             return Ok(None);
         }
-        let compiled = self.trials.compile(&member.program)?;
+        let compiled = self.trials.compile(&category_program.program)?;
         let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
             chosen.shuffle(rng);
             chosen.truncate(CONTRASTED);
             chosen.sort_unstable();
-            let (runtime, pool) = (&self.trials.runtime, &self.train.queries);
+            let (runtime, pool) =
+                (self.trials.runtime_of(&category_program.program), &self.train.queries);
             chosen
                 .iter()
-                .map(|&at| evidence::of(runtime, &compiled, &member.params, &pool[at]))
+                .map(|&at| {
+                    execution_trace::of(runtime, &compiled, &category_program.params, &pool[at])
+                })
                 .collect()
         };
         Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
@@ -330,14 +247,14 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        member: &Member,
+        category_program: &CategoryProgram,
         good: &[Value],
         bad: &[Value],
         sample: u32,
     ) -> Result<Result<String, String>, OptimizeError> {
         let inputs = json!({
             "category": actor.category(name),
-            "program": member.program.source(),
+            "program": category_program.program.source(),
             "good": good,
             "bad": bad,
         });
@@ -347,22 +264,21 @@ impl Run<'_> {
     }
 
     /// A program that follows the advice.
-    #[expect(clippy::too_many_arguments, reason = "all of a step's state")]
     fn improved(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        member: &Member,
-        queries: &[usize],
+        place: &Place<'_>,
         advice: &str,
         bad: &[Value],
-        sample: u32,
     ) -> Result<Written, OptimizeError> {
-        let before = mean(&member.train_on(queries));
+        let (category_program, queries, sample) =
+            (&*place.category_program, place.queries, place.step as u32 + 1);
+        let before = mean(&category_program.train_on(queries));
         let mut inputs = self.briefed(actor, name);
         let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
         inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": member.program.source(), "score": before });
+        inputs["current"] = json!({ "source": category_program.program.source(), "score": before });
         inputs["advice"] = advice.into();
         inputs["failures"] = json!([]);
         inputs["traces"] = bad.iter().map(trace).collect();
@@ -371,7 +287,7 @@ impl Run<'_> {
             .get(name)
             .into_iter()
             .flat_map(|notes| &notes.memory)
-            .filter(|memory| memory.source != member.program.source())
+            .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
                     "source": memory.source,
@@ -382,103 +298,38 @@ impl Run<'_> {
             })
             .collect();
         let mut tried = queries.to_vec();
-        tried.sort_by(|&a, &b| member.train[a].total_cmp(&member.train[b]).then(a.cmp(&b)));
-        let written = self.written(actor, name, "actor/improve", inputs, &tried, sample)?;
-        let tried = actor.notes.get(name).is_some_and(|notes| match &written {
-            Ok(program) => notes.tried.contains(program.id()),
-            Err(_) => false,
+        tried.sort_by(|&a, &b| {
+            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
         });
-        Ok(written.and_then(|program| match tried || program.id() == member.program.id() {
-            true => Err("the model gave a program that was tried before".to_owned()),
-            false => Ok(program),
-        }))
+        let sheet = Sheet { name: name.to_owned(), tried, runs: self.runs_of(queries) };
+        let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
+        let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
+        Ok(self.not_tried_before(actor, name, (category_program, queries), written))
     }
 
-    /// Asks for a program until one runs, with what went wrong, [`MENDS`] times at most.
-    fn written(
+    /// A program, unless it was measured before.
+    fn not_tried_before(
         &mut self,
-        actor: &mut Actor,
+        actor: &Actor,
         name: &str,
-        prompt: &str,
-        inputs: Value,
-        queries: &[usize],
-        sample: u32,
-    ) -> Result<Written, OptimizeError> {
-        let tried: Vec<usize> = queries.iter().copied().take(TRIED).collect();
-        let mut reply = actor.ask(ACTOR_ROLE.role(), prompt, inputs, sample)?;
-        let mut mended = 0;
-        loop {
-            let (source, failures) = match &reply {
-                Err(why) => {
-                    actor.used(Err(why));
-                    return Ok(Err(why.clone()));
-                }
-                Ok(reply) => match program_of(&reply.text, reply.finish) {
-                    Ok(source) => {
-                        let program = Program::new(&headed(&source, &actor.category_header(name)));
-                        match self.failures(&program, &tried)? {
-                            failures if failures.is_empty() => {
-                                actor.used(Ok(()));
-                                return Ok(Ok(program));
-                            }
-                            failures => (program.source().to_owned(), failures),
-                        }
-                    }
-                    Err(why) => (reply.text.clone(), vec![failure("", &why.to_string())]),
-                },
-            };
-            let why = failures[0]["message"].as_str().unwrap_or_default().to_owned();
-            if mended == MENDS {
-                actor.used(Err(&why));
-                return Ok(Err(format!("it does not run after {MENDS} repairs: {why}")));
-            }
-            mended += 1;
-            self.trials.check_stop()?;
-            let mut inputs = self.briefed(actor, name);
-            inputs["current"] = json!({ "source": source, "score": Value::Null });
-            inputs["failures"] = failures.into();
-            reply = actor.ask(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
+        (category_program, queries): (&CategoryProgram, &[usize]),
+        written: Written,
+    ) -> Written {
+        let program = written?;
+        let notes = actor.notes.get(name);
+        let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
+        if !tried && program.id() != category_program.program.id() {
+            return Ok(program);
         }
-    }
-
-    /// Why a program cannot be measured: it does not compile, its numbers are not declared well,
-    /// it fails on queries, or it finds nothing. Empty when it can.
-    fn failures(&self, program: &Program, queries: &[usize]) -> Result<Vec<Value>, OptimizeError> {
-        let runtime = &self.trials.runtime;
-        let compiled = match runtime.compile(program) {
-            Ok(compiled) => compiled,
-            Err(failed) => return Ok(vec![failure("", &told(&failed))]),
-        };
-        if let Err(failed) = runtime.declared_params(&compiled) {
-            return Ok(vec![failure("", &format!("params(): {}", told(&failed)))]);
+        if asks(&program) {
+            self.allowance.give_back(queries.len() + self.validation.queries.len());
         }
-        if let Some(leak) = self.forbidden.leak(program.source()) {
-            return Ok(vec![failure("", &leak.to_string())]);
-        }
-        let rankings =
-            self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;
-        let text = |at: usize| self.train.queries[queries[at]].text.as_str();
-        let failed: Vec<Value> = rankings
-            .iter()
-            .enumerate()
-            .filter_map(|(at, (_, failed))| Some(failure(text(at), failed.as_ref()?)))
-            .take(TOLD_FAILURES)
-            .collect();
-        let empty = rankings.iter().position(|(ranking, _)| ranking.is_empty());
-        Ok(match empty {
-            _ if !failed.is_empty() => failed,
-            Some(at) if rankings.iter().all(|(ranking, _)| ranking.is_empty()) => {
-                vec![failure(
-                    text(at),
-                    "the program returned no node for any query it was tried on",
-                )]
-            }
-            _ => Vec::new(),
-        })
+        Err("the model gave a program that was tried before".to_owned())
     }
 
     /// What every prompt for a program tells.
-    fn briefed(&self, actor: &Actor, category: &str) -> Value {
+    pub(super) fn briefed(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.schema,
             "toolkit": actor.briefing.toolkit,
@@ -488,12 +339,12 @@ impl Run<'_> {
         })
     }
 
-    fn texts(&self, queries: &[usize]) -> Value {
+    pub(super) fn texts(&self, queries: &[usize]) -> Value {
         queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
     }
 
     /// Commits the categories, unless they are to be found again when the run goes on.
-    fn commit_categories(
+    pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
         found: &[Found],
@@ -514,7 +365,7 @@ impl Run<'_> {
 
     /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
     /// is done when the run goes on.
-    fn commit_attempt(
+    pub(super) fn commit_attempt(
         &mut self,
         actor: &mut Actor,
         key: &str,
@@ -529,7 +380,7 @@ impl Run<'_> {
 }
 
 impl Actor {
-    fn category(&self, name: &str) -> Value {
+    pub(super) fn category(&self, name: &str) -> Value {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         json!({ "name": name, "description": description })
     }
@@ -543,7 +394,14 @@ impl Actor {
         }
     }
 
-    fn remember(&mut self, name: &str, program: &Program, score: f64, n: usize, advice: &str) {
+    pub(super) fn remember(
+        &mut self,
+        name: &str,
+        program: &Program,
+        score: f64,
+        n: usize,
+        advice: &str,
+    ) {
         let notes = self.notes.entry(name.to_owned()).or_default();
         if !notes.tried.insert(program.id().to_owned()) {
             return;
@@ -556,14 +414,14 @@ impl Actor {
 }
 
 /// What went wrong, for a prompt.
-fn failure(query: &str, message: &str) -> Value {
+pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
 }
 
 /// The calls on a query as one text.
-fn trace(evidence: &Value) -> Value {
-    let text = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
-    let calls = evidence["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
+pub(super) fn trace(execution: &Value) -> Value {
+    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
+    let calls = execution["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let calls: Vec<&str> = calls.collect();
     format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }

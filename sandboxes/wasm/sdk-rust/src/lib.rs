@@ -452,7 +452,7 @@ macro_rules! tools {
     };
 }
 
-/// Exports a program: the function that declares its numbers, and the one that answers.
+/// Exports a program: the function that declares its parameters, and the one that answers.
 #[macro_export]
 macro_rules! program {
     ($params:path, $retrieve:path) => {

@@ -1,0 +1,163 @@
+//! Examples for the help of every command. Must not know what a command does; a test reads every
+//! example as a command line.
+
+use clap::Command;
+
+/// Examples by command, without the name of the program.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("bench bm25", &["agent bench bm25 shop"]),
+    ("bench dense", &["agent bench dense shop"]),
+    ("bench documents", &["agent bench documents shop"]),
+    ("bench embed", &["agent bench embed candle:DIR --work texts.txt"]),
+    ("bench hop2", &["agent bench hop2 shop"]),
+    ("bench load", &["agent bench load shop"]),
+    ("bench metrics", &["agent bench metrics shop"]),
+    ("bench neighbors", &["agent bench neighbors shop --json"]),
+    ("bench program", &["agent bench program shop"]),
+    ("cache clear", &["agent cache clear --replies"]),
+    ("cache show", &["agent cache show --json"]),
+    (
+        "completions",
+        &[
+            "agent completions bash > ~/.local/share/bash-completion/completions/agent",
+            "agent completions zsh > ~/.zfunc/_agent",
+            "agent completions fish > ~/.config/fish/completions/agent.fish",
+        ],
+    ),
+    ("data import", &["agent data import --name shop --from shop/"]),
+    ("data list", &["agent data list --json"]),
+    ("data pull", &["agent data pull prime"]),
+    ("data remove", &["agent data remove shop"]),
+    ("data sample", &["agent data sample amazon --to shop/"]),
+    ("data show", &["agent data show shop"]),
+    ("doctor", &["agent doctor", "agent doctor --ask --model M"]),
+    (
+        "eval",
+        &[
+            "agent eval --dataset shop --split val --system bm25+names --system bundle:latest",
+            "agent eval --dataset shop --split val --system hybrid --metrics trec --json",
+        ],
+    ),
+    (
+        "explain",
+        &[
+            "agent explain latest",
+            "agent explain latest --query 17",
+            "agent explain latest \"a steel bottle by Northpeak\" --answers 0,12",
+        ],
+    ),
+    ("index", &["agent index shop", "agent index shop --embedder candle:DIR"]),
+    ("key add", &["agent key add website", "agent key add me --scope admin"]),
+    ("key list", &["agent key list"]),
+    ("key remove", &["agent key remove website"]),
+    ("man", &["agent man ~/.local/share/man/man1"]),
+    (
+        "optimize",
+        &[
+            "agent optimize --dataset shop",
+            "agent optimize --dataset shop --actor search,llm --model M --dry-run",
+            "agent optimize --dataset shop --resume",
+        ],
+    ),
+    ("program diff", &["agent program diff 1f3a 9c20 --run latest --ablate"]),
+    ("program lineage", &["agent program lineage 9c20 --run latest"]),
+    ("program list", &["agent program list --run latest"]),
+    (
+        "program run",
+        &["agent program run mine.rhai --dataset shop --query \"a durable steel bottle\""],
+    ),
+    ("program sensitivity", &["agent program sensitivity 9c20 --run latest"]),
+    ("program show", &["agent program show 9c20 --run latest"]),
+    (
+        "query",
+        &[
+            "agent query latest \"a durable steel bottle by Northpeak\"",
+            "agent query --bundle bundle.json --dataset shop \"a steel bottle\" --explain",
+        ],
+    ),
+    ("report", &["agent report --run latest"]),
+    ("run cost", &["agent run cost latest"]),
+    ("run list", &["agent run list --dataset shop"]),
+    ("run log", &["agent run log latest"]),
+    ("run prompts", &["agent run prompts latest --role actor"]),
+    ("run remove", &["agent run remove shop-0001 shop-0002"]),
+    ("run show", &["agent run show latest"]),
+    ("search", &["agent search shop \"durable steel bottle\" --system hybrid -k 5"]),
+    (
+        "serve",
+        &[
+            "agent serve --bundle latest",
+            "agent serve --bundle latest --listen 0.0.0.0:7700 --host search.example",
+        ],
+    ),
+    ("systems", &["agent systems --json"]),
+    ("verify", &["agent verify latest"]),
+];
+
+/// The command line with its examples.
+pub(super) fn add(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (path, examples)| {
+        let text = format!("Examples:\n  {}", examples.join("\n  "));
+        let names: Vec<&str> = path.split(' ').collect();
+        at(command, &names, &text)
+    })
+}
+
+/// The command with a text behind the help of the one below it that the names lead to.
+fn at(command: Command, names: &[&str], text: &str) -> Command {
+    match names.split_first() {
+        None => command.after_help(text.to_owned()),
+        // A name that leads nowhere is found by the test below.
+        Some((name, _)) if command.find_subcommand(name).is_none() => command,
+        Some((name, rest)) => command.mut_subcommand(name, |below| at(below, rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Paths of the commands that do something.
+    fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
+        if !command.has_subcommands() {
+            found.push(path.trim_start().to_owned());
+        }
+        for below in command.get_subcommands() {
+            leaves(below, &format!("{path} {}", below.get_name()), found);
+        }
+    }
+
+    /// The words of an example as a shell takes them, up to what the shell does itself.
+    fn words(example: &str) -> Vec<String> {
+        let parts = example.split('"').enumerate();
+        let words = parts.flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        words.take_while(|word| word != ">").collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_it_takes() {
+        let mut found = Vec::new();
+        leaves(&Cli::command(), "", &mut found);
+        found.sort();
+        let known: Vec<&str> = EXAMPLES.iter().map(|(path, _)| *path).collect();
+        assert_eq!(found, known);
+        for (path, examples) in EXAMPLES {
+            for example in *examples {
+                let taken = Cli::command().try_get_matches_from(words(example));
+                let taken = taken.unwrap_or_else(|error| panic!("{example}: {error}"));
+                let mut matches = &taken;
+                for name in path.split(' ') {
+                    let (found, below) = matches.subcommand().expect("a command below");
+                    assert_eq!(found, name, "{example}");
+                    matches = below;
+                }
+            }
+        }
+    }
+}

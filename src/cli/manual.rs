@@ -1,0 +1,62 @@
+//! `agent completions`, `agent man`: what shells and `man` are told of the command line.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::Command;
+use clap_complete::Shell;
+
+use crate::cli::{Cli, Context, Exit, failure::Result};
+
+/// Write what a shell needs to complete commands and options
+///
+/// Prints a script; where it belongs depends on the shell.
+#[derive(Debug, clap::Args)]
+pub(super) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Write the manual pages
+///
+/// One page a command, in the form of `man`: agent.1, agent-data-import.1 and so on.
+#[derive(Debug, clap::Args)]
+pub(super) struct ManArgs {
+    /// Directory; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+pub(super) fn completions(args: &CompletionsArgs, ctx: &Context) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::full(), "agent", &mut script);
+    ctx.printer.data(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
+    let dir = &args.dir;
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut command = Cli::full().disable_help_subcommand(true);
+    command.build();
+    let n = write_pages(&command, "agent", dir)?;
+    ctx.printer.notice(&format!("wrote {n} pages to {}", dir.display()));
+    Ok(Exit::Done)
+}
+
+/// Writes the page of a command and of all below it; gives their number.
+fn write_pages(command: &Command, name: &str, dir: &PathBuf) -> Result<usize> {
+    let path = dir.join(format!("{name}.1"));
+    let mut page = Vec::new();
+    let shown = command.clone().display_name(name.to_owned());
+    let written = clap_mangen::Man::new(shown).render(&mut page);
+    written
+        .and_then(|()| fs::write(&path, page))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    let mut n = 1;
+    for below in command.get_subcommands() {
+        n += write_pages(below, &format!("{name}-{}", below.get_name()), dir)?;
+    }
+    Ok(n)
+}

@@ -1,0 +1,131 @@
+//! Runs and bundles as people name them: a path, the name of a run in the home directory, or
+//! `latest`. Must not know what is done with them.
+
+use std::{
+    fs, io,
+    path::{Component, Path, PathBuf},
+    time::SystemTime,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        failure::{Explain, Result},
+        hits::MAX_SHOWN,
+    },
+    dataset::Home,
+    optimize::{BUNDLE_FILE, journal::DATABASE_FILE},
+};
+
+/// Names the run that was written to last.
+const LATEST: &str = "latest";
+/// Begins the name of a system that is a bundle.
+const BUNDLE: &str = "bundle:";
+/// Names that differ in more letters are not suggested.
+const MAX_DISTANCE: usize = 3;
+
+/// The directory that holds the runs of a home.
+pub(super) fn runs_dir(home: &Home) -> PathBuf {
+    home.path().join("runs")
+}
+
+/// The directories below it, by name.
+///
+/// # Errors
+/// That it cannot be read; a home without runs has none.
+pub(super) fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
+    let runs = runs_dir(home);
+    let entries = match fs::read_dir(&runs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", runs.display()))?,
+    };
+    let mut directories: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    directories.sort_unstable();
+    Ok(directories)
+}
+
+/// The directory of a run: what is given, if it is there; otherwise the run of that name in the home
+/// directory; `latest` is the one that was written to last, of equal times the last by name.
+///
+/// # Errors
+/// That there is no such run.
+pub(super) fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
+    if given.exists() {
+        return Ok(given.to_owned());
+    }
+    find(given, DATABASE_FILE, home)
+}
+
+/// The file of a bundle: what is given, if it is a file; otherwise the bundle of the run that
+/// [`run_dir`] finds, `latest` among those that have one.
+///
+/// # Errors
+/// That there is no such file and no such run, or that the run has no bundle.
+pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
+    if given.exists() && !given.is_dir() {
+        return Ok(given.to_owned());
+    }
+    let dir = if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? };
+    let file = dir.join(BUNDLE_FILE);
+    if !file.exists() {
+        return Err(anyhow!("the run in {} has no bundle yet", dir.display()))
+            .hint("go on with it: `agent optimize --resume --run` and its directory");
+    }
+    Ok(file)
+}
+
+/// The name of a system with the bundle in it as a file: `bundle:latest` becomes `bundle:` and that
+/// file; other names stay.
+///
+/// # Errors
+/// As [`bundle_file`].
+pub(super) fn system(name: &str, home: &Home) -> Result<String> {
+    match name.strip_prefix(BUNDLE) {
+        Some(given) if !given.is_empty() => {
+            Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()))
+        }
+        _ => Ok(name.to_owned()),
+    }
+}
+
+/// The run of a name; `latest` among those that have the file.
+fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
+    let dirs = run_dirs(home)?;
+    if given == Path::new(LATEST) {
+        let changed = |dir: &PathBuf| fs::metadata(dir.join(file)).ok()?.modified().ok();
+        let by_time = dirs.into_iter().filter_map(|dir| Some((changed(&dir)?, dir)));
+        let latest: Option<(SystemTime, PathBuf)> = by_time.max();
+        let what = if file == BUNDLE_FILE { "a run with a bundle" } else { "a run" };
+        return latest
+            .map(|(_, dir)| dir)
+            .ok_or_else(|| anyhow!("{} does not hold {what}", runs_dir(home).display()))
+            .hint("begin one with `agent optimize`");
+    }
+    let mut parts = given.components();
+    let name = match (parts.next(), parts.next()) {
+        (Some(Component::Normal(name)), None) => name.to_string_lossy(),
+        // A path is looked for where it leads, and nowhere else.
+        _ => return Err(anyhow!("{} holds no run: it is not there", given.display()).into()),
+    };
+    let named = |dir: &&PathBuf| dir.file_name().is_some_and(|file| file == &*name);
+    if let Some(dir) = dirs.iter().find(named) {
+        return Ok(dir.clone());
+    }
+    Err(anyhow!("there is no file or run {name:?}")).hint(known(&name, &dirs))
+}
+
+/// What else could have been meant.
+fn known(name: &str, dirs: &[PathBuf]) -> String {
+    let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
+    let nearest = names.iter().map(|known| (strsim::osa_distance(name, known), known)).min();
+    match nearest {
+        None => "there is no run yet; begin one with `agent optimize`".to_owned(),
+        Some((distance, nearest)) if distance <= MAX_DISTANCE => format!("did you mean {nearest}?"),
+        Some(_) => {
+            let shown = names.iter().rev().take(MAX_SHOWN).copied().collect::<Vec<_>>();
+            format!("runs, the last first: {}", shown.join(", "))
+        }
+    }
+}

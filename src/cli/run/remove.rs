@@ -1,0 +1,58 @@
+//! `agent run remove`: removes runs of the home directory.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::cli::{
+    Context, Exit,
+    failure::{CommandError, Explain, Result},
+    named,
+    run::record::{Record, State},
+};
+
+/// Begins the name of a directory that is being removed.
+const REMOVED: &str = ".removed-";
+
+/// Remove a run and all that it kept
+///
+/// Journal, bundle, prompts and replies of the run are gone; replies that are shared by all runs
+/// stay (`agent cache clear`). A run that is being written, or that is not in the home directory, is
+/// not removed.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Runs: names or directories
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    // All are looked at before any is removed.
+    let found: Result<Vec<PathBuf>> = args.runs.iter().map(|run| removable(run, ctx)).collect();
+    for dir in found? {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let aside = named::runs_dir(&ctx.home).join(format!("{REMOVED}{name}"));
+        let failed = || format!("cannot remove {}", dir.display());
+        // One step, so that no half of a run is ever seen under its name.
+        fs::rename(&dir, &aside).with_context(failed)?;
+        fs::remove_dir_all(&aside).with_context(failed)?;
+        ctx.printer.notice(&format!("removed {name}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The directory of a run that may be removed.
+fn removable(run: &PathBuf, ctx: &Context) -> Result<PathBuf> {
+    let dir = named::run_dir(run, &ctx.home)?;
+    let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
+    if !named::run_dirs(&ctx.home)?.iter().any(|known| place(known) == place(&dir)) {
+        let runs = named::runs_dir(&ctx.home);
+        return Err(CommandError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
+            .hint("remove the directory yourself if nothing else is in it");
+    }
+    if Record::read(&dir).is_ok_and(|record| record.state == State::Running) {
+        return Err(anyhow!("the run in {} is being written", dir.display()))
+            .hint("interrupt it first");
+    }
+    Ok(dir)
+}

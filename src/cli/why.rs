@@ -1,0 +1,128 @@
+//! Explanations as lines: the tree of a node, the calls that gave it, the features that moved it
+//! most. Must not know how they were found.
+
+use crate::{
+    answer::Explanation,
+    cli::printer::{plain, wrapped},
+    infer::HitRecord,
+    retrieve::{Call, Feature},
+    tools::registry,
+};
+
+/// Characters of one name, value or call.
+const MAX_PART: usize = 120;
+/// Columns before explanations, and before what explains them further.
+const INDENT: usize = 4;
+const STEP: usize = 2;
+/// The group of tools that combine and cut scores which other tools gave.
+const COMPUTES: &str = "rank";
+/// Features of the re-ranker that are told.
+const MAX_FEATURES: usize = 6;
+/// Gain below which a feature is not told.
+const LEAST_GAIN: f32 = 0.05;
+
+/// The explanation of a node, in lines of at most so many columns; empty without one.
+pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    for part in hit.explanation.iter().flat_map(|tree| &tree.children) {
+        // Rank and score of the node itself stand in its own line.
+        if !part.children.is_empty() || !["rank", "score"].contains(&part.name.as_str()) {
+            tree_lines(part, INDENT, &mut lines);
+        }
+    }
+    let calls = hit.calls.unwrap_or_default().iter().filter(|call| speaks(call));
+    lines.extend(calls.map(|call| (INDENT, told_call(call))));
+    let features = hit.features.unwrap_or_default().iter().take(MAX_FEATURES);
+    let moved = features.filter(|feature| feature.gain.abs() >= LEAST_GAIN);
+    lines.extend(moved.map(|feature| (INDENT, told_feature(feature))));
+    let line = |(indent, text): &(usize, String)| wrapped(text, *indent, indent + STEP, width);
+    lines.iter().map(line).collect()
+}
+
+/// Whether a call says something of the node, and found it.
+fn speaks(call: &Call) -> bool {
+    let computes = registry().iter().any(|spec| spec.name == call.tool && spec.group == COMPUTES);
+    !call.value.is_empty() && call.value != false.into() && !computes
+}
+
+fn told_call(call: &Call) -> String {
+    let line = call.line.map_or(String::new(), |line| format!("line {line}: "));
+    let value = match call.value.number() {
+        Some(score) => format!("this node {score:.4}"),
+        None => "with this node".to_owned(),
+    };
+    let given = format!("{}({}) = {}", call.tool, call.arguments.join(", "), call.result);
+    format!("{line}{}; {value}", plain(given, MAX_PART))
+}
+
+fn told_feature(feature: &Feature) -> String {
+    let Feature { name, value, gain, .. } = feature;
+    format!("re-ranker {gain:+.2}: {} {value:.2}", plain(name, MAX_PART))
+}
+
+/// A part and what it consists of: parts without further parts in its line, all others below.
+fn tree_lines(part: &Explanation, indent: usize, into: &mut Vec<(usize, String)>) {
+    let (within, below): (Vec<_>, Vec<_>) = part.children.iter().partition(|child| is_flat(child));
+    let within: Vec<String> = within.into_iter().map(inline).collect();
+    let head = head(part);
+    let line = if within.is_empty() { head } else { format!("{head}: {}", within.join(", ")) };
+    into.push((indent, line));
+    for child in below {
+        tree_lines(child, indent + STEP, into);
+    }
+}
+
+fn is_flat(part: &Explanation) -> bool {
+    part.children.iter().all(|child| child.children.is_empty())
+}
+
+fn inline(part: &Explanation) -> String {
+    let parts: Vec<String> = part.children.iter().map(head).collect();
+    let head = head(part);
+    if parts.is_empty() { head } else { format!("{head} ({})", parts.join(", ")) }
+}
+
+fn head(part: &Explanation) -> String {
+    let name = plain(&part.name, MAX_PART);
+    match part.value.is_empty() {
+        true => name,
+        false => format!("{name} {}", plain(&part.value, MAX_PART)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Cell;
+
+    fn call(tool: &str, value: Cell) -> Call {
+        let (category, arguments) = ("a".to_owned(), vec!["\"x\"".to_owned()]);
+        let result = "2 scores: n, m".to_owned();
+        Call { category, line: Some(2), tool: tool.to_owned(), arguments, result, value }
+    }
+
+    #[test]
+    fn only_calls_that_found_the_node_are_told() {
+        let value = |tool: &str, value: Cell| speaks(&call(tool, value));
+        assert!(value("search", 1.0.into()) && value("nodes", true.into()));
+        assert!(!value("link", Cell::Empty) && !value("nodes", false.into()));
+        assert!(!value("top", 1.0.into()), "it keeps what others found");
+        let told = told_call(&call("search", 1.0.into()));
+        assert_eq!(told, "line 2: search(\"x\") = 2 scores: n, m; this node 1.0000");
+    }
+
+    #[test]
+    fn trees_are_lines_with_their_leaves_in_them() {
+        let leaf = |name: &str, value: f64| Explanation::new(name, value);
+        let adds = leaf("adds", 0.25).with([leaf("k", 60.0)]);
+        let tree = Explanation::new("hybrid", Cell::Empty).with([
+            leaf("rank", 1.0),
+            Explanation::new("bm25", Cell::Empty).with([leaf("rank", 2.0), adds]),
+        ]);
+        let mut lines = Vec::new();
+        tree_lines(&tree, 4, &mut lines);
+        let expected =
+            [(4, "hybrid: rank 1".to_owned()), (6, "bm25: rank 2, adds 0.2500 (k 60)".to_owned())];
+        assert_eq!(lines, expected);
+    }
+}

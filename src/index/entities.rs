@@ -1,0 +1,482 @@
+//! Entity linking: given words, the nodes they name.
+//!
+//! Every node is known by its name, by aliases (fields such as synonyms), by identifiers (fields of
+//! one word that hardly repeat; numbers below five digits are none) and by the initials of its name.
+//! A query names a node
+//! - exactly: all words of a name in order, wherever words are parted and whatever their forms,
+//!   so that "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
+//! - in part: some words of it, weighted by rarity;
+//! - with a typo: one edit in a word of five letters or more. A word of the query that
+//!   some name has may be a typo too, but only where no name with it is covered by the query.
+//!
+//! | array | content |
+//! | --- | --- |
+//! | `entry_node`, `entry_flags`, `entry_words` | one entry per way a node is named, ascending by node, with the number of its words |
+//! | `entry_bounds`, `entry_stems` | stems of each entry, for the share of a name that is covered |
+//! | `stem_bounds`, `stem_entries` | the inverse, for finding entries by their rare stems |
+//! | `exact_keys`, `exact_entries` | hashes of an entry's words and of its stems, ascending |
+//! | `words`, `word_stems` | every word of a name, ascending, with its stem |
+//! | `fuzzy_keys`, `fuzzy_words` | hash of a word less one letter, ascending (symmetric delete) |
+//!
+//! Must not know: documents, relations.
+
+mod bits;
+mod build;
+mod forms;
+mod query;
+mod spelled;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+pub use crate::index::entities::{build::build, spelled::Spelled};
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Array, Arrays, Strings},
+        entities::{
+            bits::Bits,
+            forms::Key,
+            query::{Linked, TYPO_STRENGTH, Word},
+        },
+    },
+    kb::{Combine, Kb, NodeId, Scores, TypeId, best},
+    words::{Stems, is_question_word, name_words},
+};
+
+/// Words of a name that are looked up in order; longer names are found by their parts.
+const MAX_EXACT_WORDS: usize = 32;
+/// Entries whose coverage is computed for one query; stems are taken rarest first until then.
+const MAX_ENTRIES_TRIED: usize = 30_000;
+/// Entries with a word of which one in the query may be a typo; more common ones are not tried.
+const MAX_TYPO_ENTRIES: usize = 2_000;
+/// Entries or nodes of one piece of work between two looks at whether to go on.
+const ENTRIES_AT_ONCE: usize = 256;
+/// Numbers of entries whose idf is kept: most stems are rarer.
+const KEPT_IDFS: usize = 4_096;
+/// Letters a word must have to be matched with one edit, and letters that words must have together
+/// to be matched where names part them otherwise.
+const MIN_FUZZY_LETTERS: usize = 5;
+
+/// The entry holds capitals or digits inside, as symbols do; case then matters.
+const SYMBOL: u8 = 1;
+/// The entry is made of initials.
+const ACRONYM: u8 = 2;
+/// The entry is an identifier.
+const IDENTIFIER: u8 = 4;
+
+/// Strength of a symbol met in lower case, relative to its own case.
+const WRONG_CASE_STRENGTH: f32 = 0.5;
+/// Strength of initials, relative to a name.
+const ACRONYM_STRENGTH: f32 = 0.6;
+/// Strength of a name or stem whose words the query parts otherwise, relative to the same words.
+const PARTED_STRENGTH: f32 = 0.9;
+/// Strength of a name whose words have other forms, relative to the same words.
+const FORMS_STRENGTH: f32 = 0.9;
+/// Strength of a stem taken for what a known word of the query should be.
+const KNOWN_TYPO_STRENGTH: f32 = 0.7;
+/// Share of a name that must be covered for its words to be no typos.
+const EXPLAINED: f32 = 0.75;
+/// Idf mass at which an exact name reaches half of full strength.
+const EXACT_HALF: f32 = 1.5;
+/// Idf mass at which a name found in part reaches half of full strength.
+const PART_HALF: f32 = 6.0;
+
+/// Texts whose named nodes are kept, their bytes, and their nodes: 26 MB at most.
+const MAX_KEPT_TEXTS: usize = 32;
+const MAX_KEPT_BYTES: usize = 16 << 10;
+const MAX_KEPT_NODES: usize = 100_000;
+
+/// The entity index.
+pub struct EntityIndex {
+    entry_node: Array<u32>,
+    entry_flags: Array<u8>,
+    entry_words: Array<u8>,
+    entry_bounds: Array<u64>,
+    entry_stems: Array<u32>,
+    stem_bounds: Array<u64>,
+    stem_entries: Array<u32>,
+    exact_keys: Array<u64>,
+    exact_entries: Array<u32>,
+    fuzzy_keys: Array<u64>,
+    fuzzy_words: Array<u32>,
+    word_stems: Array<u32>,
+    vocabulary: Strings,
+    words: Strings,
+    /// Idf by number of entries, for numbers below [`KEPT_IDFS`]; filled when first needed.
+    idfs: OnceLock<Vec<f32>>,
+    /// What the last texts name, of any type: one query is linked again and again, by the router, by
+    /// every program, by what orders the answers.
+    named: Mutex<VecDeque<(String, Arc<Scores>)>>,
+}
+
+/// Words of a query in a row, as they are compared with whole names.
+struct Span {
+    n_words: usize,
+    n_letters: usize,
+    /// Whether any has a capital.
+    capital: bool,
+    /// Whether any is a question word.
+    asks: bool,
+    /// Whether it is one word that no name has.
+    unknown: bool,
+}
+
+impl EntityIndex {
+    /// Maps an index; costs the same whatever its size.
+    ///
+    /// # Errors
+    /// As [`Arrays::open`] and [`Arrays::get`].
+    pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let arrays = Arrays::open(path)?;
+        Ok(Self {
+            entry_node: arrays.get("entry_node")?,
+            entry_flags: arrays.get("entry_flags")?,
+            entry_words: arrays.get("entry_words")?,
+            entry_bounds: arrays.get("entry_bounds")?,
+            entry_stems: arrays.get("entry_stems")?,
+            stem_bounds: arrays.get("stem_bounds")?,
+            stem_entries: arrays.get("stem_entries")?,
+            exact_keys: arrays.get("exact_keys")?,
+            exact_entries: arrays.get("exact_entries")?,
+            fuzzy_keys: arrays.get("fuzzy_keys")?,
+            fuzzy_words: arrays.get("fuzzy_words")?,
+            word_stems: arrays.get("word_stems")?,
+            vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
+            words: Strings::new(arrays.get("words_bounds")?, arrays.get("words")?),
+            idfs: OnceLock::new(),
+            named: Mutex::default(),
+        })
+    }
+
+    /// The nodes that a text names, with strength in `0..=1`: the `k` strongest of each type, of
+    /// all types when `types` is empty. A full name in order is strongest; a name found in part
+    /// counts by the share of its idf mass that is covered, squared.
+    pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
+        let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
+        found
+    }
+
+    /// [`link`](Self::link), asking every few milliseconds whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub fn link_while<E>(
+        &self,
+        kb: &Kb,
+        text: &str,
+        types: &[TypeId],
+        k: usize,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Scores, E> {
+        let found = self.named(text, go_on)?;
+        let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
+        for &(node, strength) in found.as_slice() {
+            let kind = kb.node_type(node);
+            if !types.is_empty() && !types.contains(&kind) {
+                continue;
+            }
+            if let Some(pairs) = by_type.get_mut(usize::from(kind.0)) {
+                pairs.push((node, strength));
+            }
+        }
+        Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
+    }
+
+    /// Every node that a text names, of any type, with its strength; texts that were asked for a
+    /// short while ago are not looked up again.
+    fn named<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Arc<Scores>, E> {
+        let lock = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().iter().find(|(known, _)| known == text).map(|pair| pair.1.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = Arc::new(self.find_named(text, go_on)?);
+        if found.len() <= MAX_KEPT_NODES && text.len() <= MAX_KEPT_BYTES {
+            let mut kept = lock();
+            if kept.len() >= MAX_KEPT_TEXTS {
+                kept.pop_front();
+            }
+            kept.push_back((text.to_owned(), found.clone()));
+        }
+        Ok(found)
+    }
+
+    /// As [`named`](Self::named), looked up.
+    fn find_named<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Scores, E> {
+        let linked = self.look_up(text, go_on)?;
+        let node_of = |entry: u32| self.entry_node.as_slice().get(entry as usize).copied();
+        let mut exact: Vec<(NodeId, f32)> = Vec::new();
+        self.for_exact(&linked.words, |entry, strength| {
+            exact.extend(node_of(entry).map(|node| (node, strength)));
+        });
+        self.for_exact(&linked.mended, |entry, strength| {
+            exact.extend(node_of(entry).map(|node| (node, strength * TYPO_STRENGTH)));
+        });
+        go_on()?;
+        let sharing = self.sharing(&linked);
+        let mut explained = Bits::new(self.vocabulary.len());
+        let mut parts: Vec<(NodeId, f32)> = Vec::new();
+        for (at, entry) in sharing.iter().enumerate() {
+            if at % ENTRIES_AT_ONCE == 0 {
+                go_on()?;
+            }
+            let (covered, strength) = self.strength_of_part(&linked, entry, None);
+            if covered >= EXPLAINED {
+                self.stems_of(entry).iter().for_each(|&stem| {
+                    explained.insert(stem);
+                });
+            }
+            let Some(node) = node_of(entry) else { continue };
+            // Entries ascend by node, so those of one node are side by side.
+            match parts.last_mut() {
+                Some((last, best)) if *last == node => *best = best.max(strength),
+                _ => parts.push((node, strength)),
+            }
+        }
+        let mut typos: Vec<(NodeId, f32)> = Vec::new();
+        self.for_known_typos(&linked, &sharing, &explained, go_on, |entry, strength| {
+            typos.extend(node_of(entry).map(|node| (node, strength)));
+        })?;
+        Ok(Scores::new(exact)
+            .combine(&Scores::new(parts), Combine::Max)
+            .combine(&Scores::new(typos), Combine::Max))
+    }
+
+    /// The text without the words by which it names any of the nodes, typos and words that names
+    /// part otherwise among them; words keep their order.
+    pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
+        let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
+        left
+    }
+
+    /// [`without_names`](Self::without_names), asking every few milliseconds whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub fn without_names_while<E>(
+        &self,
+        text: &str,
+        nodes: &[NodeId],
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<String, E> {
+        let entries = self.entry_node.as_slice();
+        let mut named: BTreeSet<u32> = BTreeSet::new();
+        for (at, &node) in nodes.iter().enumerate() {
+            if at % ENTRIES_AT_ONCE == 0 {
+                go_on()?;
+            }
+            let first = entries.partition_point(|&other| other < node);
+            for entry in (first..entries.len()).take_while(|&entry| entries[entry] == node) {
+                named.extend(self.stems_of(entry as u32));
+            }
+        }
+        let stems = Stems::default();
+        let mut kept = Vec::new();
+        let mut dropped_to = None;
+        for (range, word) in name_words(text) {
+            go_on()?;
+            let possessive = word == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
+            if possessive || self.names_any(&stems, &word, &named) {
+                dropped_to = Some(range.end);
+            } else {
+                kept.push(&text[range]);
+            }
+        }
+        Ok(kept.join(" "))
+    }
+
+    /// Whether a word is one of the stems, or a typo of one, or two of them in one.
+    fn names_any(&self, stems: &Stems, word: &str, named: &BTreeSet<u32>) -> bool {
+        if named.is_empty() {
+            return false;
+        }
+        match self.stem_id(stems, word) {
+            Some(stem) => named.contains(&stem),
+            None if is_question_word(word) => false,
+            None => {
+                self.near(word).iter().any(|stem| named.contains(stem))
+                    || self
+                        .parted(stems, word)
+                        .iter()
+                        .any(|(first, second)| named.contains(first) && named.contains(second))
+            }
+        }
+    }
+
+    fn stems_of(&self, entry: u32) -> &[u32] {
+        self.entry_stems.part(&self.entry_bounds, entry as usize)
+    }
+
+    fn entries_of(&self, stem: u32) -> &[u32] {
+        self.stem_entries.part(&self.stem_bounds, stem as usize)
+    }
+
+    fn idf(&self, stem: u32) -> f32 {
+        let df = self.entries_of(stem).len();
+        let n = self.entry_node.as_slice().len() as f32;
+        let idf = |df: usize| (1.0 + n / (df as f32 + 1.0)).ln();
+        let kept = self.idfs.get_or_init(|| (0..KEPT_IDFS).map(idf).collect());
+        kept.get(df).copied().unwrap_or_else(|| idf(df))
+    }
+
+    /// Every entry whose words stand in a query in order.
+    fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
+        for (start, first) in query.iter().enumerate() {
+            let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
+            let mut span = Span {
+                n_words: 0,
+                n_letters: 0,
+                capital: false,
+                asks: false,
+                unknown: first.stem.is_none(),
+            };
+            for word in query.iter().skip(start).take(MAX_EXACT_WORDS) {
+                words = words.then(&word.text);
+                stems = word.then_stems(stems, span.n_words > 0);
+                span.with(word);
+                if span.n_words == 1 && span.asks && !span.capital {
+                    continue;
+                }
+                let same = self.entries_with(words);
+                for &entry in same {
+                    let strength = self.strength_of_whole(&span, entry, same.len());
+                    if strength > 0.0 {
+                        keep(entry, strength);
+                    }
+                }
+                if span.n_words == 1 && span.asks {
+                    continue;
+                }
+                for &entry in self.entries_with(stems) {
+                    let strength = self.strength_of_whole(&span, entry, 1) * FORMS_STRENGTH;
+                    if strength > 0.0 {
+                        keep(entry, strength);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The entries with this hash of words or of stems.
+    fn entries_with(&self, key: Key) -> &[u32] {
+        let (keys, wanted) = (self.exact_keys.as_slice(), key.number());
+        let first = keys.partition_point(|&key| key < wanted);
+        let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
+        self.exact_entries.as_slice().get(first..first + same).unwrap_or(&[])
+    }
+
+    /// How strongly words name an entry of the same words, one of so many; zero if not at all.
+    fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
+        let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
+        let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
+        let parted = n_words != span.n_words;
+        if parted && (span.asks || span.n_letters < MIN_FUZZY_LETTERS) {
+            return 0.0;
+        }
+        let strength = if flags & IDENTIFIER != 0 {
+            1.0
+        } else if flags & ACRONYM != 0 {
+            match span.capital {
+                true => ACRONYM_STRENGTH / (same as f32).sqrt(),
+                false if span.unknown && span.n_words == 1 => {
+                    WRONG_CASE_STRENGTH * ACRONYM_STRENGTH / (same as f32).sqrt()
+                }
+                false => 0.0,
+            }
+        } else {
+            let mass: f32 = self.stems_of(entry).iter().map(|&stem| self.idf(stem)).sum();
+            let full = mass.max(1.0) / (mass.max(1.0) + EXACT_HALF);
+            let wrong_case = span.n_words == 1 && flags & SYMBOL != 0 && !span.capital;
+            full * if wrong_case { WRONG_CASE_STRENGTH } else { 1.0 }
+        };
+        strength * if parted { PARTED_STRENGTH } else { 1.0 }
+    }
+
+    /// Entries that share stems with the query, found by its rarest stems.
+    fn sharing(&self, linked: &Linked) -> Bits {
+        let mut stems: Vec<(usize, u32)> =
+            linked.stems.iter().map(|&(stem, _)| (self.entries_of(stem).len(), stem)).collect();
+        stems.sort_unstable();
+        let mut sharing = Bits::new(self.entry_node.as_slice().len());
+        let mut n_sharing = 0;
+        for (n, stem) in stems {
+            if n_sharing + n > MAX_ENTRIES_TRIED {
+                break;
+            }
+            n_sharing += self.entries_of(stem).iter().filter(|&&e| sharing.insert(e)).count();
+        }
+        sharing
+    }
+
+    /// The share of an entry that the query covers, and how strongly that names it; with one more
+    /// stem of some strength, if any.
+    fn strength_of_part(
+        &self,
+        linked: &Linked,
+        entry: u32,
+        more: Option<(u32, f32)>,
+    ) -> (f32, f32) {
+        let (mut matched, mut total) = (0.0, 0.0);
+        for &stem in self.stems_of(entry) {
+            let idf = self.idf(stem);
+            total += idf;
+            let own = linked.strength(stem);
+            matched += idf * more.map_or(own, |(other, s)| if other == stem { s } else { own });
+        }
+        let covered = matched / f32::max(total, f32::MIN_POSITIVE);
+        (covered, covered * covered * matched / (matched + PART_HALF))
+    }
+
+    /// Every entry that shares a stem with the query, and another but for a typo in a word that
+    /// other names have: one that explains no name covered by the query.
+    fn for_known_typos<E>(
+        &self,
+        linked: &Linked,
+        sharing: &Bits,
+        explained: &Bits,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+        mut keep: impl FnMut(u32, f32),
+    ) -> Result<(), E> {
+        let may_typo = |word: &&Word| {
+            let unexplained = word.stem.is_some_and(|stem| !explained.contains(stem));
+            unexplained && !word.asks && word.text.chars().nth(MIN_FUZZY_LETTERS - 1).is_some()
+        };
+        for word in linked.words.iter().filter(may_typo) {
+            for stem in self.near(&word.text) {
+                go_on()?;
+                let entries = self.entries_of(stem);
+                if linked.strength(stem) > 0.0 || entries.len() > MAX_TYPO_ENTRIES {
+                    continue;
+                }
+                for &entry in entries.iter().filter(|&&entry| sharing.contains(entry)) {
+                    let more = Some((stem, KNOWN_TYPO_STRENGTH));
+                    keep(entry, self.strength_of_part(linked, entry, more).1);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Span {
+    /// Adds a word at the end.
+    fn with(&mut self, word: &Word) {
+        self.n_words += 1;
+        self.n_letters += word.text.chars().count();
+        self.capital |= word.capital;
+        self.asks |= word.asks;
+    }
+}

@@ -1,0 +1,309 @@
+//! Builds the entity index: every way a node is named becomes an entry.
+//!
+//! Must not know: queries.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
+};
+
+use safetensors::Dtype;
+
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Arrays, Strings},
+        entities::{
+            ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
+            forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
+        },
+    },
+    kb::{FieldId, Kb, NodeId},
+    words::{Stems, is_stop_word, name_words},
+};
+
+/// Parts of field names that hold other names of a node.
+const ALIAS_FIELDS: [&str; 11] = [
+    "synonym",
+    "alias",
+    "other_name",
+    "other name",
+    "alternative",
+    "designation",
+    "full_name",
+    "mesh_name",
+    "abbreviation",
+    "symbol",
+    "brand_name",
+];
+/// Aliases of one node that are kept; later ones are dropped.
+const MAX_ALIASES: usize = 64;
+/// Words of a name whose initials are an entry.
+const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
+/// Share of nodes with the field that must have a value of their own for it to identify.
+const MIN_DISTINCT_SHARE: f64 = 0.98;
+
+fn is_symbol(name: &str) -> bool {
+    name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
+}
+
+/// Digits of a plain number from which it may identify something; shorter ones are ranks, years and
+/// amounts, which questions hold for other reasons.
+const MIN_IDENTIFYING_DIGITS: usize = 5;
+
+/// Whether a text is a number too short to identify anything: digits, with or without signs and
+/// separators.
+fn is_small_number(text: &str) -> bool {
+    let is_part = |c: char| c.is_numeric() || matches!(c, '.' | ',' | '+' | '-');
+    text.chars().all(is_part)
+        && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
+}
+
+/// Whether to go on, and why not.
+type GoOn<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
+
+/// Collects entries in node order.
+#[derive(Default)]
+struct Builder {
+    stems: Stems,
+    ids: HashMap<String, u32>,
+    /// Stem of each word met; none for a stop word.
+    words: HashMap<String, Option<u32>>,
+    entry_node: Vec<u32>,
+    entry_flags: Vec<u8>,
+    entry_words: Vec<u8>,
+    entry_bounds: Vec<u64>,
+    entry_stems: Vec<u32>,
+    exact: Vec<(u64, u32)>,
+}
+
+impl Builder {
+    fn add(&mut self, node: NodeId, name: &str, flags: u8) {
+        let words: Vec<_> = name_words(name).collect();
+        if words.is_empty() {
+            return;
+        }
+        let entry = self.entry_node.len() as u32;
+        self.entry_node.push(node);
+        self.entry_flags.push(flags | if is_symbol(name) { SYMBOL } else { 0 });
+        self.entry_words.push(words.len().min(usize::from(u8::MAX)) as u8);
+        self.entry_bounds.push(self.entry_stems.len() as u64);
+        if words.len() <= MAX_EXACT_WORDS {
+            let whole = words.iter().fold(Key::of_words(), |key, (_, word)| key.then(word));
+            self.exact.push((whole.number(), entry));
+        }
+        if flags != 0 {
+            return;
+        }
+        if words.len() <= MAX_EXACT_WORDS {
+            let then = |key, (at, (range, _)): (usize, &(std::ops::Range<usize>, _))| {
+                then_stems(key, &stem_pieces(&self.stems, &name[range.clone()]), at > 0)
+            };
+            let whole = words.iter().enumerate().fold(Key::of_stems(), then);
+            self.exact.push((whole.number(), entry));
+        }
+        let stems: BTreeSet<u32> = words.iter().filter_map(|(_, word)| self.stem(word)).collect();
+        self.entry_stems.extend(stems);
+        if ACRONYM_WORDS.contains(&words.len()) {
+            let initials: String =
+                words.iter().filter_map(|(_, word)| word.chars().next()).collect();
+            self.add(node, &initials, ACRONYM);
+        }
+    }
+
+    /// The number of a word's stem; none for a stop word.
+    fn stem(&mut self, word: &str) -> Option<u32> {
+        if let Some(&id) = self.words.get(word) {
+            return id;
+        }
+        let next = self.ids.len() as u32;
+        let id = (!is_stop_word(word))
+            .then(|| *self.ids.entry(stem_of(&self.stems, word).into_owned()).or_insert(next));
+        self.words.insert(word.to_owned(), id);
+        id
+    }
+
+    fn write(mut self, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
+        self.entry_bounds.push(self.entry_stems.len() as u64);
+        let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
+        vocabulary.sort_unstable();
+        let mut renumbered = vec![0u32; vocabulary.len()];
+        for (new, (_, old)) in vocabulary.iter().enumerate() {
+            renumbered[*old as usize] = new as u32;
+        }
+        let mut postings: Vec<(u32, u32)> = Vec::with_capacity(self.entry_stems.len());
+        for (entry, bounds) in self.entry_bounds.windows(2).enumerate() {
+            let stems = &mut self.entry_stems[bounds[0] as usize..bounds[1] as usize];
+            stems.iter_mut().for_each(|stem| *stem = renumbered[*stem as usize]);
+            stems.sort_unstable();
+            postings.extend(stems.iter().map(|&stem| (stem, entry as u32)));
+        }
+        postings.sort_unstable();
+        let stem_bounds: Vec<u64> = (0..=vocabulary.len() as u32)
+            .map(|stem| postings.partition_point(|posting| posting.0 < stem) as u64)
+            .collect();
+        let stem_entries: Vec<u32> = postings.into_iter().map(|posting| posting.1).collect();
+        let words = self.words.into_iter();
+        let mut words: Vec<(String, u32)> =
+            words.filter_map(|(word, stem)| Some((word, renumbered[stem? as usize]))).collect();
+        words.sort_unstable();
+        let word_stems: Vec<u32> = words.iter().map(|pair| pair.1).collect();
+        let mut fuzzy: Vec<(u64, u32)> = Vec::new();
+        for (at, (word, _)) in words.iter().enumerate() {
+            go_on()?;
+            if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_some() {
+                fuzzy.push((key(word), at as u32));
+                fuzzy.extend(deletions(word).map(|shorter| (key(&shorter), at as u32)));
+            }
+        }
+        go_on()?;
+        fuzzy.sort_unstable();
+        fuzzy.dedup();
+        go_on()?;
+        self.exact.sort_unstable();
+        let (exact_keys, exact_entries): (Vec<u64>, Vec<u32>) = self.exact.into_iter().unzip();
+        let (fuzzy_keys, fuzzy_words): (Vec<u64>, Vec<u32>) = fuzzy.into_iter().unzip();
+        let strings = |pairs: &[(String, u32)]| Strings::layout(pairs.iter().map(|pair| &*pair.0));
+        let (stem_text_bounds, stem_text) = strings(&vocabulary);
+        let (word_text_bounds, word_text) = strings(&words);
+        let u64s = |name, numbers| (name, Dtype::U64, bytemuck::cast_slice::<u64, u8>(numbers));
+        let u32s = |name, numbers| (name, Dtype::U32, bytemuck::cast_slice::<u32, u8>(numbers));
+        Arrays::write(
+            path,
+            &[
+                u64s("entry_bounds", &self.entry_bounds),
+                u64s("stem_bounds", &stem_bounds),
+                u64s("exact_keys", &exact_keys),
+                u64s("fuzzy_keys", &fuzzy_keys),
+                u64s("vocabulary_bounds", &stem_text_bounds),
+                u64s("words_bounds", &word_text_bounds),
+                u32s("entry_node", &self.entry_node),
+                u32s("entry_stems", &self.entry_stems),
+                u32s("stem_entries", &stem_entries),
+                u32s("exact_entries", &exact_entries),
+                u32s("fuzzy_words", &fuzzy_words),
+                u32s("word_stems", &word_stems),
+                ("entry_flags", Dtype::U8, &self.entry_flags),
+                ("entry_words", Dtype::U8, &self.entry_words),
+                ("vocabulary", Dtype::U8, &stem_text),
+                ("words", Dtype::U8, &word_text),
+            ],
+        )
+    }
+}
+
+/// Fields whose values are one word each and hardly repeat; of their values, small numbers identify
+/// nothing all the same.
+fn identifying_fields(kb: &Kb, go_on: &mut GoOn<'_>) -> Result<HashSet<FieldId>, IndexError> {
+    let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
+    for node in 0..kb.n_nodes() {
+        go_on()?;
+        for (field, text) in kb.fields(node) {
+            let (n, distinct) = values.entry(field).or_default();
+            *n += 1;
+            if !text.is_empty() && !text.contains(char::is_whitespace) && text.len() <= 64 {
+                distinct.insert(key(text));
+            }
+        }
+    }
+    let identifies =
+        |n: u64, distinct: usize| n > 1 && distinct as f64 >= n as f64 * MIN_DISTINCT_SHARE;
+    let identifying = values.into_iter().filter(|(_, (n, d))| identifies(*n, d.len()));
+    Ok(identifying.map(|(field, _)| field).collect())
+}
+
+/// Builds the index of all names of a base and writes it, asking at each node and word whether to
+/// go on.
+///
+/// # Errors
+/// [`IndexError::Io`] names the path; what `go_on` fails with.
+pub fn build(kb: &Kb, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
+    let identifying = identifying_fields(kb, go_on)?;
+    let is_alias = |field: FieldId| {
+        let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());
+        name.is_some_and(|name| ALIAS_FIELDS.iter().any(|part| name.contains(part)))
+    };
+    let aliases: HashSet<FieldId> =
+        (0..kb.field_names().len()).map(|f| FieldId(f as u16)).filter(|&f| is_alias(f)).collect();
+    let mut builder = Builder::default();
+    for node in 0..kb.n_nodes() {
+        go_on()?;
+        let name = kb.name(node);
+        builder.add(node, name, 0);
+        let mut seen = HashSet::from([name.to_owned()]);
+        for (field, text) in kb.fields(node) {
+            if aliases.contains(&field) {
+                for alias in text.split("; ").take(MAX_ALIASES) {
+                    if seen.insert(alias.to_owned()) {
+                        builder.add(node, alias, 0);
+                    }
+                }
+            } else if identifying.contains(&field)
+                && !is_small_number(text)
+                && seen.insert(text.to_owned())
+            {
+                builder.add(node, text, IDENTIFIER);
+            }
+        }
+    }
+    builder.write(path, go_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{index::entities::EntityIndex, kb::KbWriter};
+
+    #[test]
+    fn small_numbers_identify_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(&dir.path().join("kb")).unwrap();
+        for node in 0..400 {
+            let fields =
+                [("rank".to_owned(), node.to_string()), ("code".to_owned(), format!("B{node:04}"))];
+            writer
+                .push_node("game", &format!("game of {}", ["go", "gin"][node % 2]), "", &fields)
+                .unwrap();
+        }
+        let number = [("code".to_owned(), "90210".to_owned())];
+        writer.push_node("game", "last", "", &number).unwrap();
+        writer.finish(&Default::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.path().join("kb")).unwrap();
+        let path = dir.path().join("names");
+        build(&kb, &path, &mut || Ok(())).unwrap();
+        let mut left = 400;
+        let stopped = build(&kb, &dir.path().join("stopped"), &mut || {
+            left -= 1;
+            if left > 0 { Ok(()) } else { Err(IndexError::Stopped) }
+        });
+        assert!(matches!(stopped, Err(IndexError::Stopped)), "it asks at every node");
+        let names = EntityIndex::open(&path).unwrap();
+        let linked = |text: &str| {
+            names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
+        };
+        assert!(linked("Utopia 360").is_empty());
+        assert!(linked("turning 60").is_empty());
+        assert_eq!(linked("what is B0360 like"), [360]);
+        assert_eq!(linked("what is 90210 like"), [400]);
+        let small = ["7", "2015", "-12", "4.5", "12.99", "1,234", "٣٦٠"];
+        assert!(small.iter().all(|text| is_small_number(text)));
+        let large = ["12345", "1.2345", "B123", "3D", "x"];
+        assert!(!large.iter().any(|text| is_small_number(text)));
+    }
+
+    /// With a form for each letter left out, this name would be copied 100,000 times.
+    #[test]
+    fn a_long_run_is_indexed_by_its_exact_form_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names");
+        let run = "a1".repeat(50_000);
+        let mut builder = Builder::default();
+        builder.add(0, &run, 0);
+        builder.add(1, "steel bottle", 0);
+        builder.write(&path, &mut || Ok(())).unwrap();
+        let index = EntityIndex::open(&path).unwrap();
+        assert!(index.words.find(&run).is_some());
+        let n_forms = index.fuzzy_keys.as_slice().len();
+        assert!((10..20).contains(&n_forms), "{n_forms} forms");
+    }
+}

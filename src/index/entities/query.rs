@@ -1,0 +1,227 @@
+//! A query's words, and the stems of names that each of them may stand for.
+//!
+//! Must not know: which nodes are named.
+
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
+
+use crate::{
+    index::entities::{
+        EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
+        bits::Bits,
+        forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
+    },
+    words::{Stems, is_question_word, is_too_long, name_words},
+};
+
+/// Words of a query that are linked; later ones are dropped.
+const MAX_QUERY_WORDS: usize = 256;
+/// Letters of each part of a word that stands for two.
+const MIN_PART_LETTERS: usize = 3;
+/// Strength of a stem matched with one edit, relative to the same stem.
+pub(super) const TYPO_STRENGTH: f32 = 0.9;
+
+/// A word of a query.
+#[derive(Clone)]
+pub(super) struct Word {
+    /// Folded.
+    pub(super) text: String,
+    /// Stems of its parts; see [`stem_pieces`].
+    pieces: Vec<String>,
+    /// Whether it has a capital.
+    pub(super) capital: bool,
+    /// Whether it only shapes the question.
+    pub(super) asks: bool,
+    /// Its stem, if a name has it.
+    pub(super) stem: Option<u32>,
+}
+
+impl Word {
+    /// The hash of stems with those of this word.
+    pub(super) fn then_stems(&self, key: Key, follows: bool) -> Key {
+        then_stems(key, &self.pieces, follows)
+    }
+}
+
+/// A query's words, ready to be looked up.
+pub(super) struct Linked {
+    pub(super) words: Vec<Word>,
+    /// The words without typos: those that no name has replaced by the nearest that some name has.
+    /// Empty if none is replaced.
+    pub(super) mended: Vec<Word>,
+    /// Stems of the index that the query has, ascending, with their strength.
+    pub(super) stems: Vec<(u32, f32)>,
+    /// The same stems as a set: most stems of an entry are not among them.
+    has_stem: Bits,
+}
+
+impl Linked {
+    /// The strength of a stem; zero if the query does not have it.
+    pub(super) fn strength(&self, stem: u32) -> f32 {
+        if !self.has_stem.contains(stem) {
+            return 0.0;
+        }
+        let at = self.stems.binary_search_by_key(&stem, |pair| pair.0);
+        at.ok().and_then(|at| self.stems.get(at)).map_or(0.0, |pair| pair.1)
+    }
+}
+
+impl EntityIndex {
+    /// The words of a text and the stems they may stand for; asks on the way whether to go on.
+    ///
+    /// # Errors
+    /// What `go_on` fails with.
+    pub(super) fn look_up<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Linked, E> {
+        let stems = Stems::default();
+        let word = |(range, word): (Range<usize>, Cow<'_, str>)| Word {
+            pieces: stem_pieces(&stems, &text[range.clone()]),
+            capital: text[range].chars().any(char::is_uppercase),
+            asks: is_question_word(&word),
+            stem: self.stem_id(&stems, &word),
+            text: word.into_owned(),
+        };
+        let words: Vec<Word> = name_words(text).take(MAX_QUERY_WORDS).map(word).collect();
+        let mended = self.mended(&stems, &words, go_on)?;
+        let mut found: HashMap<u32, f32> = HashMap::new();
+        let mut add = |stem: u32, strength: f32| {
+            let best = found.entry(stem).or_default();
+            *best = best.max(strength);
+        };
+        for word in words.iter().filter(|word| !word.asks) {
+            go_on()?;
+            match word.stem {
+                Some(stem) => add(stem, 1.0),
+                None => {
+                    self.near(&word.text).into_iter().for_each(|stem| add(stem, TYPO_STRENGTH));
+                    for (first, second) in self.parted(&stems, &word.text) {
+                        add(first, PARTED_STRENGTH);
+                        add(second, PARTED_STRENGTH);
+                    }
+                }
+            }
+        }
+        for pair in words.windows(2) {
+            let [first, second] = pair else { continue };
+            let joined = format!("{}{}", first.text, second.text);
+            if !first.asks && !second.asks && joined.chars().nth(MIN_FUZZY_LETTERS - 1).is_some() {
+                self.stem_id(&stems, &joined).into_iter().for_each(|s| add(s, PARTED_STRENGTH));
+            }
+        }
+        let mut stems: Vec<(u32, f32)> = found.into_iter().collect();
+        stems.sort_unstable_by_key(|pair| pair.0);
+        let mut has_stem = Bits::new(self.vocabulary.len());
+        for &(stem, _) in &stems {
+            has_stem.insert(stem);
+        }
+        Ok(Linked { words, mended, stems, has_stem })
+    }
+
+    /// The words, those that no name has replaced by the word at one edit with whose stem most
+    /// names are, ties by the alphabet; empty if none is replaced.
+    fn mended<E>(
+        &self,
+        stems: &Stems,
+        words: &[Word],
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Vec<Word>, E> {
+        let nearest = |word: &Word| -> Option<Word> {
+            if word.asks || word.stem.is_some() {
+                return None;
+            }
+            let near = self.near_words(&word.text);
+            let common = |at: &(u32, u32)| (self.entries_of(at.1).len(), Reverse(at.0));
+            let (at, stem) = near.into_iter().max_by_key(common)?;
+            let text = std::str::from_utf8(self.words.get(at as usize)).ok()?;
+            Some(Word {
+                pieces: stem_pieces(stems, text),
+                text: text.to_owned(),
+                stem: Some(stem),
+                ..*word
+            })
+        };
+        let mut mended = Vec::with_capacity(words.len());
+        for word in words {
+            go_on()?;
+            mended.push(nearest(word));
+        }
+        if mended.iter().all(Option::is_none) {
+            return Ok(Vec::new());
+        }
+        let whole = mended.into_iter().zip(words);
+        Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
+    }
+
+    /// The stem of a folded word, if a name has it.
+    pub(super) fn stem_id(&self, stems: &Stems, word: &str) -> Option<u32> {
+        match self.words.find(word) {
+            Some(at) => self.word_stems.as_slice().get(at).copied(),
+            None => self.vocabulary.find(&stem_of(stems, word)).map(|stem| stem as u32),
+        }
+    }
+
+    /// Stems of the words of [`Self::near_words`], ascending, each once.
+    pub(super) fn near(&self, word: &str) -> Vec<u32> {
+        let stems: BTreeSet<u32> = self.near_words(word).into_iter().map(|pair| pair.1).collect();
+        stems.into_iter().collect()
+    }
+
+    /// Words of names at one edit of a word of [`MIN_FUZZY_LETTERS`] or more, with their stems: a
+    /// letter more, less, other, or two swapped. Ascending. None for what is too long for a word.
+    fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
+        let mut near = BTreeSet::new();
+        if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() || is_too_long(word) {
+            return Vec::new();
+        }
+        for form in std::iter::once(word.to_owned()).chain(deletions(word)) {
+            let wanted = key(&form);
+            let keys = self.fuzzy_keys.as_slice();
+            let first = keys.partition_point(|&key| key < wanted);
+            let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
+            let words = self.fuzzy_words.as_slice().get(first..first + same).unwrap_or(&[]);
+            near.extend(words.iter().filter_map(|&at| {
+                let other = std::str::from_utf8(self.words.get(at as usize)).ok()?;
+                let stem = self.word_stems.as_slice().get(at as usize).copied()?;
+                (strsim::osa_distance(word, other) <= 1).then_some((at, stem))
+            }));
+        }
+        near.into_iter().collect()
+    }
+
+    /// The pairs of stems that a word of ASCII stands for if it is two words in one: those that
+    /// stand together in a name.
+    pub(super) fn parted(&self, stems: &Stems, word: &str) -> Vec<(u32, u32)> {
+        if !word.is_ascii() || is_too_long(word) {
+            return Vec::new();
+        }
+        let bytes = word.as_bytes();
+        let may_part = |at: usize| {
+            let beside = bytes.get(at - 1).zip(bytes.get(at));
+            let changes = beside.is_some_and(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit());
+            changes || at >= MIN_PART_LETTERS && at + MIN_PART_LETTERS <= word.len()
+        };
+        (1..word.len())
+            .filter(|&at| may_part(at))
+            .filter_map(|at| {
+                let (first, second) = word.split_at(at);
+                Some((self.stem_id(stems, first)?, self.stem_id(stems, second)?))
+            })
+            .filter(|&(first, second)| first != second && self.stand_together(first, second))
+            .collect()
+    }
+
+    /// Whether two stems stand in one name.
+    fn stand_together(&self, first: u32, second: u32) -> bool {
+        let (first, second) = (self.entries_of(first), self.entries_of(second));
+        let (few, many) =
+            if first.len() < second.len() { (first, second) } else { (second, first) };
+        few.iter().any(|entry| many.binary_search(entry).is_ok())
+    }
+}

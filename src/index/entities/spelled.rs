@@ -1,0 +1,125 @@
+//! Names that a text spells out: every word of a name, in order and as the name has it.
+//!
+//! Linking is generous, so that a program misses nothing; this is strict, so that what it finds
+//! needs no second look: no typo, no initials, no part of a name, and of names that overlap the
+//! longest alone.
+//!
+//! Must not know: relations, what a text asks for.
+
+use std::ops::Range;
+
+use crate::{
+    index::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key},
+    kb::NodeId,
+    words::{is_question_word, name_words},
+};
+
+/// Words of a text that are looked at; later ones name nothing.
+const MAX_WORDS: usize = 256;
+/// Nodes of one name that are kept, those with the smallest ids.
+const MAX_SAME: usize = 64;
+
+/// A name that a text spells out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spelled {
+    /// The words of it, by position among the [`name_words`] of the text.
+    pub words: Range<usize>,
+    /// The nodes of that name, ascending: at least one, at most 64.
+    pub nodes: Vec<NodeId>,
+    /// Whether it is told from the words around it: by quotation marks, by a capital or a digit,
+    /// or by being a word that shapes no question beside another.
+    pub marked: bool,
+    /// Whether it stands in quotation marks.
+    pub quoted: bool,
+}
+
+/// A word of the text.
+struct Word<'a> {
+    range: Range<usize>,
+    folded: std::borrow::Cow<'a, str>,
+    asks: bool,
+    /// Whether it has a capital or a digit that its place does not explain.
+    marked: bool,
+}
+
+impl EntityIndex {
+    /// The names that a text spells out, in order, none overlapping another: the longest first,
+    /// ties to the earlier. A single word that shapes questions is a name in quotation marks only.
+    pub fn spelled(&self, text: &str) -> Vec<Spelled> {
+        let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
+            let written = &text[range.clone()];
+            let begins = at == 0;
+            let capital = written.chars().any(char::is_uppercase) && !begins;
+            let marked = capital || written.chars().any(char::is_numeric);
+            Word {
+                asks: is_question_word(&folded),
+                marked,
+                folded: folded.into_owned().into(),
+                range,
+            }
+        };
+        let words: Vec<Word<'_>> = name_words(text).take(MAX_WORDS).enumerate().map(word).collect();
+        let mut found: Vec<Spelled> =
+            (0..words.len()).flat_map(|start| self.spelled_from(text, &words, start)).collect();
+        found.sort_by_key(|one| (std::cmp::Reverse(one.words.len()), one.words.start));
+        let mut kept: Vec<Spelled> = Vec::new();
+        for one in found {
+            let apart = |other: &Spelled| {
+                other.words.end <= one.words.start || one.words.end <= other.words.start
+            };
+            if kept.iter().all(apart) {
+                kept.push(one);
+            }
+        }
+        kept.sort_by_key(|one| one.words.start);
+        kept
+    }
+
+    /// The names that begin at a word, shortest first.
+    fn spelled_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<Spelled> {
+        let mut found = Vec::new();
+        let mut key = Key::of_words();
+        for (n, word) in (1..=MAX_EXACT_WORDS).zip(words.iter().skip(start)) {
+            key = key.then(&word.folded);
+            let span = start..start + n;
+            let own = words.get(span.clone()).unwrap_or_default();
+            let (Some(first), Some(last)) = (own.first(), own.last()) else { continue };
+            let quoted = is_quoted(text, first.range.start, last.range.end);
+            let asks = own.iter().all(|word| word.asks);
+            if asks && !quoted {
+                continue;
+            }
+            let marked = quoted || n > 1 || own.iter().any(|word| word.marked);
+            let mut nodes: Vec<NodeId> = self
+                .entries_with(key)
+                .iter()
+                .filter(|&&entry| self.is_spelled(entry, n, own, quoted))
+                .filter_map(|&entry| self.entry_node.as_slice().get(entry as usize).copied())
+                .collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            nodes.truncate(MAX_SAME);
+            if !nodes.is_empty() {
+                found.push(Spelled { words: span, nodes, marked, quoted });
+            }
+        }
+        found
+    }
+
+    /// Whether words with the hash of an entry spell it out.
+    fn is_spelled(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
+        let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
+        let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);
+        let own_case = quoted || flags & SYMBOL == 0 || n > 1 || words.iter().any(|w| w.marked);
+        flags & ACRONYM == 0 && usize::from(n_words) == n && own_case
+    }
+}
+
+/// Whether a part of a text stands between quotation marks, but for signs that belong to neither.
+fn is_quoted(text: &str, start: usize, end: usize) -> bool {
+    let is_mark = |c: &char| matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}');
+    let beside = |c: &char| !c.is_alphanumeric() && !c.is_whitespace();
+    let before = text.get(..start).unwrap_or_default().chars().rev().take_while(beside);
+    let after = text.get(end..).unwrap_or_default().chars().take_while(beside);
+    before.clone().any(|c| is_mark(&c)) && after.clone().any(|c| is_mark(&c))
+}

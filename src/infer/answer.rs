@@ -1,0 +1,102 @@
+//! One question, one answer: a system is asked once, another one where its program fails, and what
+//! is known of the nodes it gives is told with them. What prints, serves or passes on answers takes
+//! them from here.
+//!
+//! Must not know: which answers are right, how they are printed.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
+
+use crate::{
+    bundle::understood::understand,
+    index::IndexedBase,
+    kb::{NodeId, PathBounds, shortest_paths},
+    retrieve::{
+        Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
+    },
+    words::{is_question_word, name_words},
+};
+
+/// Answers where a program of the system that was asked fails.
+pub const STAND_IN: System = System::Hybrid;
+/// How far the way from what a question names to a node is looked for. Over more than two edges
+/// almost everything is linked to everything, so that a longer way says nothing.
+const WAY: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
+
+/// What a system answers to a question, from one run: at most `k` nodes, as much detail as is asked
+/// for, what of the question is understood, and milliseconds by stage. A system whose program fails
+/// is stood in for by [`STAND_IN`], and [`Answer::stand_in`] says so.
+///
+/// # Errors
+/// [`RetrieveError`], but for a failed program; also that the stand-in cannot answer.
+pub fn answer(
+    base: &Arc<IndexedBase>,
+    system: &dyn Retriever,
+    query: &str,
+    k: usize,
+    detail: Detail,
+) -> Result<Answer, RetrieveError> {
+    let query = checked(query)?;
+    let began = Instant::now();
+    let mut answer = match system.answer(query, k, detail) {
+        Err(RetrieveError::Program(reason)) => {
+            let stand_in = Baseline::new(base.clone(), STAND_IN);
+            let stood_in = Some(StandIn { system: stand_in.name(), reason });
+            Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? }
+        }
+        answered => answered?,
+    };
+    let answered = Instant::now();
+    answer.understood = understand(base, query);
+    if detail.paths {
+        add_words(base, query, &mut answer);
+        add_paths(base, &mut answer);
+    }
+    let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
+    answer.timings.insert("answer_ms", ms(began, answered));
+    answer.timings.insert("understand_ms", ms(answered, Instant::now()));
+    Ok(answer)
+}
+
+/// The shortest paths from what the question names, to the nodes that have none yet.
+fn add_paths(base: &IndexedBase, answer: &mut Answer) {
+    let nodes: Vec<NodeId> = answer.ranking().iter().map(|pair| pair.0).collect();
+    answer.paths.resize(nodes.len(), Vec::new());
+    let lacking: Vec<NodeId> = nodes
+        .iter()
+        .zip(&answer.paths)
+        .filter_map(|(&node, paths)| paths.is_empty().then_some(node))
+        .collect();
+    let from = answer.understood.named();
+    if from.is_empty() || lacking.is_empty() {
+        return;
+    }
+    let follow = &mut |_| Ok::<(), Infallible>(());
+    let Ok(found) = shortest_paths(&base.kb, &from, &lacking, WAY, follow);
+    for (paths, path) in answer.paths.iter_mut().filter(|paths| paths.is_empty()).zip(found) {
+        paths.extend(path);
+    }
+}
+
+/// The words of the question that each node's document has, and those that none has.
+fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
+    let mut known: Vec<(String, Option<u32>)> = Vec::new();
+    for (range, word) in name_words(query) {
+        let stem = base.terms.stem_id(&base.stems.stem(&word));
+        let is_new = stem.is_none_or(|stem| known.iter().all(|other| other.1 != Some(stem)));
+        if is_new && !is_question_word(&word) {
+            known.push((query.get(range).unwrap_or_default().to_owned(), stem));
+        }
+    }
+    let mut used = BTreeSet::new();
+    let words = answer.ranking().iter().map(|&(node, _)| {
+        let has = |(word, stem): &(String, Option<u32>)| {
+            stem.is_some_and(|stem| base.terms.has(node, stem)).then(|| word.clone())
+        };
+        let own: Vec<String> = known.iter().filter_map(has).collect();
+        used.extend(own.iter().cloned());
+        own
+    });
+    answer.words = words.collect();
+    let Understood { others, unused, .. } = &mut answer.understood;
+    *unused = others.iter().filter(|word| !used.contains(*word)).cloned().collect();
+}

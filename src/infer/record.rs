@@ -1,0 +1,250 @@
+//! An answer in the form that leaves the process: JSON with names beside ids. Its schema is
+//! `docs/answer.schema.json`.
+//!
+//! Must not know: how answers are found, who reads them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    answer::{AnswerValue, Explanation},
+    kb::{Direction, Kb, NodeId, Path},
+    retrieve::{Answer, Call, End, Feature, StandIn, Understood, Way, Why},
+};
+
+/// An answer as JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct AnswerRecord<'a> {
+    /// Whether the question names anything of the base.
+    pub recognised: bool,
+    /// The categories that answered, most probable first.
+    pub route: Vec<WayRecord<'a>>,
+    /// The nodes, best first.
+    pub hits: Vec<HitRecord<'a>>,
+    /// The value, of an answer that is no nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<&'a AnswerValue>,
+    /// The last rank that is an answer, which may lie behind the hits; none where that is not known.
+    pub cutoff: Option<usize>,
+    /// What is expected of the nodes up to there.
+    pub expected: Option<Expected>,
+    /// What of the question is understood.
+    pub understood: UnderstoodRecord<'a>,
+    /// Why another system answered; none if the one that was asked did.
+    pub stand_in: Option<&'a str>,
+    /// Milliseconds by stage.
+    pub timings: BTreeMap<&'static str, f64>,
+}
+
+/// A category that answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct WayRecord<'a> {
+    /// Its name.
+    pub category: &'a str,
+    /// How probable it is that the question belongs to it.
+    pub probability: f32,
+    /// The beginning of its program's id.
+    pub program: &'a str,
+}
+
+/// How good the nodes up to the cut-off are expected to be, each in `0..=1`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Expected {
+    /// Share of them that are right.
+    pub precision: f32,
+    /// Share of the right nodes that are among them.
+    pub recall: f32,
+}
+
+/// One node of an answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct HitRecord<'a> {
+    /// Its place, from 1.
+    pub rank: usize,
+    /// Its id in the base.
+    pub id: NodeId,
+    /// The id that the user's data call it by.
+    pub key: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub node_type: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its score; comparable within one answer only.
+    pub score: f32,
+    /// The way from what the question names to it; empty where none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<StepRecord<'a>>>,
+    /// The ways from the other entities that the question names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_paths: Vec<Vec<StepRecord<'a>>>,
+    /// The words of the question that its document has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<&'a [String]>,
+    /// What its place is made of, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<&'a Explanation>,
+    /// The calls of the programs, and what each says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<&'a [Call]>,
+    /// What the learned re-ranker says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<&'a [Feature]>,
+}
+
+/// A node of a path, and the edge that leads to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepRecord<'a> {
+    /// The node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: &'a str,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub node_type: &'a str,
+    /// The relation of the edge; none for the first node.
+    pub relation: Option<&'a str>,
+    /// `out` if the edge is followed as stored, `in` if against; none for the first node.
+    pub direction: Option<&'static str>,
+}
+
+/// What of a question is understood.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnderstoodRecord<'a> {
+    /// The entities that it names.
+    pub entities: Vec<EntityRecord<'a>>,
+    /// Words that are names of types or relations of the base.
+    pub words: Vec<SchemaWordRecord<'a>>,
+    /// Words that name nothing and that no document of the answer has.
+    pub unused: &'a [String],
+}
+
+/// An entity that a question names.
+#[derive(Clone, Debug, Serialize)]
+pub struct EntityRecord<'a> {
+    /// The node.
+    pub id: NodeId,
+    /// Its name.
+    pub name: &'a str,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub node_type: &'a str,
+    /// Whether the question spells out its whole name.
+    pub exact: bool,
+    /// How surely it is meant, in `0..=1`.
+    pub strength: f32,
+}
+
+/// A word that the schema of the base has.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchemaWordRecord<'a> {
+    /// The word as it is written.
+    pub word: &'a str,
+    /// The types in whose name it is.
+    pub types: Vec<&'a str>,
+    /// The relations in whose name it is.
+    pub relations: Vec<&'a str>,
+}
+
+impl<'a> AnswerRecord<'a> {
+    /// An answer of a base.
+    pub fn new(kb: &'a Kb, answer: &'a Answer) -> Self {
+        let way = |way: &'a Way| WayRecord {
+            category: &way.category,
+            probability: way.probability,
+            program: &way.program,
+        };
+        let is_nodes = answer.value.as_nodes().is_some();
+        Self {
+            recognised: answer.understood.recognised,
+            route: answer.route.iter().map(way).collect(),
+            hits: hits(kb, answer),
+            value: (!is_nodes).then_some(&answer.value),
+            cutoff: answer.end.map(|end| end.rank),
+            expected: answer
+                .end
+                .map(|End { precision, recall, .. }| Expected { precision, recall }),
+            understood: understood(kb, &answer.understood),
+            stand_in: answer.stand_in.as_ref().map(|StandIn { reason, .. }| reason.as_str()),
+            timings: answer.timings.clone(),
+        }
+    }
+}
+
+/// The nodes of an answer.
+pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
+    let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| {
+        let why: Option<&Why> = answer.why.get(at);
+        let mut paths = answer.paths.get(at).map(|paths| paths.iter().map(|path| steps(kb, path)));
+        let first = paths.as_mut().map(|paths| paths.next().unwrap_or_default());
+        HitRecord {
+            rank: at + 1,
+            id,
+            key: kb.key(id).into_owned(),
+            node_type: kb.type_name(kb.node_type(id)),
+            name: kb.name(id),
+            score,
+            path: first,
+            further_paths: paths.into_iter().flatten().collect(),
+            words: answer.words.get(at).map(Vec::as_slice),
+            explanation: why.map(|why| &why.explanation),
+            calls: why.map(|why| why.calls.as_slice()).filter(|calls| !calls.is_empty()),
+            features: why.map(|why| why.features.as_slice()).filter(|all| !all.is_empty()),
+        }
+    };
+    answer.ranking().iter().enumerate().map(hit).collect()
+}
+
+/// The nodes of a path with the edges between them.
+fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
+    let step = |node: NodeId, relation, direction| StepRecord {
+        node,
+        name: kb.name(node),
+        node_type: kb.type_name(kb.node_type(node)),
+        relation,
+        direction,
+    };
+    let hops = path.hops.iter().map(|hop| {
+        let direction = match hop.direction {
+            Direction::In => "in",
+            Direction::Out | Direction::Any => "out",
+        };
+        step(hop.node, Some(kb.relation_name(hop.relation)), Some(direction))
+    });
+    std::iter::once(step(path.from, None, None)).chain(hops).collect()
+}
+
+/// A path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`, an edge that is followed
+/// against its direction as `<-directed-`; `name` says how a node of this id and name is called.
+pub fn path_in_words(path: &[StepRecord<'_>], name: impl Fn(NodeId, &str) -> String) -> String {
+    let step = |step: &StepRecord<'_>| {
+        let name = name(step.node, step.name);
+        match (step.relation, step.direction) {
+            (None, _) => name,
+            (Some(relation), Some("in")) => format!(" <-{relation}- {name}"),
+            (Some(relation), _) => format!(" -{relation}-> {name}"),
+        }
+    };
+    path.iter().map(step).collect()
+}
+
+fn understood<'a>(kb: &'a Kb, understood: &'a Understood) -> UnderstoodRecord<'a> {
+    let entities = understood.entities.iter().map(|entity| EntityRecord {
+        id: entity.node,
+        name: kb.name(entity.node),
+        node_type: kb.type_name(kb.node_type(entity.node)),
+        exact: entity.exact,
+        strength: entity.strength,
+    });
+    let words = understood.words.iter().map(|known| SchemaWordRecord {
+        word: &known.word,
+        types: known.types.iter().map(|&kind| kb.type_name(kind)).collect(),
+        relations: known.relations.iter().map(|&relation| kb.relation_name(relation)).collect(),
+    });
+    UnderstoodRecord {
+        entities: entities.collect(),
+        words: words.collect(),
+        unused: &understood.unused,
+    }
+}

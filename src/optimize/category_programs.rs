@@ -1,0 +1,130 @@
+//! The categories of a run while it goes on, each with its program and how it does.
+//!
+//! Must not know: who proposes programs, how they run.
+
+use crate::{
+    infer::ParamValues,
+    optimize::{discover, plan::Plan},
+    program::Program,
+};
+
+/// Categories at most.
+pub(super) const MAX_CATEGORIES: usize = 12;
+/// Share of the training queries that a category must add, as reciprocal rank.
+pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
+
+/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
+pub(super) const GOOD: f32 = 0.2;
+
+/// Queries that were put into a category by what they ask, by position in their pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Queries {
+    pub(super) train: Vec<usize>,
+    pub(super) validation: Vec<usize>,
+}
+
+/// A category while it is being improved.
+#[derive(Clone)]
+pub(super) struct CategoryProgram {
+    /// What the program was composed from, if it was.
+    pub(super) plan: Option<Plan>,
+    pub(super) program: Program,
+    pub(super) params: ParamValues,
+    pub(super) proposed_by: String,
+    /// Its name, where it is not the program's own.
+    pub(super) name: Option<String>,
+    /// Its queries, if they were put into it; otherwise those that its program answers best.
+    pub(super) queries: Option<Queries>,
+    /// Reciprocal rank on every training query; 0 where it was not run.
+    pub(super) train: Vec<f32>,
+    /// The training queries that it is run on, where these are not all.
+    pub(super) part: Option<Vec<usize>>,
+}
+
+impl CategoryProgram {
+    /// Whether it answers as another does: by the same program with the same parameters.
+    pub(super) fn answers_as(&self, other: &Self) -> bool {
+        self.program.id() == other.program.id() && self.params == other.params
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().or(self.program.category()).unwrap_or_default()
+    }
+
+    /// The validation queries on which it is tested: those that were put into it, or else those
+    /// that are routed to it.
+    pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
+        match &self.queries {
+            Some(own) => own.validation.clone(),
+            None => routed.to_vec(),
+        }
+    }
+
+    /// The sum of its reciprocal ranks on some training queries.
+    pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
+        queries.iter().map(|&at| f64::from(self.train[at])).sum()
+    }
+
+    /// Its reciprocal ranks on some training queries.
+    pub(super) fn train_on(&self, queries: &[usize]) -> Vec<f32> {
+        queries.iter().map(|&at| self.train[at]).collect()
+    }
+}
+
+/// The programs of categories that still add to the others when each is judged on all training
+/// queries; plans were chosen on those that their metapaths support.
+pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
+    let worths: Vec<discover::Worth> = category_programs
+        .iter()
+        .map(|category_program| {
+            category_program.train.iter().map(|&rank| f64::from(rank)).enumerate().collect()
+        })
+        .collect();
+    let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
+    let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+    if kept.is_empty() {
+        kept.push(0);
+    }
+    let mut category_programs: Vec<Option<CategoryProgram>> =
+        category_programs.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
+}
+
+/// Training queries by category: those that were put into it, or else those that its program
+/// answers best; ties go to the earlier category, queries that no program answers to none.
+pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
+    let mut assigned = vec![Vec::new(); category_programs.len()];
+    for query in 0..n {
+        let best = category_programs.iter().enumerate().fold(
+            None,
+            |best: Option<(usize, f32)>, (at, category_program)| match best {
+                Some((_, most)) if category_program.train[query] <= most => best,
+                _ if category_program.train[query] > 0.0 => {
+                    Some((at, category_program.train[query]))
+                }
+                _ => best,
+            },
+        );
+        if let Some((at, _)) = best {
+            assigned[at].push(query);
+        }
+    }
+    for (queries, category_program) in assigned.iter_mut().zip(category_programs) {
+        if let Some(own) = &category_program.queries {
+            queries.clone_from(&own.train);
+        }
+    }
+    assigned
+}
+
+/// What the training queries of every category still lack, as reciprocal rank, and a half, so that
+/// none is forgotten; 0 for a category without queries.
+pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
+    let lack =
+        |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {
+            true => 0.0,
+            false => queries.len() as f64 - category_program.sum_on(queries) + 0.5,
+        };
+    category_programs.iter().zip(assigned).map(lack).collect()
+}

@@ -1,0 +1,297 @@
+//! The e-value of programs having become better: a bet against the claim that they did not.
+//!
+//! The claim under test is that the mean difference of reciprocal ranks, new less old, is at most
+//! 0. A gambler begins with a capital of 1 and stakes the same share of it on every difference
+//! `d` in `[-1, 1]`: the capital is multiplied by `1 + share * d`. Under the claim no such gambler
+//! gets richer on average, whatever the distribution and whenever one stops looking, so the chance
+//! that the capital ever reaches `1 / level` is at most `level` (Ville 1939). The capital here is
+//! the mean over gamblers with shares from near 0 to near 1, which needs no guess of how large or
+//! how rare differences are: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of
+//! bounded random variables by betting*, JRSS B 2024. It depends on the differences alone, not on
+//! their order, nor on a random number.
+//!
+//! Several changes are tested together and then each by itself. That all together do not help is
+//! one claim, that one of them does not help are others; each kind has a part of the error rate.
+//! Those of the second kind are tested by the closed procedure with means: a change is proven when
+//! every mean of its capital and of some of the others' is large enough. The chance to prove any change
+//! that does not help stays below its part, however capitals depend on one another (Vovk & Wang,
+//! *E-values: calibration, combination and applications*, Annals of Statistics 2021).
+//!
+//! Must not know: programs, queries, where differences come from.
+
+/// The chance, over a whole run, that changes are frozen into a bundle which do not help.
+pub const ERROR_RATE: f64 = 0.2;
+/// Share of what is left of the error rate that a sequential test may spend. Nearly every run makes
+/// one sequential test.
+const A_TEST: f64 = 0.9;
+/// Share of a sequential test's part for all changes together; the rest is for each by itself.
+const TOGETHER: f64 = 2.0 / 3.0;
+/// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
+const GAMBLERS: usize = 20;
+/// Capital of a gambler at most, so that it stays finite.
+const MOST: f64 = 1e300;
+/// More queries than this are not said to be needed.
+const MOST_NEEDED: f64 = 1e6;
+
+/// What a sequential test may spend: a claim is proven at a level when its capital reaches one
+/// divided by it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Levels {
+    /// For all changes together.
+    pub together: f64,
+    /// For each by itself, all of them in sum.
+    pub each: f64,
+}
+
+impl Levels {
+    /// Those of the `sequential test`-th sequential test of a run, from 1. However many sequential
+    /// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
+    pub fn of(test: usize) -> Self {
+        let left = (1..test).fold(ERROR_RATE, |left, _| left * (1.0 - A_TEST));
+        let level = left * A_TEST;
+        Self { together: level * TOGETHER, each: level * (1.0 - TOGETHER) }
+    }
+}
+
+/// The evidence for each of several changes by itself, given their capitals: the smallest mean of
+/// its own and of any of the others'. O(n log n + n^2).
+pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
+    let alone = |at: usize| {
+        let mut others: Vec<f64> = capitals.to_vec();
+        let own = others.swap_remove(at);
+        others.sort_by(f64::total_cmp);
+        let (mut sum, mut least) = (own, own);
+        for (n, other) in others.into_iter().enumerate() {
+            sum += other;
+            least = least.min(sum / (n + 2) as f64);
+        }
+        least
+    };
+    (0..capitals.len()).map(alone).collect()
+}
+
+/// What was won so far by betting that differences are above 0 on average.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EValue {
+    capitals: [f64; GAMBLERS],
+    differences: Vec<f64>,
+}
+
+impl Default for EValue {
+    fn default() -> Self {
+        Self { capitals: [1.0; GAMBLERS], differences: Vec::new() }
+    }
+}
+
+fn share(gambler: usize) -> f64 {
+    (gambler as f64 + 0.5) / GAMBLERS as f64
+}
+
+impl EValue {
+    /// The e-value of differences.
+    pub fn of(differences: &[f64]) -> Self {
+        let mut e_value = Self::default();
+        differences.iter().for_each(|&difference| e_value.add(difference));
+        e_value
+    }
+
+    /// Bets on one more difference; beyond `[-1, 1]` it is taken for the nearer end.
+    pub fn add(&mut self, difference: f64) {
+        let difference = difference.clamp(-1.0, 1.0);
+        for (gambler, capital) in self.capitals.iter_mut().enumerate() {
+            *capital = (*capital * (1.0 + share(gambler) * difference)).min(MOST);
+        }
+        self.differences.push(difference);
+    }
+
+    /// The capital: 1 without any difference, above it when they speak for an improvement.
+    pub fn e(&self) -> f64 {
+        self.capitals.iter().sum::<f64>() / GAMBLERS as f64
+    }
+
+    /// Differences that were bet on.
+    pub fn n(&self) -> usize {
+        self.differences.len()
+    }
+
+    /// Their mean; 0 without any.
+    pub fn difference(&self) -> f64 {
+        // An empty sum is -0.
+        (self.differences.iter().sum::<f64>() + 0.0) / self.n().max(1) as f64
+    }
+
+    /// Whether an improvement is proven at a level.
+    pub fn proves(&self, level: f64) -> bool {
+        self.e() * level >= 1.0
+    }
+
+    /// Whether it could still be proven if these were the differences to come.
+    pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
+        let mut best = self.clone();
+        for &difference in to_come {
+            if best.proves(level) {
+                return true;
+            }
+            best.add(difference);
+        }
+        best.proves(level)
+    }
+
+    /// How many more differences like these would prove it at a level: 0 when it is proven, none
+    /// when their mean is not above 0 or it would take more than a million.
+    pub fn needed(&self, level: f64) -> Option<usize> {
+        if self.proves(level) {
+            return Some(0);
+        }
+        if self.difference() <= 0.0 {
+            return None;
+        }
+        let growth = |gambler: usize| {
+            let logs = self.differences.iter().map(|d| (share(gambler) * d).ln_1p());
+            logs.sum::<f64>() / self.n() as f64
+        };
+        let most = (0..GAMBLERS)
+            .filter_map(|gambler| {
+                let growth = growth(gambler);
+                let target = (GAMBLERS as f64 / level).ln() - self.capitals.get(gambler)?.ln();
+                (growth > 0.0).then(|| (target / growth).ceil())
+            })
+            .fold(f64::INFINITY, f64::min);
+        (most < MOST_NEEDED).then(|| most.max(1.0) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Share of simulated runs of several tests in which anything is proven, looking after every
+    /// difference.
+    fn proven(
+        n_runs: usize,
+        n_tests: usize,
+        n: usize,
+        draw: impl Fn(&mut ChaCha8Rng) -> f64,
+    ) -> f64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut any = 0;
+        for _ in 0..n_runs {
+            let mut proven = false;
+            for test in 1..=n_tests {
+                let mut e_value = EValue::default();
+                for _ in 0..n {
+                    e_value.add(draw(&mut rng));
+                    proven |= e_value.proves(Levels::of(test).together);
+                }
+            }
+            any += usize::from(proven);
+        }
+        any as f64 / n_runs as f64
+    }
+
+    #[test]
+    fn what_does_not_help_is_proven_no_more_often_than_stated() {
+        // Few large differences, many small ones, and rare losses that make up for frequent gains.
+        let signs = |rng: &mut ChaCha8Rng| if rng.random::<bool>() { 1.0 } else { -1.0 };
+        let sparse = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
+            0 => 0.5,
+            1 => -0.5,
+            _ => 0.0,
+        };
+        let skewed = |rng: &mut ChaCha8Rng| if rng.random_range(0..10) > 0 { 0.1 } else { -0.9 };
+        for share in [
+            proven(10_000, 2, 60, signs),
+            proven(10_000, 2, 60, sparse),
+            proven(10_000, 2, 60, skewed),
+        ] {
+            assert!(share <= ERROR_RATE, "{share}");
+        }
+    }
+
+    #[test]
+    fn what_helps_is_proven() {
+        let helps = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
+            0..3 => 0.5,
+            3 => -0.5,
+            _ => 0.0,
+        };
+        let share = proven(1_000, 1, 200, helps);
+        assert!(share > 0.9, "{share}");
+    }
+
+    #[test]
+    fn an_e_value_does_not_depend_on_the_order_and_is_known_in_small_cases() {
+        assert_eq!(EValue::default().e(), 1.0);
+        // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
+        assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);
+        assert!((EValue::of(&[1.0, -1.0]).e() - 2.0 / 3.0).abs() < 1e-3);
+        let there = EValue::of(&[0.5, -0.25, 0.0, 1.0]).e();
+        let back = EValue::of(&[1.0, 0.0, -0.25, 0.5]).e();
+        assert!((there - back).abs() < 1e-12);
+        assert_eq!(EValue::of(&[7.0]), EValue::of(&[1.0]));
+    }
+
+    #[test]
+    fn levels_add_up_to_the_error_rate() {
+        let levels = |test| {
+            let Levels { together, each } = Levels::of(test);
+            together + each
+        };
+        let sum: f64 = (1..50).map(levels).sum();
+        assert!(sum <= ERROR_RATE + 1e-12 && sum > 0.99 * ERROR_RATE, "{sum}");
+    }
+
+    #[test]
+    fn one_change_is_judged_with_those_that_fail_beside_it() {
+        let near = |found: Vec<f64>, expected: &[f64]| {
+            assert_eq!(found.len(), expected.len());
+            let pairs = found.iter().zip(expected);
+            assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+        };
+        near(each_alone(&[30.0]), &[30.0]);
+        near(each_alone(&[30.0, 0.0]), &[15.0, 0.0]);
+        near(each_alone(&[30.0, 60.0, 0.0]), &[15.0, 30.0, 0.0]);
+        near(each_alone(&[2.0, 8.0, 5.0]), &[2.0, 5.0, 3.5]);
+        near(each_alone(&[]), &[]);
+    }
+
+    #[test]
+    fn no_change_of_several_that_do_not_help_is_proven_more_often_than_stated() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let (level, runs) = (Levels::of(1).each, 10_000);
+        let mut any = 0;
+        for _ in 0..runs {
+            // The first helps, the others do not; a false claim is about one of these.
+            let mut capital = |up: f64| {
+                let mut e_value = EValue::default();
+                (0..20).for_each(|_| {
+                    e_value.add(if rng.random::<f64>() < up { 1.0 } else { -1.0 });
+                });
+                e_value.e()
+            };
+            let capitals = [capital(0.9), capital(0.5), capital(0.5), capital(0.5)];
+            let proven = each_alone(&capitals).into_iter().skip(1).any(|e| e * level >= 1.0);
+            any += usize::from(proven);
+        }
+        assert!(f64::from(any as u32) / f64::from(runs) <= level, "{any} of {runs}");
+    }
+
+    #[test]
+    fn what_is_needed_proves_and_what_cannot_prove_is_known() {
+        let differences = [0.5, 0.0, -0.1, 0.4];
+        let mut e_value = EValue::of(&differences);
+        let needed = e_value.needed(0.05).unwrap();
+        assert!((8..60).contains(&needed), "{needed}");
+        for at in 0..needed + differences.len() {
+            e_value.add(differences[at % differences.len()]);
+        }
+        assert_eq!(e_value.needed(0.05), Some(0));
+        assert_eq!(EValue::of(&[0.5, -0.5]).needed(0.05), None);
+        assert_eq!(EValue::default().needed(0.05), None);
+        assert!(!EValue::default().could_prove(0.05, &[1.0; 4]));
+        assert!(EValue::default().could_prove(0.05, &[1.0; 8]));
+    }
+}

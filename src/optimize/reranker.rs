@@ -1,0 +1,116 @@
+//! Trains the re-ranker of answers: listwise learning to rank.
+//!
+//! The nodes put forward for a training query are a list; the model gives each a probability by a
+//! softmax over its weighted features. The objective is the mean over queries of the logarithm of
+//! the probability of all answers together, less an L2 penalty (ListNet's top-one likelihood: Cao
+//! et al. 2007, with several right answers as in marginal likelihood). Full-batch Adam (Kingma & Ba
+//! 2015) from zero; queries are summed in their order: deterministic on any number of threads.
+//!
+//! Features on training queries must come from a router that did not see them, or the weights trust
+//! the router more than it deserves.
+
+use rayon::prelude::*;
+
+use crate::{
+    bundle::reranker::{FEATURES, NodeFeatures, Reranker},
+    kb::NodeId,
+    optimize::adam::Adam,
+};
+
+/// Steps of ascent.
+const STEPS: usize = 300;
+/// Step size of Adam.
+const RATE: f64 = 0.05;
+/// L2 penalty on every weight.
+const RIDGE: f64 = 1e-3;
+
+/// One number for each feature.
+type Row = [f64; FEATURES.len()];
+
+/// What the answers' features exceeds the expected features by; none without an answer.
+fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Option<Row> {
+    let sum = |row: &[f32; FEATURES.len()]| -> f64 {
+        row.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum()
+    };
+    let logs: Vec<f64> = features.rows.iter().map(sum).collect();
+    let largest = logs.iter().copied().fold(f64::MIN, f64::max);
+    let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
+    let is_answer = |at: usize| answers.binary_search(&features.nodes[at]).is_ok();
+    let all: f64 = powers.iter().sum();
+    let right: f64 =
+        powers.iter().enumerate().filter(|&(at, _)| is_answer(at)).map(|pair| pair.1).sum();
+    if right <= 0.0 {
+        return None;
+    }
+    let mut gradient = [0.0; FEATURES.len()];
+    for (at, (row, power)) in features.rows.iter().zip(&powers).enumerate() {
+        let share = if is_answer(at) { power / right } else { 0.0 } - power / all;
+        for (part, value) in gradient.iter_mut().zip(row) {
+            *part += share * f64::from(*value);
+        }
+    }
+    Some(gradient)
+}
+
+/// The re-ranker learnt from features on training queries and their answers, sorted ascending.
+/// Queries none of whose answers was put forward teach nothing; without any other, all weights are
+/// 0.
+pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
+    let n = queries.len().max(1) as f64;
+    let mut weights: Row = [0.0; FEATURES.len()];
+    let mut adam = Adam::new(weights.len(), RATE);
+    for _ in 0..STEPS {
+        let gradients: Vec<Option<Row>> = queries
+            .par_iter()
+            .map(|(features, answers)| gradient_of(features, answers, &weights))
+            .collect();
+        let mut gradient = weights.map(|weight| -RIDGE * weight);
+        for one in gradients.into_iter().flatten() {
+            for (sum, part) in gradient.iter_mut().zip(one) {
+                *sum += part / n;
+            }
+        }
+        adam.ascend(&mut weights, &gradient);
+    }
+    let named = FEATURES.iter().zip(weights);
+    Reranker { weights: named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three nodes told apart by two features, of which the second is right.
+    fn query(answer: usize) -> NodeFeatures {
+        let rows = (0..3).map(|at| {
+            let mut row = [0.0; FEATURES.len()];
+            row[0] = if at == 0 { 1.0 } else { 0.0 };
+            row[10] = if at == answer { 0.9 } else { 0.2 };
+            row
+        });
+        NodeFeatures { nodes: vec![3, 5, 8], rows: rows.collect() }
+    }
+
+    #[test]
+    fn the_features_that_tells_answers_apart_decides() {
+        let answers: [&[NodeId]; 3] = [&[5], &[8], &[3]];
+        let queries: Vec<_> =
+            [1, 2, 0].into_iter().zip(answers).map(|(at, answer)| (query(at), answer)).collect();
+        let reranker = train(&queries);
+        let ranking = vec![(3, 0.9), (5, 0.5), (1, 0.4), (8, 0.1)];
+        for (features, answers) in &queries {
+            let ranked = reranker.apply(features, &ranking);
+            assert_eq!(ranked[0].0, answers[0]);
+            assert_eq!(ranked[3].0, 1, "a node without features comes last");
+            assert!(ranked.iter().all(|pair| (0.0..=1.0).contains(&pair.1)), "{ranked:?}");
+        }
+        assert_eq!(reranker, train(&queries));
+    }
+
+    #[test]
+    fn without_an_answer_that_was_put_forward_nothing_is_learnt() {
+        let none: &[NodeId] = &[4];
+        let reranker = train(&[(query(1), none)]);
+        assert!(reranker.weights.values().all(|&weight| weight == 0.0));
+    }
+}

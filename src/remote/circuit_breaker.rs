@@ -1,0 +1,110 @@
+//! Keeps requests from hammering a service that fails: after some failures in a row, one request
+//! goes on trying and the others wait for it (Nygard, "Release It!", 2007, circuit breaker).
+//! Must not know what a request is.
+//!
+//! When the trying request gives up, all that arrived before end with it; who comes later starts
+//! anew. So an outage costs the time of one request, however many wait.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Counts failures in a row.
+pub(super) struct CircuitBreaker {
+    threshold: u32,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    failures: u32,
+    last: String,
+    is_probed: bool,
+    /// How often a trying request gave up.
+    given_up: u64,
+}
+
+/// The right to try while all others wait; ends when dropped.
+pub(super) struct Probe<'a> {
+    circuit_breaker: &'a CircuitBreaker,
+}
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        self.circuit_breaker.lock().is_probed = false;
+        self.circuit_breaker.changed.notify_waiters();
+    }
+}
+
+impl CircuitBreaker {
+    /// Lets all pass until `threshold` failures came in a row; 0 counts as 1.
+    pub(super) fn new(threshold: u32) -> CircuitBreaker {
+        CircuitBreaker {
+            threshold: threshold.max(1),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// What a request takes with it when it arrives, for [`CircuitBreaker::enter`].
+    pub(super) fn arrival(&self) -> u64 {
+        self.lock().given_up
+    }
+
+    /// Waits until an attempt may begin: freely, or as the one that tries.
+    ///
+    /// # Errors
+    /// Failures in a row and the last message, when a trying request gave up since the arrival.
+    pub(super) async fn enter(&self, arrival: u64) -> Result<Option<Probe<'_>>, (u32, String)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            {
+                let mut state = self.lock();
+                if state.failures < self.threshold {
+                    return Ok(None);
+                }
+                if state.given_up != arrival {
+                    return Err((state.failures, state.last.clone()));
+                }
+                if !state.is_probed {
+                    state.is_probed = true;
+                    return Ok(Some(Probe { circuit_breaker: self }));
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Failures in a row, and the message of the last one.
+    pub(super) fn state(&self) -> (u32, String) {
+        let state = self.lock();
+        (state.failures, state.last.clone())
+    }
+
+    /// The service answered.
+    pub(super) fn succeeded(&self) {
+        self.lock().failures = 0;
+        self.changed.notify_waiters();
+    }
+
+    /// An attempt failed in a way that may pass.
+    pub(super) fn failed(&self, message: &str) {
+        let mut state = self.lock();
+        state.failures = state.failures.saturating_add(1);
+        message.clone_into(&mut state.last);
+    }
+
+    /// The request that tried made its last attempt.
+    pub(super) fn gave_up(&self) {
+        self.lock().given_up += 1;
+        self.changed.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,94 @@
+//! Spreads attempts over the minute, so that the limits of an account are not passed.
+//! Must not know what is asked.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Gives each attempt the time at which it may begin. Attempts are spaced evenly, with no burst:
+/// in any minute begin at most as many as the limits say, and one.
+pub(super) struct RateLimiter {
+    requests: Option<u32>,
+    tokens: Option<u64>,
+    /// When the next attempt may begin.
+    next: Mutex<Option<Instant>>,
+}
+
+impl RateLimiter {
+    /// Limits of a minute; none means any number, and 0 counts as 1.
+    pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
+        RateLimiter { requests, tokens, next: Mutex::default() }
+    }
+
+    /// When an attempt of this weight may begin, in the order of the calls.
+    ///
+    /// # Errors
+    /// How long it would have to wait, when that is beyond the deadline; its place is not taken.
+    pub(super) fn turn(
+        &self,
+        now: Instant,
+        weight: u64,
+        deadline: Instant,
+    ) -> Result<Instant, Duration> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = next.map_or(now, |next| next.max(now));
+        // Who need not wait is never too late.
+        if begin > now.max(deadline) {
+            return Err(begin - now);
+        }
+        let space = self.space(weight);
+        if !space.is_zero() {
+            *next = begin.checked_add(space);
+        }
+        Ok(begin)
+    }
+
+    /// Time between the beginning of an attempt and that of the next one.
+    fn space(&self, weight: u64) -> Duration {
+        let of_request = self.requests.map(|limit| MINUTE.div_f64(limit.max(1).into()));
+        let of_tokens = self.tokens.map(|limit| {
+            Duration::try_from_secs_f64(60.0 * weight as f64 / limit.max(1) as f64)
+                .unwrap_or(Duration::MAX)
+        });
+        of_request.max(of_tokens).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begins(rate_limiter: &RateLimiter, weights: &[u64]) -> Vec<f64> {
+        let now = Instant::now();
+        let deadline = now + 10 * MINUTE;
+        let begins =
+            weights.iter().map(|weight| rate_limiter.turn(now, *weight, deadline).unwrap());
+        begins.map(|begin| (begin - now).as_secs_f64()).collect()
+    }
+
+    #[test]
+    fn attempts_are_spaced_by_the_tighter_limit() {
+        assert_eq!(begins(&RateLimiter::new(None, None), &[5, 5, 5]), [0.0; 3]);
+        assert_eq!(begins(&RateLimiter::new(Some(60), None), &[0, 0, 0]), [0.0, 1.0, 2.0]);
+        assert_eq!(
+            begins(&RateLimiter::new(None, Some(600)), &[100, 0, 5, 1]),
+            [0.0, 10.0, 10.0, 10.5]
+        );
+        assert_eq!(begins(&RateLimiter::new(Some(60), Some(600)), &[5, 100, 1]), [0.0, 1.0, 11.0]);
+    }
+
+    #[test]
+    fn a_turn_beyond_the_deadline_is_not_taken() {
+        let rate_limiter = RateLimiter::new(Some(1), None);
+        let now = Instant::now();
+        let soon = now + Duration::from_secs(10);
+        assert_eq!(rate_limiter.turn(now, 0, soon), Ok(now));
+        assert_eq!(rate_limiter.turn(now, 0, soon), Err(MINUTE));
+        assert_eq!(rate_limiter.turn(now, 0, now + MINUTE), Ok(now + MINUTE));
+    }
+}

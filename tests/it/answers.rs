@@ -1,0 +1,82 @@
+//! What `agent query --json` prints keeps its schema, and answers that are values are measured.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    bundles::{SEARCHES, world_with},
+    support::{Ran, World},
+};
+
+/// The schema of `docs/answer.schema.json`.
+fn schema() -> jsonschema::Validator {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/answer.schema.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[test]
+fn answers_are_as_their_schema_says() {
+    let (world, _) = world_with(SEARCHES);
+    let schema = schema();
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "--json"];
+    for more in [&["steel dart"][..], &["steel dart", "--explain"], &["zyzzyx"]] {
+        let answer =
+            world.run(query.into_iter().chain(more.iter().copied())).json_lines().remove(0);
+        let wrong: Vec<String> = schema.iter_errors(&answer).map(|e| e.to_string()).collect();
+        assert!(wrong.is_empty(), "{more:?}: {wrong:?}");
+        let mut hurt = answer;
+        hurt["hits"] = Value::Null;
+        assert!(!schema.is_valid(&hurt));
+    }
+}
+
+#[test]
+fn a_failed_program_is_told_in_an_answer_of_the_same_schema() {
+    let (world, _) = world_with(&SEARCHES.replace("search(query", "throw \"no\"; search(query"));
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "--json", "--explain"];
+    let ran = world.run(query.into_iter().chain(["steel dart"]));
+    assert_eq!(ran.status, 1, "{}", ran.stderr);
+    let answer: Value = serde_json::from_str(ran.stdout.trim()).unwrap();
+    assert!(schema().is_valid(&answer), "{answer}");
+    assert!(answer["stand_in"].as_str().unwrap().contains("no"), "{answer}");
+    assert!(answer["hits"][0]["explanation"]["children"].is_array(), "{answer}");
+}
+
+#[test]
+fn lines_fit_the_terminal() {
+    let (world, _) = world_with(SEARCHES);
+    let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny"];
+    for more in [&["steel dart by Dart World, durable"][..], &["steel dart", "--explain"]] {
+        let mut command = world.command(query.into_iter().chain(more.iter().copied()));
+        let shown = Ran::of(command.env("COLUMNS", "60").output().unwrap()).done();
+        let longest = shown.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= 60, "{longest}: {shown}");
+    }
+}
+
+#[test]
+fn answers_that_are_values_are_measured_apart() {
+    let world = World::indexed();
+    let file = world.path("values.csv");
+    let rows = "id,query,answer_ids,answer_value\n1,how many darts,[],2\n\
+                2,which brand,[],Sky Toys\n3,a steel dart,[0],\n";
+    fs::write(&file, rows).unwrap();
+    let file = file.display().to_string();
+    let eval = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", &file];
+    let values = world.run(eval.into_iter().chain(["--metrics", "value", "--json"]));
+    let line = values.json_lines().remove(0);
+    assert_eq!((&line["n"], &line["failed"]), (&2.into(), &0.into()));
+    // A ranking is no value.
+    assert_eq!(line["exact"]["mean"], 0.0);
+    assert_eq!((&line["numeric"]["n"], &line["table_f1"]), (&1.into(), &Value::Null));
+    let table = world.run(eval.into_iter().chain(["--metrics", "value"])).done();
+    let headings: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(headings, ["system", "n", "failed", "exact", "numeric", "table", "f1"]);
+    let ranked = world.run(eval.into_iter().chain(["--json"])).json_lines().remove(0);
+    assert_eq!(ranked["n"], 1, "only the query whose answers are nodes");
+    let none = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", "val"];
+    let ran = world.run(none.into_iter().chain(["--metrics", "value"]));
+    ran.fails(1, &["no query of val has an answer_value"]);
+}

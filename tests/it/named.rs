@@ -1,0 +1,71 @@
+//! Runs and bundles named as people name them, and what is written for shells and `man`.
+
+use std::fs;
+
+use crate::support::World;
+
+#[test]
+fn runs_and_bundles_are_known_by_name_and_the_latest_by_that_word() {
+    let world = World::shop();
+    world.run(["optimize", "--dataset", "shop", "--steps", "2"]).done();
+    let shown = world.run(["run", "show", "shop-0001", "--json"]).done();
+    assert_eq!(world.run(["run", "show", "latest", "--json"]).done(), shown);
+
+    let bundle = world.path("home/runs/shop-0001/bundle.json").display().to_string();
+    let whole = ["query", "--bundle", &bundle, "--dataset", "shop", "a steel bottle"];
+    let answer = world.run(whole).done();
+    assert!(!answer.is_empty());
+    for short in [
+        vec!["query", "latest", "a steel bottle"],
+        vec!["query", "shop-0001", "a", "steel", "bottle"],
+        vec!["query", "--bundle", "latest", "a steel bottle"],
+        vec!["query", "home/runs/shop-0001", "a steel bottle"],
+    ] {
+        assert_eq!(world.run(short.clone()).done(), answer, "{short:?}");
+    }
+    let joined = world.run(["query", "latest", "a", "steel", "bottle"]);
+    assert!(joined.stderr.contains("quotes"), "{}", joined.stderr);
+    world.run(["explain", "latest"]).done();
+    world.run(["verify", "latest"]).done();
+    world.run(["program", "list", "--run", "latest"]).done();
+    let by_name = ["eval", "--dataset", "shop", "--split", "val", "--system", "bundle:latest"];
+    world.run(by_name).done();
+    world
+        .run(["query", "shop-0002", "a bottle"])
+        .fails(1, &["shop-0002", "did you mean shop-0001"]);
+    world.run(["query", "latest"]).fails(2, &["agent query latest"]);
+
+    world.run(["run", "remove", "latest"]).done();
+    assert!(!world.path("home/runs/shop-0001").exists());
+    assert_eq!(fs::read_dir(world.path("home/runs")).unwrap().count(), 0);
+    world.run(["run", "show", "latest"]).fails(1, &["does not hold a run", "agent optimize"]);
+}
+
+#[test]
+fn only_runs_of_the_home_are_removed() {
+    let world = World::new();
+    fs::create_dir_all(world.path("mine")).unwrap();
+    fs::write(world.path("mine/letter"), "dear").unwrap();
+    world.run(["run", "remove", "mine"]).fails(2, &["mine is not in", "yourself"]);
+    assert!(world.path("mine/letter").exists());
+}
+
+#[test]
+fn a_split_that_is_none_is_answered_with_those_there_are() {
+    let world = World::indexed();
+    let wrong = ["eval", "--dataset", "tiny", "--split", "tset", "--system", "bm25"];
+    world.run(wrong).fails(1, &["no tset split", "train, val"]);
+}
+
+#[test]
+fn shells_and_man_are_told_of_every_command() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = world.run(["completions", shell]).done();
+        assert!(script.contains("optimize") && script.contains("sensitivity"), "{shell}");
+    }
+    world.run(["man", "pages"]).done();
+    let page = |name: &str| fs::read_to_string(world.path("pages").join(name)).unwrap();
+    assert!(page("agent-program-diff.1").contains("Examples"));
+    assert!(page("agent.1").contains("optimize"));
+}
