@@ -408,9 +408,7 @@ fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
         Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").here(text)
     };
     match AnswerValue::read(text) {
-        Ok(AnswerValue::Nodes { .. }) => {
-            Err(bad("nodes stand in answer_ids".to_owned()))
-        }
+        Ok(AnswerValue::Nodes { .. }) => Err(bad("nodes stand in answer_ids".to_owned())),
         read => read.map(Some).map_err(|error| bad(error.to_string())),
     }
 }
