@@ -53,6 +53,10 @@ const ID_NAMES: [&str; 14] = [
     "ean",
     "identifier",
 ];
+/// The score of a column whose name says that it has ids.
+const SURE_NAME: u32 = 80;
+/// The share of rows whose ids may be missing or there twice.
+const MAX_WRONG: f64 = 0.05;
 /// Names of columns of names, best first.
 const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_name", "caption"];
 /// Names of columns of relations.
@@ -83,7 +87,8 @@ struct Column {
     filled: u64,
     /// Digests of its values, or of the items of its values.
     values: HashSet<u64>,
-    repeats: bool,
+    /// Cells with a value that was there before.
+    repeats: u64,
     has_texts: bool,
     bytes: u64,
     /// Cells that each separator parts, with the items.
@@ -185,9 +190,14 @@ impl Column {
             return;
         }
         let Some(text) = row.text(name) else { return };
+        // Programs that fill gaps write whole numbers so.
+        let text = match (text.parse::<f64>(), text.strip_suffix(".0")) {
+            (Ok(_), Some(whole)) => whole.to_owned(),
+            _ => text,
+        };
         self.has_texts |= text.parse::<f64>().is_err();
         self.bytes += text.len() as u64;
-        self.repeats |= !self.values.insert(digest(&text));
+        self.repeats += u64::from(!self.values.insert(digest(&text)));
         if text.starts_with('[') && text.ends_with(']') {
             self.see_list(value, Some(JSON_LIST));
         }
@@ -285,7 +295,13 @@ impl Facts {
 
     /// Whether a column has a value in each row and none twice.
     fn is_unique(&self, column: &Column) -> bool {
-        column.filled == self.rows && !column.repeats && column.separator().is_none()
+        column.filled == self.rows && column.repeats == 0 && column.separator().is_none()
+    }
+
+    /// Whether a column is without repeats but for a few rows, which the import tells of.
+    fn is_nearly_unique(&self, column: &Column) -> bool {
+        let wrong = column.repeats + (self.rows - column.filled);
+        wrong as f64 <= self.rows as f64 * MAX_WRONG && column.separator().is_none()
     }
 
     fn choose_id(&mut self) {
@@ -301,12 +317,10 @@ impl Facts {
             return;
         }
         let score = |(at, (name, column)): (usize, &(String, Column))| {
-            if !self.is_unique(column) {
-                return None;
-            }
+            let is_unique = self.is_unique(column);
             let name = snake(name);
             let own = without_id(&name).is_some_and(|stem| stem == self.node_type);
-            let score = match name.as_str() {
+            let score: u32 = match name.as_str() {
                 "id" => 100,
                 _ if own => 95,
                 known if ID_NAMES.contains(&known) => 80,
@@ -315,7 +329,9 @@ impl Facts {
                 _ if at == 0 => 30,
                 _ => return None,
             };
-            Some((score, std::cmp::Reverse(at)))
+            // A name that says so makes ids of a column that is almost without repeats.
+            let is_id = is_unique || (score >= SURE_NAME && self.is_nearly_unique(column));
+            is_id.then_some((is_unique, score, std::cmp::Reverse(at)))
         };
         let best = self.columns.iter().enumerate().filter_map(|column| {
             let name = &column.1.0;

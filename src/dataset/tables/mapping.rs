@@ -435,7 +435,7 @@ mod tests {
         );
         assert_eq!(
             ["brand_id", "alsoBought", "_id"].map(relation_of),
-            ["has_brand", "also_bought", "_id"]
+            ["has_brand", "also_bought", "id"]
         );
     }
 

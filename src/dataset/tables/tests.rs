@@ -187,8 +187,8 @@ fn all_wrong_rows_are_told_together_with_place_and_remedy() {
     csv_tables(dir.path());
     let products = PRODUCTS.replace("B-002", "B-017")
         + "SKU-3,again,x,1,B-001,,\n,no id,x,1,B-001,,\nSKU-9,short\nSKU-8,\"open,x,1,B-001,,\n";
-    write(dir.path(), &[("products.csv", &products)]);
     let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    write(dir.path(), &[("products.csv", &products)]);
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let DatasetError::Wrong(wrong) = &error else { panic!("{error}") };
     let told: Vec<(u64, &str)> =
