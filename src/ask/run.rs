@@ -82,8 +82,8 @@ fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
         let kind = nodes.first().map_or(plan.rows, |&node| kb.node_type(node));
-        let walked = path_in_words(kb, kind, steps);
-        let rest = walked.strip_prefix(kb.type_name(kind)).unwrap_or_default();
+        let path = path_in_words(kb, kind, steps);
+        let rest = path.strip_prefix(kb.type_name(kind)).unwrap_or_default();
         lines.push(format!("{} {name:?}{rest}", kb.type_name(kind)));
     }
     if lines.is_empty() {

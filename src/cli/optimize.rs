@@ -109,6 +109,10 @@ pub(super) struct Args {
     /// What is so without it; kept for scripts
     #[arg(long, hide = true, conflicts_with = "no_llm_tools")]
     llm_tools: bool,
+    /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
+    /// always call them
+    #[arg(long)]
+    avatar_tools: bool,
     /// Steps of improvement by the model in every category [default: 3, or --steps if that is less]
     #[arg(long, value_name = "K")]
     llm_steps: Option<usize>,
@@ -252,6 +256,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         validation.len(),
         dir.display()
     ));
+    warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
@@ -439,9 +444,10 @@ fn check(args: &Args) -> Result<()> {
     if let Some(why) = optimize::ablation::nonsense(&without(args), searches) {
         return Err(CommandError::usage(anyhow!("{why}")));
     }
-    if !asks && (args.llm_tools || args.llm_steps.is_some()) {
+    if !asks && (args.llm_tools || args.avatar_tools || args.llm_steps.is_some()) {
         return Err(CommandError::usage(anyhow!(
-            "--llm-steps and --llm-tools are for the llm actor; add it with --actor search,llm"
+            "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
+             --actor search,llm"
         )));
     }
     Ok(())
@@ -524,6 +530,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
                 llm_steps: llm_steps(args),
                 actors,
                 llm_tools: !args.no_llm_tools,
+                avatar_tools: args.avatar_tools,
                 programs: Vec::new(),
                 sandbox: SandboxOptions::default(),
                 without: without(args),
@@ -609,6 +616,7 @@ fn open_run(
         config["actor"] = new.names().into();
         config["llm_tools"] = (!args.no_llm_tools).into();
         config["llm_steps"] = llm_steps(args).into();
+        config["avatar_tools"] = args.avatar_tools.into();
         config["model"] = configured.model(&ACTOR_ROLE.role()).into();
         config["prices"] = serde_json::json!(configured.settings.prices);
     }
@@ -672,6 +680,9 @@ fn options(
         llm_tools: actors.llm
             && !args.no_llm_tools
             && journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        avatar_tools: args.avatar_tools
+            || journal.config().get("avatar_tools").and_then(serde_json::Value::as_bool)
+                == Some(true),
         programs: user::kept(journal)?,
         sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {

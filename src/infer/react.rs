@@ -23,7 +23,7 @@ use crate::{
     prompts::PromptError,
     retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist},
     tools::{
-        Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+        Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
         registry, schema_text, source::literal, toolkit_text,
     },
 };
@@ -113,7 +113,8 @@ impl React {
         llm_tools: bool,
     ) -> Self {
         let schema = schema_text(&base.kb);
-        Self { base, assistant, cache, schema, toolkit: toolkit_text(llm_tools), llm_tools }
+        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools });
+        Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 
     /// The nodes that the model names, best first, each once, and the steps that led there.

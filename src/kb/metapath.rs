@@ -1,4 +1,4 @@
-//! Metapaths: typed walks from named nodes to nodes of one type, and sets of answers made of them.
+//! Metapaths: typed paths from named nodes to nodes of one type, and sets of answers made of them.
 //!
 //! A template of questions is a few [`Branch`]es. Its answers are the nodes that all plain branches
 //! reach from their slots, without those from which a negated branch leads anywhere. [`Links`] says
@@ -106,7 +106,7 @@ pub fn wander<L: Links>(
     Some(node)
 }
 
-/// Fills the slots behind the first: a random end of the first branch is walked back from, along
+/// Fills the slots behind the first: a random end of the first branch is followed back from, along
 /// the branch of each further slot. `taken` says whether a node may not fill a slot beside those
 /// filled before.
 pub fn ground<L: Links>(
@@ -139,13 +139,13 @@ pub fn ground<L: Links>(
 /// One step over a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
-    /// Type walked from.
+    /// Type it starts from.
     pub from: TypeId,
-    /// Relation walked over.
+    /// Relation it follows.
     pub relation: RelationId,
     /// Which way.
     pub direction: Direction,
-    /// Type walked to.
+    /// Type it leads to.
     pub to: TypeId,
 }
 

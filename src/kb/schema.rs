@@ -10,7 +10,7 @@ use petgraph::{
 use crate::kb::{Direction, Kb, TypeId, metapath::Step};
 
 /// What stands in the unrolled schema: a type, or a step, at a distance from the beginning. With
-/// distances, a walk there and back is a simple path; with steps as nodes of their own, parallel
+/// distances, a metapath there and back is a simple path; with steps as nodes of their own, parallel
 /// relations are told apart.
 #[derive(Clone, Copy)]
 enum Place {

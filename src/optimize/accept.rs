@@ -14,11 +14,12 @@ use crate::{
         category_programs::CategoryProgram,
         e_value::{EValue, Levels},
         trial::Origin,
+        wording::{self, Wording},
     },
 };
 
-/// Sum of reciprocal ranks that a change must gain on the training queries of its category: as much
-/// as getting one query right.
+/// Sum of reciprocal ranks that a change must gain on the training queries of its category, both
+/// wordings alike ([`wording::gain`]): as much as getting one query right.
 pub(super) const MIN_GAIN: f64 = 1.0;
 
 /// A test of a change, as the journal keeps it.
@@ -38,6 +39,9 @@ pub struct Decision {
     pub n: usize,
     /// Difference of the mean reciprocal ranks.
     pub difference: f64,
+    /// The sum of the differences with both wordings weighed alike; what decides.
+    #[serde(default)]
+    pub gain: f64,
     /// Two-sided p of the paired randomisation test; the queries were seen when the change was
     /// made, so it is no proof.
     pub p: f64,
@@ -70,7 +74,11 @@ impl Run<'_> {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
         };
-        let accepted = difference * differences.len() as f64 >= MIN_GAIN;
+        let worded = |(&at, &by): (&usize, &f64)| (Wording::of(&self.train.queries[at].text), by);
+        let by_wording: Vec<(Wording, f64)> =
+            queries.iter().zip(&differences).map(worded).collect();
+        let gain = wording::gain(&by_wording);
+        let accepted = gain >= MIN_GAIN;
         let (name, change) = (category_program.name(), &origin.change);
         (self.watch)(Event::Tested { name, change, difference, p, accepted });
         let decision = Decision {
@@ -81,6 +89,7 @@ impl Run<'_> {
             change: change.clone(),
             n: queries.len(),
             difference,
+            gain,
             p,
             e: e_value.e(),
             needed: e_value.needed(Levels::of(1).together),

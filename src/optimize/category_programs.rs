@@ -13,8 +13,8 @@ pub(super) const MAX_CATEGORIES: usize = 12;
 /// Share of the training queries that a category must add, as reciprocal rank.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
-/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
-pub(super) const GOOD: f32 = 0.2;
+/// Reciprocal rank from which a query counts as answered well: an answer is first.
+pub(super) const GOOD: f32 = 1.0;
 
 /// Queries that were put into a category by what they ask, by position in their pool.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -53,7 +53,7 @@ impl Levels {
     }
 }
 
-/// The evidence for each of several changes by itself, given their capitals: the smallest mean of
+/// The e-value of each of several changes by itself, given their capitals: the smallest mean of
 /// its own and of any of the others'. O(n log n + n^2).
 pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     let alone = |at: usize| {

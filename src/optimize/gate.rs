@@ -6,7 +6,7 @@
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::dataset::LabelledQuery;
+use crate::{dataset::LabelledQuery, optimize::wording::Wording};
 
 /// Queries of a gate at most.
 pub(super) const GATE: usize = 25;
@@ -22,7 +22,7 @@ pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(GATE_STREAM);
     let (mut quoted, mut free): (Vec<usize>, Vec<usize>) =
-        queries.iter().partition(|&&at| is_quoted(&pool[at].text));
+        queries.iter().partition(|&&at| Wording::of(&pool[at].text) == Wording::Quoted);
     quoted.shuffle(&mut rng);
     free.shuffle(&mut rng);
     let n_quoted = (GATE * quoted.len() + queries.len() / 2) / queries.len();
@@ -31,11 +31,6 @@ pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<
     let mut gate = [quoted, free].concat();
     gate.sort_unstable();
     gate
-}
-
-/// Whether a query quotes something, as templates do.
-fn is_quoted(text: &str) -> bool {
-    text.matches('"').nth(1).is_some()
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ pub mod trial;
 pub mod tune;
 pub mod user;
 pub mod verdict;
+pub mod wording;
 
 use std::{
     path::Path,
@@ -91,7 +92,7 @@ use crate::{
     prompts::PromptError,
     retrieve::RetrieveError,
     sandbox::{Failure, SandboxOptions, Workers},
-    tools::{Assistant, ToolCache},
+    tools::{Assistant, Told, ToolCache},
 };
 
 /// Memory for answers of tool calls, bytes.
@@ -117,6 +118,9 @@ pub struct Options {
     /// Whether programs of the model may call tools that ask one, within [`asks::most_runs`]; a bundle
     /// of such programs needs one too.
     pub llm_tools: bool,
+    /// Whether models are told of the functions of the AvaTaR tool API; programs may always call
+    /// them.
+    pub avatar_tools: bool,
     /// Programs that the user brings, at most [`user::MAX_USER_PROGRAMS`].
     pub programs: Vec<UserProgram>,
     /// Where programs run; the result does not depend on it.
@@ -126,6 +130,13 @@ pub struct Options {
     pub without: Vec<Ablation>,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
+}
+
+impl Options {
+    /// The tools that models are told of.
+    pub(crate) fn told(&self) -> Told {
+        Told { avatar: self.avatar_tools, llm: self.llm_tools }
+    }
 }
 
 /// Who proposes programs; at least one.

@@ -292,7 +292,7 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec
 }
 
 /// The answers of the median grounding of a pair, and of the narrower of its parts; each slot is
-/// walked back to from a random answer.
+/// followed back to from a random answer.
 fn medians_of_pair(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     let nodes = kb.nodes_of_type(template.target);
     let mut stream = Stream::new(seed, &template.id, 0);
@@ -317,7 +317,7 @@ fn medians_of_pair(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]
     (groundings >= MIN_GROUNDINGS).then_some(medians)
 }
 
-/// Slots from which a node is reached, each walked back to at random; none where one cannot be, or
+/// Slots from which a node is reached, each followed back to at random; none where one cannot be, or
 /// two are one node.
 pub(super) fn slots_of(
     kb: &Kb,

@@ -1,5 +1,5 @@
 //! How a question mentions a node: by its name as it stands, in small letters, in part, or with a
-//! slip of the hand; such that it means no other node of the type.
+//! typo; such that it means no other node of the type.
 //!
 //! Must not know: relations, questions.
 
@@ -88,7 +88,7 @@ impl<'a> Mentions<'a> {
             80..=89 if n_words > 2 => {
                 shorter(base, book, node, name, stream).unwrap_or_else(|| name.to_owned())
             }
-            90..=94 => with_slip(name, stream),
+            90..=94 => with_typo(name, stream),
             _ => name.to_owned(),
         })
     }
@@ -164,7 +164,7 @@ fn shorter(
 }
 
 /// Two neighbouring letters of a longer word change places.
-fn with_slip(name: &str, stream: &mut Stream) -> String {
+fn with_typo(name: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = name.chars().collect();
     let is_inside = |at: usize| {
         let around = letters.get(at - 1..at + 3).unwrap_or_default();

@@ -190,11 +190,11 @@ fn a_wrong_file_of_templates_is_told_with_what_to_do() {
     }
 }
 
-fn made(base: &IndexedBase, seed: u64, asker: Option<&Asker>, queries: usize) -> Synthesis {
+fn made(base: &IndexedBase, seed: u64, requester: Option<&Requester>, queries: usize) -> Synthesis {
     let stop = AtomicBool::new(false);
     let mut watch = Watch { progress: &mut |_, _, _| {}, stop: &stop };
     let options = Options { queries, seed, templates: None };
-    synthesize(base, &options, asker, &mut watch).unwrap()
+    synthesize(base, &options, requester, &mut watch).unwrap()
 }
 
 fn written(made: &Synthesis) -> Vec<String> {
@@ -305,17 +305,17 @@ fn reply(request: &Request) -> String {
     }
 }
 
-fn asker<F>(answer: F) -> Asker
+fn requester<F>(answer: F) -> Requester
 where
     F: Fn(&Request) -> Result<(String, crate::llm::Finish), LlmError> + Send + Sync + 'static,
 {
-    Asker::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
+    Requester::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
 }
 
 #[test]
 fn a_model_makes_questions_in_the_steps_of_the_benchmark() {
     let (_, base) = indexed();
-    let made = made(base, 1, Some(&asker(|request| said(reply(request)))), 12);
+    let made = made(base, 1, Some(&requester(|request| said(reply(request)))), 12);
     assert_eq!(made.questions.len(), 12);
     for question in &made.questions {
         assert!(question.text.starts_with("In other words"), "{}", question.text);
@@ -340,7 +340,7 @@ fn na_disagreement_and_malformed_replies_are_no_answers() {
         }
     };
     // A quarter of the documents have no source, another gives no JSON, however often it is asked.
-    let partly = asker(move |request| {
+    let partly = requester(move |request| {
         gate(request, |draw| match draw {
             0 => Some(r#"{"sources": [{"n": 1, "source": " na "}]}"#),
             1 => Some("I cannot say."),
@@ -373,7 +373,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn crate::llm::ReplyStore>];
     let prompts = Arc::new(Prompts::built_in().unwrap());
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
-    let made = made(base, 1, Some(&Asker::new(model, prompts.clone())), 200);
+    let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 200);
     assert!((1..200).contains(&made.questions.len()), "{}", made.questions.len());
     let Some(Stopped(error)) = &made.stopped else { panic!("nothing stopped it") };
     assert!(matches!(error, LlmError::Budget { .. }), "{error}");
@@ -381,7 +381,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let stop = AtomicBool::new(false);
     let mut watch = Watch { progress: &mut |_, _, _| {}, stop: &stop };
     let options = Options { queries: 5, seed: 1, templates: None };
-    let nothing = synthesize(base, &options, Some(&asker(outage)), &mut watch).unwrap_err();
+    let nothing = synthesize(base, &options, Some(&requester(outage)), &mut watch).unwrap_err();
     assert!(matches!(nothing, SynthError::Llm(_)), "{nothing}");
 }
 

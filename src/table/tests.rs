@@ -191,3 +191,39 @@ fn endless_sql_is_stopped() {
                 format('%0500d', 1)), '0', format('%0500d', 1))";
     assert!(asked(long).is_err());
 }
+
+/// The statements of the published benchmark, where they are at hand: they bind to a table of the
+/// columns that their questions name. Some questions have a remark in place of a statement.
+#[test]
+fn published_statements_bind() {
+    let Some(folder) = crate::given::real_data("mebench") else { return };
+    let text = std::fs::read_to_string(folder.join("test.jsonl")).unwrap();
+    let (mut bound, mut all) = (0, 0);
+    for line in text.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let of = |name: &str| value[name].as_str().unwrap().to_owned();
+        let plain = |text: &str| -> String {
+            text.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect()
+        };
+        let sql = of("sql");
+        let statement = sql.lines().any(|line| !line.trim().starts_with("--"));
+        if !statement {
+            continue;
+        }
+        let column = |name: &str| Column {
+            name: plain(name),
+            kind: ColumnKind::Text,
+            unit: None,
+            source: String::new(),
+            cells: Vec::new(),
+            unfit: 0,
+        };
+        let columns = of("properties").split(',').map(column).collect();
+        let table = Table { rows: Vec::new(), columns };
+        let database = Database::load(&[(&plain(&of("topic")), &table)]).unwrap();
+        all += 1;
+        bound += usize::from(database.query(&sql, &Limits::default()).is_ok());
+    }
+    println!("{bound} of {all} published statements bind");
+    assert!(bound as f64 >= 0.96 * all as f64, "{bound} of {all}");
+}

@@ -26,7 +26,7 @@ use crate::{
 /// Why no tool answers over a base whose graph names nodes that do not exist.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
 /// Nodes, edges and postings that one program call may touch.
-const MAX_TOUCHED: u64 = 20_000_000;
+pub(super) const MAX_TOUCHED: u64 = 20_000_000;
 /// Requests to a language model that one program call may make, repairs not counted.
 const MAX_LLM_REQUESTS: u64 = 40;
 /// Nodes and texts that one program call may ask a language model about.

@@ -49,6 +49,7 @@ mod signals;
 mod standstill;
 mod strangers;
 mod support;
+mod synthesize;
 mod tidy;
 mod toolkit;
 mod user_programs;

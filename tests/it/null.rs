@@ -150,6 +150,7 @@ fn sequential_test(
         actors: Actors { search: true, llm: false },
         llm_steps: 0,
         llm_tools: false,
+        avatar_tools: false,
         sandbox: SandboxOptions::default(),
         programs: Vec::new(),
         without: Vec::new(),

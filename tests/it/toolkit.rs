@@ -13,7 +13,7 @@ use agent::{
     index::{IndexedBase, build},
     infer::{ParamValues, Runtime},
     program::Program,
-    sandbox::{Failure, FailureKind, Outcome, Workers},
+    sandbox::{Failure, FailureKind, Outcome, Place, SandboxOptions, Workers},
     tools::{EXAMPLE_QUERY, GROUPS, Kind, Trace, registry},
 };
 
@@ -50,6 +50,29 @@ fn evaluate(line: &str) -> Result<String, Failure> {
     RUNTIME.run(&compiled, &ParamValues::new(), EXAMPLE_QUERY, Some(&trace)).unwrap()?;
     let last = trace.take().pop().unwrap();
     Ok(last.describe(&RUNTIME.base().kb, None))
+}
+
+#[test]
+fn programs_of_both_engines_read_paths() {
+    let source = "fn retrieve(query, candidates, params) {
+        let best = #{};
+        for path in paths(link(query, \"brand\", 1), nodes([0, 1, 2, 3]), 2) {
+            let end = path.nodes[path.nodes.len() - 1];
+            best[end.to_string()] = 1.0 / (1.0 + path.steps.len());
+        }
+        best
+    }";
+    let workers = Arc::new(Workers::new(1).unwrap());
+    let rankings = [Place::Process, Place::Wasm].map(|place| {
+        let options = SandboxOptions { place, code_dir: None };
+        let base = RUNTIME.base().clone();
+        let runtime = Runtime::in_sandbox(base, workers.clone(), None, &options);
+        let compiled = runtime.compile(&Program::new(source)).unwrap();
+        let ran = runtime.run(&compiled, &ParamValues::new(), EXAMPLE_QUERY, None).unwrap();
+        ran.unwrap().ranking
+    });
+    assert!(rankings[0].iter().any(|pair| pair.1 == 0.5), "{rankings:?}");
+    assert_eq!(rankings[0], rankings[1]);
 }
 
 #[test]

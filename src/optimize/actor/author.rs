@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
@@ -17,8 +16,10 @@ use crate::{
         OptimizeError, Run,
         actor::{
             Actor, Attempt, Categories, CategoryFound, LLM, Memory,
+            advice::{Gained, elsewhere},
             categories::Found,
-            drafts::{Sheet, Written},
+            changes::changes,
+            drafts::Written,
             execution_trace,
         },
         archive::Archive,
@@ -26,6 +27,7 @@ use crate::{
         category_programs::{CategoryProgram, GOOD},
         improve::{Child, Place},
         trial::{Origin, mean},
+        wording::{self, Wording},
     },
     program::Program,
     tools::source::comment,
@@ -50,10 +52,14 @@ pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
 
 /// Training queries that a program is tried on before it is measured.
 pub(super) const TRIED: usize = 12;
-/// Example queries in a prompt.
-pub(super) const EXAMPLES: usize = 20;
-/// Queries of each kind that are contrasted.
-const CONTRASTED: usize = 6;
+/// Solved queries in a prompt for a better program.
+const SHOWN_TO_IMPROVE: usize = 8;
+/// Badly answered queries that are shown with their calls.
+const SHOWN_BAD: usize = 4;
+/// Well answered queries that are named, the first of them with its calls.
+const SHOWN_GOOD: usize = 6;
+/// Badly answered queries whose calls the author of the next program is shown.
+const SHOWN_TO_AUTHOR: usize = 2;
 /// Earlier programs that are remembered for a category, best first.
 const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
@@ -61,8 +67,12 @@ const PATIENCE: usize = 3;
 
 /// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
-    good: Vec<Value>,
-    bad: Vec<Value>,
+    /// The calls on a well answered query, if there is one.
+    good: Option<String>,
+    /// Further ones, a line each.
+    also_good: Vec<String>,
+    /// The calls on badly answered ones.
+    bad: Vec<String>,
 }
 
 /// Why there is no program where none was asked for.
@@ -114,7 +124,7 @@ impl Run<'_> {
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
         let sample = place.step as u32 + 1;
-        let sheet = self.sheet(name, place.queries, sample);
+        let sheet = self.sheet(name, place.queries, place.category_program, sample);
         let before = mean(&place.category_program.train_on(place.queries));
         let mut attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
@@ -131,17 +141,16 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        Contrast { good, bad }: &Contrast,
+        contrast: &Contrast,
         place: &mut Place<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
         let before = mean(&place.category_program.train_on(place.queries));
-        let sample = place.step as u32 + 1;
-        let advice = self.advice(actor, name, place.category_program, good, bad, sample)?;
+        let advice = self.advice(actor, name, place, contrast)?;
         let mut attempt = Attempt::new(name, "improve", before);
         attempt.advice = advice.as_ref().ok().cloned();
         let program = match &advice {
-            Ok(advice) => self.improved(actor, name, place, advice, bad)?,
+            Ok(advice) => self.improved(actor, name, place, advice, contrast)?,
             Err(why) => Err(why.clone()),
         };
         let advice = advice.unwrap_or_default();
@@ -173,6 +182,14 @@ impl Run<'_> {
                 let measured = self.measure(child, place, archive)?;
                 actor.remember(&name, &source, measured.mrr, measured.n, doing.advice);
                 attempt.note(measured);
+                if measured.accepted && !doing.advice.is_empty() {
+                    actor.gained.push(Gained {
+                        category: name.clone(),
+                        advice: doing.advice.to_owned(),
+                        before: measured.before,
+                        after: measured.mrr,
+                    });
+                }
                 if asks(&source) && !measured.accepted {
                     let rest = place.queries.len().saturating_sub(measured.calls);
                     self.allowance.give_back(rest + self.validation.queries.len());
@@ -219,27 +236,27 @@ impl Run<'_> {
         open: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
-        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
-        let mut good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
-        let mut bad = open.to_vec();
-        if bad.is_empty() {
+        if open.is_empty() {
             return Ok(None);
         }
+        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
+        let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
+        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
+        let bad = wording::sample(open, SHOWN_BAD, wording, rng);
         let compiled = self.trials.compile(&category_program.program)?;
-        let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
-            chosen.shuffle(rng);
-            chosen.truncate(CONTRASTED);
-            chosen.sort_unstable();
-            let (runtime, pool) =
-                (self.trials.runtime_of(&category_program.program), &self.train.queries);
-            chosen
-                .iter()
-                .map(|&at| {
-                    execution_trace::of(runtime, &compiled, &category_program.params, &pool[at])
-                })
-                .collect()
+        let (runtime, source) =
+            (self.trials.runtime_of(&category_program.program), category_program.program.source());
+        let shown = |at: &usize| {
+            let query = &self.train.queries[*at];
+            execution_trace::of(runtime, &compiled, &category_program.params, source, query)
         };
-        Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
+        let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
+        Ok(Some(Contrast {
+            good: good.first().map(shown).transpose()?,
+            also_good: good.iter().skip(1).map(line).collect(),
+            bad: bad.iter().map(shown).collect::<Result<_, _>>()?,
+        }))
     }
 
     /// The comparator's advice.
@@ -247,16 +264,16 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        category_program: &CategoryProgram,
-        good: &[Value],
-        bad: &[Value],
-        sample: u32,
+        place: &Place<'_>,
+        contrast: &Contrast,
     ) -> Result<Result<String, String>, OptimizeError> {
+        let sample = place.step as u32 + 1;
         let inputs = json!({
             "category": actor.category(name),
-            "program": category_program.program.source(),
-            "good": good,
-            "bad": bad,
+            "current": self.standing(place.category_program, place.queries),
+            "good": contrast.good,
+            "also_good": contrast.also_good,
+            "bad": contrast.bad,
         });
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
         actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
@@ -270,18 +287,16 @@ impl Run<'_> {
         name: &str,
         place: &Place<'_>,
         advice: &str,
-        bad: &[Value],
+        contrast: &Contrast,
     ) -> Result<Written, OptimizeError> {
         let (category_program, queries, sample) =
             (&*place.category_program, place.queries, place.step as u32 + 1);
-        let before = mean(&category_program.train_on(queries));
         let mut inputs = self.briefed(actor, name);
-        let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
-        inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": category_program.program.source(), "score": before });
+        inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
+        inputs["current"] = self.standing(category_program, queries);
         inputs["advice"] = advice.into();
-        inputs["failures"] = json!([]);
-        inputs["traces"] = bad.iter().map(trace).collect();
+        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         inputs["previous"] = actor
             .notes
             .get(name)
@@ -290,7 +305,7 @@ impl Run<'_> {
             .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
-                    "source": memory.source,
+                    "changes": changes(&memory.source, category_program.program.source()),
                     "score": memory.score,
                     "n": memory.n,
                     "advice": memory.advice,
@@ -301,7 +316,7 @@ impl Run<'_> {
         tried.sort_by(|&a, &b| {
             category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
         });
-        let sheet = Sheet { name: name.to_owned(), tried, runs: self.runs_of(queries) };
+        let sheet = self.sheet_of(name, tried, queries, category_program);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
@@ -339,17 +354,13 @@ impl Run<'_> {
         })
     }
 
-    pub(super) fn texts(&self, queries: &[usize]) -> Value {
-        queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
-    }
-
     /// Commits the categories, unless they are to be found again when the run goes on.
     pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
         found: &[Found],
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(None);
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -371,7 +382,7 @@ impl Run<'_> {
         key: &str,
         attempt: Attempt,
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(Some(&attempt.category));
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -380,6 +391,11 @@ impl Run<'_> {
 }
 
 impl Actor {
+    /// Advice that gained in other categories, for a prompt.
+    pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
+        elsewhere(&self.gained, name)
+    }
+
     pub(super) fn category(&self, name: &str) -> Value {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         json!({ "name": name, "description": description })
@@ -416,14 +432,6 @@ impl Actor {
 /// What went wrong, for a prompt.
 pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
-}
-
-/// The calls on a query as one text.
-pub(super) fn trace(execution: &Value) -> Value {
-    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
-    let calls = execution["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let calls: Vec<&str> = calls.collect();
-    format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }
 
 /// A source that begins with the header of its category, whatever the author wrote there.

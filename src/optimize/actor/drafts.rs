@@ -10,8 +10,6 @@
 //! model was not shown, too; where it is better on those that were shown alone, that is still to be
 //! proven on validation.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
@@ -22,9 +20,10 @@ use crate::{
         accept::MIN_GAIN,
         actor::{
             Actor, Attempt, LLM, Notes,
-            author::{ACTOR_ROLE, EXAMPLES, TRIED, failure, headed, trace},
+            author::{ACTOR_ROLE, TRIED, failure, headed},
             categories::Found,
             execution_trace,
+            first::EXAMPLES,
         },
         asks::asks,
         category_programs::CategoryProgram,
@@ -42,8 +41,6 @@ pub(super) const MENDS: u32 = 2;
 const TOLD_FAILURES: usize = 3;
 /// Traces that a try-out gives back.
 const TRIED_OUT_TRACES: usize = 3;
-/// Stream of random numbers for the example queries of categories.
-const EXAMPLE_STREAM: u64 = 2 << 40;
 
 /// What a program is asked for.
 pub(super) struct Sheet {
@@ -53,6 +50,10 @@ pub(super) struct Sheet {
     pub(super) tried: Vec<usize>,
     /// Program runs that it needs if its functions ask a model.
     pub(super) runs: usize,
+    /// The training queries of the category.
+    pub(super) queries: Vec<usize>,
+    /// The best program at hand, for what the prompt says of it.
+    pub(super) best: CategoryProgram,
 }
 
 /// What became of a request: a program that runs, or why there is none.
@@ -87,8 +88,19 @@ impl Run<'_> {
             let description = description.clone();
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
         }
-        let sheets: Vec<Sheet> =
-            found.iter().map(|one| self.sheet(&one.name, &one.queries.train, 0)).collect();
+        let best_on = |queries: &[usize]| {
+            fallback
+                .iter()
+                .map(|category_program| {
+                    (mean(&category_program.train_on(queries)), category_program)
+                })
+                .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        };
+        let sheet = |one: &Found| {
+            let queries = &one.queries.train;
+            Some(self.sheet(&one.name, queries, best_on(queries)?.1, 0))
+        };
+        let sheets: Vec<Sheet> = found.iter().filter_map(sheet).collect();
         let written = self.drafts(actor, &sheets, 0);
         let written = actor.unless_stopped(written)?.unwrap_or_default();
         let mut written = written.into_iter();
@@ -97,13 +109,7 @@ impl Run<'_> {
             found.into_iter().zip(sheets).enumerate()
         {
             (self.watch)(Event::Progress { phase: "writing programs", done, total });
-            let best = fallback
-                .iter()
-                .map(|category_program| {
-                    (mean(&category_program.train_on(&queries.train)), category_program)
-                })
-                .reduce(|best, next| if next.0 > best.0 { next } else { best });
-            let Some((before, best)) = best else { continue };
+            let Some((before, best)) = best_on(&queries.train) else { continue };
             let draft = match written.next() {
                 Some(written) => {
                     let judged = self.judged(actor, &sheet, &queries.train, best, before, written);
@@ -184,13 +190,26 @@ impl Run<'_> {
 
     /// What the first program of a category is asked for: its examples are drawn anew for each
     /// sample.
-    pub(super) fn sheet(&self, name: &str, queries: &[usize], sample: u32) -> Sheet {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
-        let mut tried = queries.to_vec();
-        tried.shuffle(&mut rng);
-        tried.truncate(EXAMPLES);
-        Sheet { name: name.to_owned(), tried, runs: self.runs_of(queries) }
+    pub(super) fn sheet(
+        &self,
+        name: &str,
+        queries: &[usize],
+        best: &CategoryProgram,
+        sample: u32,
+    ) -> Sheet {
+        self.sheet_of(name, self.examples(queries, EXAMPLES, sample), queries, best)
+    }
+
+    /// What a program of a category is asked for that is tried on these queries first.
+    pub(super) fn sheet_of(
+        &self,
+        name: &str,
+        tried: Vec<usize>,
+        queries: &[usize],
+        best: &CategoryProgram,
+    ) -> Sheet {
+        let (runs, queries) = (self.runs_of(queries), queries.to_vec());
+        Sheet { name: name.to_owned(), tried, runs, queries, best: best.clone() }
     }
 
     /// Program runs that a program of a category may need: to be tried, measured and frozen.
@@ -210,13 +229,11 @@ impl Run<'_> {
             return Ok(sheets.iter().map(|_| Err(why.clone())).collect());
         }
         (self.watch)(Event::Progress { phase: "writing programs", done: 0, total: sheets.len() });
-        let inputs = sheets.iter().map(|sheet| {
-            let mut inputs = self.briefed(actor, &sheet.name);
-            inputs["queries"] = self.texts(&sheet.tried);
-            inputs
-        });
-        let inputs: Vec<Value> = inputs.collect();
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
+        self.mine_for_prompts(actor)?;
+        let inputs =
+            sheets.iter().map(|sheet| (sheet.name.as_str(), self.first_inputs(actor, sheet)));
+        let inputs: Vec<(&str, Value)> = inputs.collect();
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.mended(actor, sheets, replies, sample)?;
         self.try_out(actor, sheets, &mut written, sample)?;
         Ok(written)
@@ -258,12 +275,12 @@ impl Run<'_> {
                         one["current"] = json!({ "source": source, "score": Value::Null });
                         one["failures"] = failures.into();
                         again.push(at);
-                        inputs.push(one);
+                        inputs.push((sheet.name.as_str(), one));
                     }
                 }
             }
             self.trials.check_stop()?;
-            let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
+            let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
             open = again.into_iter().zip(replies).collect();
         }
         Ok(written)
@@ -362,26 +379,26 @@ impl Run<'_> {
             let runtime = self.trials.runtime_of(&program);
             let compiled = self.trials.compile(&program)?;
             let none = ParamValues::new();
-            let traces: Result<Vec<Value>, OptimizeError> = worst
+            let traces: Result<Vec<String>, OptimizeError> = worst
                 .into_iter()
                 .take(TRIED_OUT_TRACES)
                 .map(|place| {
                     let query = &self.train.queries[tried[place]];
-                    Ok(trace(&execution_trace::of(runtime, &compiled, &none, query)?))
+                    execution_trace::of(runtime, &compiled, &none, program.source(), query)
                 })
                 .collect();
             let mut one = self.briefed(actor, &sheet.name);
-            one["queries"] = self.texts(&sheet.tried);
-            one["current"] = json!({ "source": program.source(), "score": score });
+            one["queries"] = self.solved(&sheet.tried);
+            one["current"] = self.standing_of(&program, &tried, &ranks);
             one["advice"] = tried_out(score, tried.len()).into();
-            one["failures"] = json!([]);
             one["previous"] = json!([]);
+            one["elsewhere"] = actor.advice_elsewhere(&sheet.name);
             one["traces"] = traces?.into();
             places.push(at);
             scores.push(score);
-            inputs.push(one);
+            inputs.push((sheet.name.as_str(), one));
         }
-        let replies = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
+        let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
         for ((at, before), reply) in places.into_iter().zip(scores).zip(replies) {
             let sheet = &sheets[at];
             let Read::Program(revised) = self.read(actor, sheet, reply)? else { continue };

@@ -16,12 +16,15 @@
 //!
 //! Must not know: how models are asked, what a reply costs.
 
+mod advice;
 mod author;
 mod briefing;
 mod categories;
+mod changes;
 mod drafts;
 mod estimate;
 mod execution_trace;
+mod first;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +44,10 @@ use crate::{
     bundle::LlmProvenance,
     llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
     optimize::{
-        Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing, improve::Measured,
+        Event, OptimizeError, Options, Run, Stop,
+        actor::{advice::Gained, briefing::Briefing},
+        improve::Measured,
+        mine::Mined,
         roles::ROLES,
     },
     prompts::PromptError,
@@ -146,6 +152,8 @@ struct Notes {
     gap: usize,
     /// Times it was begun anew.
     restarts: usize,
+    /// Keys of replies to what was asked for it with others at a time.
+    replies: Vec<String>,
 }
 
 /// The actor in one run.
@@ -153,6 +161,11 @@ pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
+    /// Advice whose program was kept, in order.
+    gained: Vec<Gained>,
+    /// Metapaths for prompts, and whether they were mined.
+    mined: Vec<Mined>,
+    has_mined: bool,
     /// Steps in a row whose replies could not be used.
     unusable: usize,
     stop: Option<Stop>,
@@ -163,9 +176,18 @@ pub(super) struct Actor {
 impl Actor {
     /// An actor for a run.
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
-        let briefing = Briefing::new(&run.base.kb, run.options.llm_tools);
-        let (notes, replies) = (BTreeMap::new(), Vec::new());
-        Self { assistant, briefing, notes, unusable: 0, stop: None, replies }
+        let briefing = Briefing::new(&run.base.kb, run.options.told());
+        Self {
+            assistant,
+            briefing,
+            notes: BTreeMap::new(),
+            gained: Vec::new(),
+            mined: Vec::new(),
+            has_mined: false,
+            unusable: 0,
+            stop: None,
+            replies: Vec::new(),
+        }
     }
 
     /// What its replies depend on, beside base and queries.
@@ -179,6 +201,7 @@ impl Actor {
         json!({
             "actors": options.actors,
             "llm_tools": options.llm_tools,
+            "avatar_tools": options.avatar_tools,
             "llm_steps": options.llm_steps,
             "prompts": self.assistant.prompts().fingerprint(),
             "voices": roles,
@@ -244,6 +267,25 @@ impl Actor {
             .collect()
     }
 
+    /// As [`Actor::ask_all`], for a category each: the replies are those of its step.
+    fn ask_each(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        asked: Vec<(&str, Value)>,
+        sample: u32,
+    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+        let (names, inputs): (Vec<&str>, Vec<Value>) = asked.into_iter().unzip();
+        let before = self.replies.len();
+        let replies = self.ask_all(role, prompt, inputs, sample)?;
+        let mut keys = self.replies.split_off(before).into_iter();
+        for (name, _) in names.into_iter().zip(&replies).filter(|pair| pair.1.is_ok()) {
+            let notes = self.notes.entry(name.to_owned()).or_default();
+            notes.replies.extend(keys.next());
+        }
+        Ok(replies)
+    }
+
     /// As [`Actor::ask_all`], for one.
     fn ask(
         &mut self,
@@ -295,9 +337,12 @@ impl Actor {
         }
     }
 
-    /// The keys of the replies of the step that ends, each once.
-    fn take_replies(&mut self) -> Vec<String> {
+    /// The keys of the replies of the step that ends, those of its category included, each once.
+    fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
+        if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
+            replies.append(&mut notes.replies);
+        }
         replies.sort_unstable();
         replies.dedup();
         replies
