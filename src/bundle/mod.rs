@@ -235,7 +235,7 @@ pub struct CategoryProof {
 }
 
 /// How a bundle was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// Version of the program that made it.
@@ -254,12 +254,31 @@ pub struct Provenance {
     /// Parts of the loop that were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
+    /// The versions of its base that it was carried over to since it was made, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<Drift>,
     /// Whether its questions were made for it instead of labelled by somebody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
     /// The baseline that it is, where nothing better was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+}
+
+/// A bundle that was carried over to a later version of its base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// Fingerprint of the knowledge base it was for.
+    pub from: String,
+    /// Fingerprint of the one it is for since.
+    pub to: String,
+    /// Its mean reciprocal rank on the validation queries of before.
+    pub mrr_before: f64,
+    /// The same on those of since.
+    pub mrr_after: f64,
+    /// Queries of since.
+    pub n: usize,
 }
 
 /// Which language models took part in making a bundle.

@@ -1,31 +1,35 @@
-//! `agent data`: fetches, imports, lists, shows, generates and removes datasets, and makes questions
-//! for them.
+//! `agent data`: fetches, imports, updates, lists, shows, generates and removes datasets, and makes
+//! questions for them.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+mod guess;
+mod import;
+mod node;
+mod summary;
+mod update;
+
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
-use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
+use clap::{Subcommand, builder::PossibleValuesParser};
 use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, Exit,
-        dataset::{self, Input},
+        Context, Exit, dataset,
         failure::{CommandError, Result},
         printer::{count, plain, table},
         pull, synthesize,
     },
     dataset::{
-        Base, ImportOptions, ImportReport,
+        Base, Summary,
         sample::{SampleKind, SampleOptions},
         stark::{self, Origin},
     },
     index::IndexError,
     kb::Kb,
 };
+
+pub(super) use import::install;
 
 /// Characters of a title, licence, type or relation that are shown.
 const MAX_SHOWN: usize = 100;
@@ -34,11 +38,24 @@ const MAX_SHOWN: usize = 100;
 pub(super) enum Command {
     /// List the installed datasets
     List(ListArgs),
-    /// Import a directory as a dataset
+    /// Import tables, a database, triples or a directory as a dataset
+    ///
+    /// Reads tables (.csv, .tsv, .jsonl) and databases of SQLite as they are, alone or a directory of
+    /// them; files of N-Triples (.nt); and directories with nodes.jsonl and edges.tsv. What becomes
+    /// what is read from mapping.toml or guessed, and said. Prints what is in the dataset then, and
+    /// what looks like a mistake.
     ///
     /// A dataset of that name is replaced when the import is complete. One that is indexed goes on
     /// answering until `agent index` has built the new index; then both are replaced in one step.
-    Import(ImportArgs),
+    Import(import::Args),
+    /// Write what the tables of a directory likely hold as a mapping to be edited
+    Guess(guess::Args),
+    /// Import a dataset again, index it as before, and replace it in one step
+    ///
+    /// It answers as before until then; queries under way end on what they began with. Questions of
+    /// before are kept where none come with the data. Says what changed. Texts that were embedded
+    /// before, by any embedder but the built-in one, are not embedded again.
+    Update(update::Args),
     /// Download the files of a STaRK dataset
     ///
     /// They come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in the
@@ -51,7 +68,7 @@ pub(super) enum Command {
     /// content. A dataset of that name is replaced.
     Sample(SampleArgs),
     Synthesize(synthesize::Args),
-    /// Show counts, types, relations and splits of a dataset
+    /// Show what is in a dataset, what looks like a mistake in it, or one of its nodes
     Show(ShowArgs),
     /// Remove a dataset with its indexes
     Remove(RemoveArgs),
@@ -62,46 +79,6 @@ pub(super) struct ListArgs {
     /// Print JSON lines
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ImportArgs {
-    /// Install it under this name: a-z, 0-9, - and _
-    #[arg(long, value_name = "N")]
-    name: String,
-    /// Read this directory
-    #[arg(long, value_name = "DIR")]
-    from: PathBuf,
-    /// Read files of this format
-    #[arg(long, value_enum, default_value_t = Format::Neutral)]
-    format: Format,
-    /// Which edges a base of the STaRK benchmark gets [default: exact]
-    #[arg(long, value_enum)]
-    mode: Option<Mode>,
-    /// Leave wrong lines out and count them, instead of ending at the first
-    ///
-    /// With --format stark this is about queries and splits.
-    #[arg(long)]
-    lenient: bool,
-    /// Print what was imported as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
-    Neutral,
-    /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
-    Stark,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// The stored edges
-    Exact,
-    /// The stored edges, with the relations that the reference merges them to
-    Faithful,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,6 +109,12 @@ pub(super) struct ShowArgs {
     /// Installed dataset
     #[arg(value_name = "N")]
     name: String,
+    /// Show fields, coverage and edges per node, and list what looks like a mistake
+    #[arg(long, conflicts_with = "node")]
+    issues: bool,
+    /// Show the node with this id: its fields and edges
+    #[arg(long, value_name = "ID")]
+    node: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -147,7 +130,9 @@ pub(super) struct RemoveArgs {
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
-        Command::Import(args) => import(&args, ctx),
+        Command::Import(args) => import::run(&args, ctx),
+        Command::Guess(args) => guess::run(&args, ctx),
+        Command::Update(args) => update::run(&args, ctx),
         Command::Pull(args) => pull::run(&args, ctx),
         Command::Sample(args) => sample(&args, ctx),
         Command::Synthesize(args) => synthesize::run(&args, ctx),
@@ -212,39 +197,6 @@ fn index_state(base: &Base, ctx: &Context) -> &'static str {
     }
 }
 
-fn import(args: &ImportArgs, ctx: &Context) -> Result<Exit> {
-    let input = match (args.format, args.mode) {
-        (Format::Neutral, None) => Input::Neutral,
-        (Format::Neutral, Some(_)) => {
-            return Err(CommandError::usage(anyhow!("--mode is for --format stark")));
-        }
-        (Format::Stark, Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
-        (Format::Stark, Some(Mode::Exact) | None) => Input::Stark(stark::Mode::Exact),
-    };
-    let options = ImportOptions { lenient: args.lenient, ..ImportOptions::default() };
-    install(&args.from, &args.name, input, &options, args.json, ctx)
-}
-
-/// Imports a directory under a name, and tells of it.
-///
-/// # Errors
-/// Those of [`dataset::import`].
-pub(super) fn install(
-    source: &Path,
-    name: &str,
-    input: Input,
-    options: &ImportOptions,
-    json: bool,
-    ctx: &Context,
-) -> Result<Exit> {
-    let installed = ctx.home.get(name).ok();
-    // A sample answers nobody's questions; it makes room at once for what is meant by its name.
-    let beside = installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
-    let options = ImportOptions { beside, ..options.clone() };
-    let report = dataset::import(source, name, input, &options, ctx)?;
-    tell_of_import(&report, installed.is_some(), json, ctx)
-}
-
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let kind = SampleKind::from_name(&args.kind)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
@@ -262,60 +214,7 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let name = args.name.as_deref().unwrap_or(kind.name());
     let replaces = ctx.home.get(name).is_ok();
     let report = dataset::sample(kind, name, options, ctx)?;
-    tell_of_import(&report, replaces, args.json, ctx)
-}
-
-/// What `import` prints as JSON.
-#[derive(Serialize)]
-struct Imported<'a> {
-    name: &'a str,
-    nodes: u32,
-    edges: u64,
-    queries: u64,
-    splits: &'a BTreeMap<String, u64>,
-    fingerprint: &'a str,
-    /// Whether it answers from now on; else the one before does until it is indexed.
-    current: bool,
-    duplicate_edges: u64,
-    filler_nodes: u32,
-    /// Values kept as their text, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    printed_values: Option<u64>,
-    left_out: BTreeMap<&'static str, u64>,
-}
-
-fn tell_of_import(
-    report: &ImportReport,
-    replaces: bool,
-    json: bool,
-    ctx: &Context,
-) -> Result<Exit> {
-    let name = &report.base.name;
-    let record = &report.base.record;
-    let waits = ctx.home.next(name)?.is_some();
-    if waits {
-        ctx.printer.notice(&dataset::waiting(name));
-    } else if replaces {
-        ctx.printer.notice(&format!("replaced the installed \"{name}\" and its indexes"));
-    }
-    if json {
-        ctx.printer.json(&Imported {
-            name,
-            nodes: record.n_nodes,
-            edges: record.n_edges,
-            queries: record.n_queries,
-            splits: &record.splits,
-            fingerprint: &record.fingerprint,
-            current: !waits,
-            duplicate_edges: report.duplicate_edges,
-            filler_nodes: report.filler_nodes,
-            printed_values: Some(report.printed_values).filter(|&n| n > 0),
-            left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
-        })?;
-    } else if !waits {
-        ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
-    }
-    Ok(Exit::Done)
+    import::tell(&report, replaces, args.json, ctx)
 }
 
 /// What `show` prints as JSON.
@@ -344,6 +243,12 @@ struct Shown<'a> {
 fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
     let base = ctx.home.get(&args.name)?;
     let kb = Kb::open(&base.kb_dir())?;
+    if let Some(id) = &args.node {
+        return node::show(&kb, id, args.json, ctx);
+    }
+    if args.issues {
+        return summary::issues(&base.name, &Summary::of_base(&base)?, args.json, ctx);
+    }
     let manifest = kb.manifest();
     let mut relations: BTreeMap<&str, u64> = BTreeMap::new();
     for &(_, relation, _, edges) in &manifest.tuples {

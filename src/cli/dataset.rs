@@ -2,7 +2,12 @@
 //! a built-in sample. Imports, generates and indexes what the last two need, with a notice.
 //! Must not know what the dataset is used for.
 
-use std::{fs, path::Path, sync::Arc, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 use anyhow::Context as _;
 
@@ -13,9 +18,11 @@ use crate::{
         printer::count,
     },
     dataset::{
-        Base, DatasetError, ImportOptions, ImportReport, Phase, Progress, Resolved, import_neutral,
+        Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
+        import_neutral, import_triples,
         sample::{SampleKind, SampleOptions, SampleReport, generate},
         stark::{self, import_stark},
+        tables::{self, EdgesTable, Guess, MAPPING_FILE, Mapping, TableHint, import_tables},
     },
     files,
     index::{self, IndexError, IndexedBase, Plan},
@@ -80,8 +87,10 @@ pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
         Ok(Resolved::NewDirectory { source, name }) => {
             let place = source.display();
             ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let report = import(&source, &name, Input::Neutral, &ImportOptions::default(), ctx)?;
-            Ok(Dataset { base: report.base, automatic: true })
+            let imported =
+                import(&source, &name, &Input::Detected, &ImportOptions::default(), ctx)?;
+            imported.tell(ctx);
+            Ok(Dataset { base: imported.report.base, automatic: true })
         }
         Err(error @ DatasetError::UnknownName { .. }) => {
             let kind = SampleKind::from_name(dataset).ok_or(error)?;
@@ -125,7 +134,9 @@ pub(super) fn sample(
     let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
     sample_files(kind, options, &files, ctx)?;
-    import(&files, name, Input::Neutral, &ImportOptions::default(), ctx)
+    let imported = import(&files, name, &Input::Neutral, &ImportOptions::default(), ctx)?;
+    imported.tell(ctx);
+    Ok(imported.report)
 }
 
 /// Generates the files of a sample, with progress.
@@ -192,26 +203,103 @@ pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) 
     Ok(())
 }
 
-/// What a directory to be imported holds.
-#[derive(Clone, Copy, Debug)]
+/// What a file or directory to be imported holds.
+#[derive(Clone, Debug)]
 pub(super) enum Input {
+    /// What its files look like.
+    Detected,
     /// The neutral format.
     Neutral,
     /// The files of the STaRK benchmark, and which edges to take.
     Stark(stark::Mode),
+    /// Tables, of which nothing, something or all is said; the rest is guessed.
+    Tables(TablesInput),
+    /// N-Triples.
+    Triples,
 }
 
-/// Imports a directory under a name, with progress and a summary.
+/// What is said of tables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TablesInput {
+    /// The file that says it.
+    pub(super) mapping: Option<PathBuf>,
+    /// Tables of nodes.
+    pub(super) nodes: Vec<TableHint>,
+    /// Tables of edges.
+    pub(super) edges: Vec<EdgesTable>,
+}
+
+/// An import that is done.
+pub(super) struct Imported {
+    pub(super) report: ImportReport,
+    /// Time it took.
+    pub(super) seconds: f64,
+}
+
+impl Imported {
+    /// Says in a line what was imported.
+    fn tell(&self, ctx: &Context) {
+        let record = &self.report.base.record;
+        ctx.printer.notice(&format!(
+            "imported \"{}\": {} nodes, {} edges, {} queries in {:.1} s",
+            self.report.base.name,
+            count(record.n_nodes.into()),
+            count(record.n_edges),
+            count(record.n_queries),
+            self.seconds,
+        ));
+    }
+}
+
+/// What becomes what in tables: as a file says, or else as they look.
 ///
 /// # Errors
-/// What is wrong with the directory, or that the import was stopped.
+/// That a file cannot be read.
+pub(super) fn mapping(source: &Path, said: &TablesInput, ctx: &Context) -> Result<Mapping> {
+    let own = source.join(MAPPING_FILE);
+    let is_said = !said.nodes.is_empty() || !said.edges.is_empty();
+    let file = said.mapping.clone().or_else(|| (!is_said && own.exists()).then_some(own));
+    if let Some(file) = file {
+        return Ok(Mapping::read(&file)?);
+    }
+    let Guess { mut mapping, notes } = tables::guess(source, &said.nodes)?;
+    mapping.edges.extend(said.edges.iter().cloned());
+    for line in mapping.lines().iter().chain(&notes) {
+        ctx.printer.notice(line);
+    }
+    let place = source.display();
+    if !is_said && source.is_dir() {
+        ctx.printer.notice(&format!("guessed; `agent data guess {place}` writes it to be edited"));
+    }
+    Ok(mapping)
+}
+
+/// Imports a file or directory under a name, with progress, and says what was left out.
+///
+/// # Errors
+/// What is wrong with the input, or that the import was stopped.
 pub(super) fn import(
     source: &Path,
     name: &str,
-    input: Input,
+    input: &Input,
     options: &ImportOptions,
     ctx: &Context,
-) -> Result<ImportReport> {
+) -> Result<Imported> {
+    // A wrong name must not cost a look at the data.
+    ctx.home.path_of(name)?;
+    let detected = match input {
+        Input::Detected => match Form::of(source)? {
+            Form::Neutral => Input::Neutral,
+            Form::Stark => Input::Stark(stark::Mode::default()),
+            Form::Tables => Input::Tables(TablesInput::default()),
+            Form::Triples => Input::Triples,
+        },
+        said => said.clone(),
+    };
+    let mapping = match &detected {
+        Input::Tables(said) => mapping(source, said, ctx)?,
+        _ => Mapping::default(),
+    };
     let began = Instant::now();
     let progress = ctx.printer.progress_of(&format!("importing {name}"), STAGES);
     let mut on_progress = |at: Progress| {
@@ -223,22 +311,21 @@ pub(super) fn import(
         };
         progress.at(stage, at.done, at.total);
     };
-    let (home, stop) = (&ctx.home, &ctx.stop);
-    let report = match input {
-        Input::Neutral => import_neutral(source, home, name, options, &mut on_progress, stop),
-        Input::Stark(mode) => {
-            import_stark(source, home, name, mode, options, &mut on_progress, stop)
-        }
+    let (home, stop, told) = (&ctx.home, &ctx.stop, &mut on_progress);
+    let report = match &detected {
+        Input::Neutral | Input::Detected => import_neutral(source, home, name, options, told, stop),
+        Input::Stark(mode) => import_stark(source, home, name, *mode, options, told, stop),
+        Input::Tables(_) => import_tables(source, &mapping, home, name, options, told, stop),
+        Input::Triples => import_triples(source, home, name, options, told, stop),
     }?;
     drop(progress);
-    let record = &report.base.record;
-    let seconds = began.elapsed().as_secs_f64();
-    ctx.printer.notice(&format!(
-        "imported \"{name}\": {} nodes, {} edges, {} queries in {seconds:.1} s",
-        count(record.n_nodes.into()),
-        count(record.n_edges),
-        count(record.n_queries),
-    ));
+    let imported = Imported { report, seconds: began.elapsed().as_secs_f64() };
+    tell_of_losses(&imported.report, ctx);
+    Ok(imported)
+}
+
+/// Says what of the input is not in the base as it stands there.
+fn tell_of_losses(report: &ImportReport, ctx: &Context) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);
         ctx.printer.notice(&format!("{dropped} duplicate edges were dropped"));
@@ -259,5 +346,4 @@ pub(super) fn import(
         let example = example.unwrap_or_default();
         ctx.printer.warning(&format!("left out, {label}: {times} lines{example}"));
     }
-    Ok(report)
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::{
     cli::{Exit, printer::Printer},
-    dataset::DatasetError,
+    dataset::{DatasetError, Wrong},
     systems::SystemError,
 };
 
@@ -47,6 +47,11 @@ impl CommandError {
             printer.error(&format!("interrupted: {}", self.message()));
             return Exit::Interrupted;
         }
+        if let Some(DatasetError::Wrong(wrong)) = self.error.downcast_ref::<DatasetError>() {
+            report_wrong(wrong, printer);
+            self.hints.iter().for_each(|hint| printer.hint(hint));
+            return Exit::Failed;
+        }
         let (head, further) = match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { name, installed, nearest }) => {
                 (vec![format!("no dataset \"{name}\" is installed")], unknown(installed, nearest))
@@ -61,6 +66,21 @@ impl CommandError {
         lines.for_each(|cause| printer.cause(&cause));
         self.hints.iter().cloned().chain(further).for_each(|hint| printer.hint(&hint));
         if usage { Exit::Usage } else { Exit::Failed }
+    }
+}
+
+/// Writes all that is wrong with an input, each with its place, the part that is wrong and the
+/// remedy.
+fn report_wrong(wrong: &Wrong, printer: &Printer) {
+    for problem in &wrong.first {
+        printer.error(&format!("{}: {}", problem.place(), problem.message));
+        if !problem.here.is_empty() {
+            printer.aside("here", &problem.here);
+        }
+        printer.aside("hint", &problem.hint);
+    }
+    if let Some(rest) = wrong.rest() {
+        printer.error(&rest);
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     for hit in hits {
         rows.add_row([
             hit.rank.to_string(),
-            hit.id.to_string(),
+            plain(&hit.key, MAX_SHOWN),
             plain(hit.node_type, MAX_SHOWN),
             plain(hit.name, MAX_SHOWN),
             format!("{:.4}", hit.score),
@@ -166,14 +166,14 @@ pub(super) fn print_explained(
     let width = ctx.printer.columns();
     let blocks = hits.iter().map(|hit| {
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));
-        let HitRecord { rank, id, score, .. } = hit;
+        let (HitRecord { rank, score, .. }, key) = (hit, plain(&hit.key, MAX_SHOWN));
         let rule = rule_below(end, *rank, hits.len());
         let path = match &hit.path {
             Some(_) if hit.explanation.is_some() => format!("    {}\n", reason(hit, None)),
             _ => String::new(),
         };
         let why = why::lines(hit, width);
-        format!("{rank}. {name} ({node_type} {id}), score {score:.4}\n{path}{why}{rule}")
+        format!("{rank}. {name} ({node_type} {key}), score {score:.4}\n{path}{why}{rule}")
     });
     ctx.printer.text(&blocks.collect::<String>())
 }

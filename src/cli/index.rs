@@ -108,8 +108,26 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     built.and_then(|()| serve(base, ctx))
 }
 
+/// Indexes the version of a base that waits as the one that answers is indexed, and makes it answer.
+///
+/// # Errors
+/// That it cannot be indexed; then the one before goes on answering.
+pub(super) fn like(served: &Base, ctx: &Context) -> Result<Exit> {
+    let kb = Kb::open(&served.kb_dir())?;
+    let vectors = State::of(&kb, &served.index_dir(), &served.name).vectors.ok();
+    let args = Args {
+        dataset: served.name.clone(),
+        embedder: None,
+        candidates_only: vectors.as_ref().is_some_and(|there| there.candidates_only),
+        with: vectors.map_or_else(Vec::new, |there| there.parts),
+        drop_cache: false,
+        force: false,
+    };
+    run(&args, ctx)
+}
+
 /// Makes an indexed version of a base the one that answers.
-fn serve(base: &Base, ctx: &Context) -> Result<Exit> {
+pub(super) fn serve(base: &Base, ctx: &Context) -> Result<Exit> {
     if ctx.home.get(&base.name)?.version != base.version {
         ctx.home.make_current(base)?;
         ctx.printer.notice(&format!("\"{}\" answers with the new import from now on", base.name));

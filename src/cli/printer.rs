@@ -115,7 +115,15 @@ impl Printer {
     pub(super) fn json_lines(&self, values: &[impl Serialize]) -> Result<()> {
         let lines: std::result::Result<Vec<_>, _> =
             values.iter().map(serde_json::to_string).collect();
-        let text = lines?.join("\n");
+        self.json_texts(&lines?)
+    }
+
+    /// Writes JSON values that are text already, each on a line.
+    ///
+    /// # Errors
+    /// As [`Printer::data`].
+    pub(super) fn json_texts(&self, lines: &[String]) -> Result<()> {
+        let text = lines.join("\n");
         if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
 
@@ -159,6 +167,11 @@ impl Printer {
     /// Writes what caused the line before.
     pub(super) fn cause(&self, message: &str) {
         self.stderr(Level::Quiet, "  cause: ", message);
+    }
+
+    /// Writes what belongs to the error in the line before, under a word for what it is.
+    pub(super) fn aside(&self, word: &str, text: &str) {
+        self.stderr(Level::Quiet, &format!("  {word}: "), text);
     }
 
     /// Writes what to do about an error.

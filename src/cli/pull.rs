@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let name = args.name.as_deref().unwrap_or(kind);
         let source = root.join("skb").join(kind);
         let input = Input::Stark(stark::Mode::default());
-        return data::install(&source, name, input, &ImportOptions::default(), args.json, ctx);
+        return data::install(&source, name, &input, &ImportOptions::default(), args.json, ctx);
     }
     if args.json {
         let path = root.display().to_string();

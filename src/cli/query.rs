@@ -1,4 +1,6 @@
-//! `agent query`: answers a question with a frozen bundle.
+//! `agent query`: answers a question, or a file of them, with a frozen bundle.
+
+mod batch;
 
 use std::{
     path::{Path, PathBuf},
@@ -49,8 +51,18 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
     /// What to look for; without --bundle, the bundle comes first
-    #[arg(value_name = "[BUNDLE] TEXT", required = true)]
+    #[arg(value_name = "[BUNDLE] TEXT", required_unless_present = "batch")]
     words: Vec<String>,
+    /// Answer all questions of this file, or of stdin if it is -, in order
+    ///
+    /// A line is one JSON object with query and, at will, id; for each, one line is printed with line,
+    /// id and what --json prints, or error. The status is 1 if a line was not answered as it should.
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    batch: Option<PathBuf>,
+    /// With --batch: begin at this line, to go on where an earlier run ended
+    #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
@@ -82,6 +94,12 @@ impl Args {
     /// without quotes are joined.
     fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
         let (bundle, words) = match (&self.bundle, self.words.split_first()) {
+            (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
+            (None, Some((bundle, []))) if self.batch.is_some() => (Path::new(bundle), &[][..]),
+            _ if self.batch.is_some() => {
+                return Err(CommandError::usage(anyhow!("--batch takes a bundle and no question")))
+                    .hint("write `agent query latest --batch questions.jsonl`");
+            }
             (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
             (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
             (None, _) => {
@@ -112,7 +130,9 @@ struct Printed<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
     let (file, text) = args.asked(ctx)?;
-    let text = checked(&text)?;
+    if args.batch.is_none() {
+        checked(&text)?;
+    }
     let bundle = read_bundle(file, ctx)?;
     let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
     let base = dataset::open(&dataset, ctx)?;
@@ -122,6 +142,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
     let opened = open_bundle(&bundle, &base, &resources)?;
     let open_ms = began.elapsed().as_secs_f64() * 1e3;
+    if let Some(questions) = &args.batch {
+        let session =
+            batch::Session { file, from: args.from_line, k: args.k as usize, base, opened, ctx };
+        return batch::run(&session, questions);
+    }
+    let text = checked(&text)?;
     let explained = if args.explain { MAX_EXPLAINED } else { 0 };
     let detail = Detail { explained, paths: true };
     let mut answer = infer::answer(&base, &*opened.answers, text, args.k as usize, detail)?;

@@ -1,5 +1,6 @@
 //! `agent verify`: checks that a bundle is whole and does what it says.
 
+mod drift;
 mod programs;
 mod replay;
 
@@ -31,6 +32,9 @@ const MAX_DETAIL: usize = 300;
 /// parameters within their bounds; and on its dataset that the base is the same and that the
 /// validation queries give exactly the scores that the bundle states. Exits with 1 if something
 /// does not hold.
+///
+/// After an update of the dataset, --drift says how much the bundle lost: it answers the validation
+/// queries on what the dataset is now, and names categories that lost and relations that are gone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)
@@ -39,6 +43,13 @@ pub(super) struct Args {
     /// Replay on this dataset [default: the one it was made for, if it is installed]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    /// Say whether the bundle may be carried over to its updated dataset; exits with 1 if not
+    #[arg(long)]
+    drift: bool,
+    /// With --drift, and if it may be carried over: write the bundle for the updated dataset, with
+    /// its scores there
+    #[arg(long)]
+    accept_drift: bool,
     #[command(flatten)]
     sandbox: SandboxArgs,
     /// Print JSON lines with check, status and detail
@@ -78,6 +89,9 @@ impl Check {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.drift || args.accept_drift {
+        return drift::run(args, ctx);
+    }
     let mut checks = Vec::new();
     match Bundle::read(&named::bundle_file(&args.file, &ctx.home)?) {
         Ok(bundle) => {

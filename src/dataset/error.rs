@@ -1,6 +1,6 @@
-//! What can go wrong with dataset files and installed bases. Line problems carry file and line,
-//! so that the same type serves the strict import (first one ends it) and the lenient one (all
-//! are counted, the first few kept).
+//! What can go wrong with dataset files and installed bases. What is wrong with the input carries
+//! file, line and remedy, so that the same type serves the strict import, which fails of all of it
+//! at its end, and the lenient one, which leaves such lines out and counts them.
 
 use std::{
     collections::BTreeMap,
@@ -12,6 +12,10 @@ use crate::kb::KbError;
 
 /// Examples kept of each kind of problem.
 const EXAMPLES: usize = 5;
+/// Problems that an error tells one by one; the others are counted.
+pub const MAX_TOLD: usize = 50;
+/// Characters of wrong input that are shown.
+const MAX_HERE: usize = 100;
 /// Installed names that an unknown-name error lists at most.
 pub(super) const MAX_LISTED: usize = 20;
 
@@ -19,9 +23,9 @@ pub(super) const MAX_LISTED: usize = 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// A line of an input file is wrong.
+    /// Lines of the input are wrong.
     #[error("{0}")]
-    Line(Problem),
+    Wrong(Box<Wrong>),
     /// The store could not be written or opened.
     #[error(transparent)]
     Kb(#[from] KbError),
@@ -67,7 +71,10 @@ pub enum DatasetError {
         limit: u64,
     },
     /// None of the possible file names exists.
-    #[error("{dir} has no {file}, {file}.gz or {file}.zst; a dataset needs one of them")]
+    #[error(
+        "{dir} has no {file}, {file}.gz or {file}.zst; add one, or import tables with \
+         `agent data guess`"
+    )]
     MissingFile {
         /// The dataset directory.
         dir: PathBuf,
@@ -84,11 +91,21 @@ pub enum DatasetError {
         /// Another name.
         second: String,
     },
-    /// `dataset.toml` is wrong.
+    /// The input is in no form that can be read.
     #[error("{path}: {message}")]
+    BadInput {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong and what to do about it.
+        message: String,
+    },
+    /// `dataset.toml` or a mapping is wrong.
+    #[error("{}: {message}", placed(.path, *.line))]
     BadToml {
         /// The file.
         path: PathBuf,
+        /// The line, 1-based; 0 where it is about the whole file.
+        line: u64,
         /// What is wrong and what to do about it.
         message: String,
     },
@@ -166,6 +183,13 @@ pub enum DatasetError {
     Stopped,
 }
 
+fn placed(file: &Path, line: u64) -> String {
+    match line {
+        0 => file.display().to_string(),
+        line => format!("{}:{line}", file.display()),
+    }
+}
+
 fn hint(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean \"{name}\"?")).unwrap_or_default()
 }
@@ -201,6 +225,12 @@ pub enum ProblemKind {
     LineTooLong,
     /// Not JSON, or not of the expected shape.
     BadJson,
+    /// A quote that is not closed.
+    OpenQuote,
+    /// A column that is not there, or is there twice.
+    BadColumn,
+    /// No triple.
+    BadTriple,
     /// A key beside id, type, name and details.
     UnknownKey,
     /// An id that was there before.
@@ -214,7 +244,7 @@ pub enum ProblemKind {
     WrongHeader,
     /// A row with another number of columns than the header.
     RaggedRow,
-    /// A value that is not a non-negative integer where an id is expected.
+    /// No id where one is expected.
     BadId,
     /// An edge to a node that does not exist.
     UnknownNode,
@@ -237,6 +267,9 @@ impl ProblemKind {
             ProblemKind::NotUtf8 => "not UTF-8",
             ProblemKind::LineTooLong => "line too long",
             ProblemKind::BadJson => "bad JSON",
+            ProblemKind::OpenQuote => "quote not closed",
+            ProblemKind::BadColumn => "bad column",
+            ProblemKind::BadTriple => "no triple",
             ProblemKind::UnknownKey => "unknown key",
             ProblemKind::DuplicateId => "duplicate node id",
             ProblemKind::MissingId => "missing node id",
@@ -254,26 +287,38 @@ impl ProblemKind {
     }
 }
 
-/// One wrong line.
+/// One thing that is wrong in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// The file; of a database, the file and the table.
     pub file: PathBuf,
-    /// The line, 1-based, in the unpacked text.
+    /// The line, 1-based, in the unpacked text; of a table of a database, the number of the row; 0
+    /// where it is about the whole file.
     pub line: u64,
     /// The kind.
     pub kind: ProblemKind,
-    /// What is wrong and what to do about it.
+    /// What is wrong, in a line.
     pub message: String,
+    /// The part of the input that is wrong; empty where the message says it all.
+    pub here: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Problem {
+    /// Where it is: `file:line`.
+    pub fn place(&self) -> String {
+        placed(&self.file, self.line)
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file.display(), self.line, self.message)
+        write!(f, "{}: {}; {}", self.place(), self.message, self.hint)
     }
 }
 
-/// How often a kind of problem was met in a lenient import.
+/// How often a kind of problem was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemCount {
     /// The kind.
@@ -284,40 +329,109 @@ pub struct ProblemCount {
     pub examples: Vec<Problem>,
 }
 
-/// Takes problems as they come: the strict kind fails at the first, the lenient one counts.
+/// All that is wrong with an input, at least one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The first [`MAX_TOLD`], in the order in which they were met.
+    pub first: Vec<Problem>,
+    /// How often each kind was met.
+    pub counts: Vec<ProblemCount>,
+}
+
+impl Wrong {
+    /// Those beyond the first, in a line for people; none if there are no more.
+    pub fn rest(&self) -> Option<String> {
+        let told = |kind| self.first.iter().filter(|one| one.kind == kind).count() as u64;
+        let kinds = self.counts.iter().map(|of| (of.kind.label(), of.count - told(of.kind)));
+        let kinds: Vec<(&str, u64)> = kinds.filter(|(_, more)| *more > 0).collect();
+        let more: u64 = kinds.iter().map(|(_, more)| more).sum();
+        let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+        (more > 0).then(|| format!("and {more} more: {}", kinds.join(", ")))
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.first.iter().map(Problem::to_string).chain(self.rest());
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// What is wrong with a line and how it is mended; the place is for the caller to add.
+pub(super) struct Fault {
+    kind: ProblemKind,
+    message: String,
+    here: String,
+    hint: String,
+}
+
+impl Fault {
+    pub(super) fn new(
+        kind: ProblemKind,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Fault {
+        Fault { kind, message: message.into(), here: String::new(), hint: hint.into() }
+    }
+
+    /// Message and remedy, for tests.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> String {
+        format!("{}; {}", self.message, self.hint)
+    }
+
+    /// The same with the text that is wrong, of which the beginning is shown on one line.
+    pub(super) fn here(mut self, text: &str) -> Fault {
+        let plain = text.replace('\t', "  ");
+        let mut chars = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
+        self.here = chars.by_ref().take(MAX_HERE).collect();
+        if chars.next().is_some() {
+            self.here.push('…');
+        }
+        self
+    }
+}
+
+/// Takes problems as they come: the first few are kept, all are counted. A strict import fails of
+/// them at its end, a lenient one tells of them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) lenient: bool,
+    first: Vec<Problem>,
     counts: BTreeMap<ProblemKind, (u64, Vec<Problem>)>,
 }
 
 impl Problems {
     pub(super) fn new(lenient: bool) -> Problems {
-        Problems { lenient, counts: BTreeMap::new() }
+        Problems { lenient, ..Problems::default() }
     }
 
-    /// Ok means: leave the line out and go on.
-    pub(super) fn add(
-        &mut self,
-        file: &Path,
-        line: u64,
-        kind: ProblemKind,
-        message: impl Into<String>,
-    ) -> Result<(), DatasetError> {
-        let problem = Problem { file: file.to_path_buf(), line, kind, message: message.into() };
-        if !self.lenient {
-            return Err(DatasetError::Line(problem));
-        }
+    /// The caller leaves the line out and goes on.
+    pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
+        let Fault { kind, message, here, hint } = fault;
+        let problem = Problem { file: file.to_path_buf(), line, kind, message, here, hint };
         let (count, examples) = self.counts.entry(kind).or_default();
         *count += 1;
         if examples.len() < EXAMPLES {
-            examples.push(problem);
+            examples.push(problem.clone());
         }
-        Ok(())
+        if self.first.len() < MAX_TOLD {
+            self.first.push(problem);
+        }
     }
 
-    pub(super) fn into_counts(self) -> Vec<ProblemCount> {
+    /// The counts of a lenient import.
+    ///
+    /// # Errors
+    /// [`DatasetError::Wrong`] if a strict one met anything.
+    pub(super) fn finish(self) -> Result<Vec<ProblemCount>, DatasetError> {
         let counts = self.counts.into_iter();
-        counts.map(|(kind, (count, examples))| ProblemCount { kind, count, examples }).collect()
+        let counts: Vec<ProblemCount> = counts
+            .map(|(kind, (count, examples))| ProblemCount { kind, count, examples })
+            .collect();
+        match self.lenient || counts.is_empty() {
+            true => Ok(counts),
+            false => Err(DatasetError::Wrong(Box::new(Wrong { first: self.first, counts }))),
+        }
     }
 }

@@ -9,8 +9,9 @@
 //!
 //! An import either replaces a base or, where that answers questions, is put beside it as its next
 //! version. The next one becomes current in one step, the renaming of `current`, when its index is
-//! there. Whoever looked up the base before goes on with the version found then, whose files stay
-//! until the version after the next becomes current.
+//! there. Whoever looked up the base before goes on with the version found then: a [`Base`] holds a
+//! shared lock of its `kb/`, and versions before the one that was current are removed only
+//! when nobody holds them, now or at a later change.
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use std::{
     io::Write,
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
     time::UNIX_EPOCH,
 };
 
@@ -53,6 +55,8 @@ const STAGING_PREFIX: &str = ".new-";
 const ALIVE_FILE: &str = ".alive";
 /// Names below this similarity (Jaro-Winkler, 0 to 1) are not suggested.
 const MIN_SIMILARITY: f64 = 0.7;
+/// Looks at the current version of a base, each while it was replaced, before the last is taken.
+const MAX_LOOKS: usize = 1_000;
 /// Files of a dataset directory that are looked at to tell whether it has changed.
 const MAX_SOURCE_FILES: usize = 10_000;
 
@@ -137,7 +141,39 @@ pub struct Base {
     pub version: u32,
     /// Its counts.
     pub record: BaseRecord,
+    /// Keeps the files of this version.
+    pub(super) held: Held,
 }
+
+/// While one lives, no later version of the base removes the files of this one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    _lock: Option<Arc<File>>,
+}
+
+impl Held {
+    /// Holds the version in a directory; none if it is being or was removed. Where the system locks
+    /// no directories, nothing is held, and files stay until the version after the next.
+    fn of(version: &Path) -> Option<Held> {
+        let dir = version.join(KB_DIR);
+        let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
+        let lock = match locked {
+            Ok((Ok(()), dir)) => Some(Arc::new(dir)),
+            Ok((Err(TryLockError::WouldBlock), _)) => return None,
+            Ok((Err(TryLockError::Error(_)), _)) | Err(_) => None,
+        };
+        // It may have been removed between the two.
+        dir.exists().then_some(Held { _lock: lock })
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, _: &Held) -> bool {
+        true
+    }
+}
+
+impl Eq for Held {}
 
 impl Base {
     /// The directory to give to [`crate::kb::Kb::open`].
@@ -246,7 +282,18 @@ impl Home {
             let nearest = nearest(name, &installed);
             return Err(DatasetError::UnknownName { name: name.to_string(), installed, nearest });
         }
-        read_version(name, &path, current(&path)?)
+        // A version may be removed between the look at its number and at its files; then a later
+        // one is current.
+        let mut number = current(&path)?;
+        for _ in 0..MAX_LOOKS {
+            let read = read_version(name, &path, number);
+            let now = current(&path)?;
+            if now == number {
+                return read;
+            }
+            number = now;
+        }
+        read_version(name, &path, number)
     }
 
     /// The version of that base that was imported last, if it is not current yet.
@@ -388,8 +435,14 @@ fn version_path(path: &Path, version: u32) -> PathBuf {
 
 fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetError> {
     let path = version_path(path, version);
+    // Held first, so that what is read stays.
+    let held = Held::of(&path);
     let record = read_record(&path.join(RECORD_FILE))?;
-    Ok(Base { name: name.to_string(), path, version, record })
+    let held = held.ok_or_else(|| {
+        let what = "its kb/ is gone, or is being removed".to_string();
+        DatasetError::Damaged { path: path.clone(), what }
+    })?;
+    Ok(Base { name: name.to_string(), path, version, record, held })
 }
 
 /// The number of the current version of the base in `path`.
@@ -425,15 +478,21 @@ fn last_version(path: &Path) -> Result<u32, DatasetError> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
-/// Removes versions; what cannot be removed now goes with a later one.
+/// Removes versions that nobody holds; what cannot be removed now goes with a later one.
 fn remove_versions(path: &Path, which: Range<u32>) -> Result<(), DatasetError> {
     for version in versions(path)?.into_iter().filter(|version| which.contains(version)) {
         let dir = version_path(path, version);
+        let kb = File::open(dir.join(KB_DIR));
+        let lock = kb.as_ref().map(File::try_lock);
+        if matches!(lock, Ok(Err(TryLockError::WouldBlock))) {
+            continue;
+        }
+        // The record goes first: whoever looks later finds none.
+        let _ = fs::remove_file(dir.join(RECORD_FILE));
         if version != FIRST_VERSION {
             let _ = fs::remove_dir_all(dir);
             continue;
         }
-        let _ = fs::remove_file(dir.join(RECORD_FILE));
         for part in [KB_DIR, QUERIES_DIR, INDEX_DIR] {
             let _ = fs::remove_dir_all(dir.join(part));
         }
@@ -546,16 +605,13 @@ impl Staging {
         }
     }
 
-    /// Writes `base.json` and puts the base in its place; beside another, it is the only one that
-    /// waits.
-    pub(super) fn publish(
-        self,
+    fn record(
         manifest: &Manifest,
         queries: StoredQueries,
         source: &Path,
         stark: Option<Origin>,
-    ) -> Result<Base, DatasetError> {
-        let mut record = BaseRecord {
+    ) -> BaseRecord {
+        BaseRecord {
             format_version: FORMAT_VERSION,
             title: manifest.title.clone(),
             licence: manifest.licence.clone(),
@@ -570,7 +626,32 @@ impl Staging {
             query_files: queries.files,
             stark,
             checksum: String::new(),
-        };
+        }
+    }
+
+    /// What would be put in its place; nothing is.
+    pub(super) fn rehearse(
+        self,
+        manifest: &Manifest,
+        queries: StoredQueries,
+        source: &Path,
+        stark: Option<Origin>,
+    ) -> Base {
+        let record = Staging::record(manifest, queries, source, stark);
+        let (name, path) = (self.name.clone(), self.target.clone());
+        Base { name, path, version: FIRST_VERSION, record, held: Held::default() }
+    }
+
+    /// Writes `base.json` and puts the base in its place; beside another, it is the only one that
+    /// waits.
+    pub(super) fn publish(
+        self,
+        manifest: &Manifest,
+        queries: StoredQueries,
+        source: &Path,
+        stark: Option<Origin>,
+    ) -> Result<Base, DatasetError> {
+        let mut record = Staging::record(manifest, queries, source, stark);
         let path = self.dir.path().join(RECORD_FILE);
         let written = record
             .own_digest()
@@ -594,6 +675,7 @@ impl Staging {
         if version > FIRST_VERSION {
             remove_versions(&self.target, current(&self.target)?.saturating_add(1)..version)?;
         }
-        Ok(Base { name: self.name, path, version, record })
+        let held = Held::of(&path).unwrap_or_default();
+        Ok(Base { name: self.name, path, version, record, held })
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     dataset::{
         Base, DatasetError, Home, LabelledQuery,
         error::Problems,
-        neutral::Watch,
+        ids::AnswerIds,
+        install::Watch,
         queries::{QUERIES_FILE, QuerySources, import_queries, stored_queries},
     },
     files,
@@ -68,7 +69,9 @@ pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError
     };
     let mut problems = Problems::new(false);
     let mut watch = Watch { on_progress: &mut |_| {}, stop: &AtomicBool::new(false) };
-    let stored = import_queries(&sources, &new, base.record.n_nodes, &mut problems, &mut watch)?;
+    let ids = AnswerIds::Numbers(base.record.n_nodes);
+    let stored = import_queries(&sources, &new, ids, &mut problems, &mut watch)?;
+    problems.finish()?;
     let _lock = home.lock()?;
     let mut record = base.record.clone();
     if record.n_queries > 0 {

@@ -19,6 +19,14 @@
 //!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
+//! Ids that are not 0, 1, 2, ... in file order, texts or numbers, are kept as keys; edges and answers
+//! name nodes by them.
+//!
+//! # Input: tables, databases, triples
+//!
+//! See [`tables`] and [`import_triples`]. Beside tables in a directory the files of questions and
+//! `dataset.toml` are those of the neutral format.
+//!
 //! # Input: the STaRK benchmark
 //!
 //! Its official files, see [`stark`].
@@ -27,7 +35,7 @@
 //!
 //! ```text
 //! home      := bases/NAME/base downloads/stark
-//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/...
+//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/... current? VERSION/base
 //! stark     := files as in the repository on the hub
 //! ```
 //!
@@ -42,12 +50,18 @@
 //! | [`MAX_FILE_BYTES`] | bytes, unpacked | 256 GiB | a small packed file can unpack to anything |
 //! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
+//! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
+//! | [`MAX_TOLD`] | problems | 50 | told one by one; the others are counted |
 //!
 //! Those of [`crate::kb`] hold as well.
 
+mod changes;
 mod error;
+mod form;
 mod home;
 pub mod hub;
+mod ids;
+mod install;
 mod label;
 mod lines;
 mod neutral;
@@ -56,19 +70,25 @@ mod queries;
 mod render;
 pub mod sample;
 pub mod stark;
+mod summary;
+pub mod tables;
+mod triples;
 
 #[cfg(test)]
 mod tests;
 
-pub use error::{DatasetError, Problem, ProblemCount, ProblemKind};
+pub use changes::Changes;
+pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
+pub use form::Form;
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use install::{ImportOptions, ImportReport, Phase, Progress};
 pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
-pub use neutral::{
-    EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,
-};
+pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
 pub use queries::{
     LabelledQuery, MAX_QUERY_FILE_BYTES, Split, ValuedQuery, load_split, load_test,
     load_test_tenth, load_test_values, load_values,
 };
 pub use render::{Template, render_field, render_text};
+pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};
+pub use triples::{MAX_HELD_BYTES as MAX_TRIPLE_BYTES, import_triples};

@@ -1,34 +1,37 @@
 //! Imports a directory in neutral format (see the module docs of `dataset`) by streaming.
 //! Must not know how a base is stored, nor what its queries are for.
 //!
-//! A strict import ends at the first wrong line and leaves nothing behind. A lenient one leaves
-//! wrong lines out, counts them by kind and fills missing ids with empty nodes of type
-//! `unknown`. Duplicate edges are dropped and counted in both.
+//! Nodes whose ids are 0, 1, 2, ... in file order have these as their numbers. Any other ids, texts
+//! or numbers, are kept as keys beside numbers in file order; they are unique over all types.
+//!
+//! A strict import reads to the end, fails of all wrong lines together and leaves nothing behind. A
+//! lenient one leaves wrong lines out, counts them by kind and fills missing numbers with empty
+//! nodes of type `unknown`. Duplicate edges are dropped and counted in both.
+
+mod node;
 
 use std::{
     collections::BTreeMap,
-    fmt, fs, io,
+    fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};
 
 use crate::{
     dataset::{
-        Base, DatasetError, Home, ProblemCount, ProblemKind,
-        error::Problems,
-        home::Staging,
+        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+        error::{Fault, Problems},
+        ids::{Ids, in_range},
+        install::{Install, Watch},
         lines::{Line, Lines, MAX_LINE_BYTES},
-        queries::{QuerySources, import_queries},
+        neutral::node::{NodeKey, NodeLine, json_message},
         render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
     },
     files,
-    kb::{KbError, KbMeta, KbWriter},
+    kb::{KbError, KbMeta, KbWriter, NodeId},
 };
 
 /// First line of an edges file.
@@ -42,79 +45,11 @@ const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Lines between two looks at the stop flag and two progress reports.
 const LINES_PER_REPORT: u64 = 4096;
 
-/// What an import does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImportOptions {
-    /// Leave wrong lines out and count them, instead of ending at the first.
-    pub lenient: bool,
-    /// Put the import beside an indexed base of that name, which stays current until
-    /// [`Home::make_current`] is called for the new one, instead of replacing it at once.
-    pub beside: bool,
-}
-
-/// Which part of an import is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
-    Nodes,
-    /// Reading edges; unit: bytes of the file as stored, or edges.
-    Edges,
-    /// Sorting and writing the graph; unit: edges.
-    Graph,
-    /// Reading queries and splits; unit: files.
-    Queries,
-}
-
-/// How far an import is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The part.
-    pub phase: Phase,
-    /// Units done, see [`Phase`].
-    pub done: u64,
-    /// Units in all.
-    pub total: u64,
-}
-
-/// What an import did.
-#[derive(Clone, Debug)]
-pub struct ImportReport {
-    /// The installed base, with its counts.
-    pub base: Base,
-    /// Edges that were there before, and were dropped.
-    pub duplicate_edges: u64,
-    /// Empty nodes filled in for missing ids.
-    pub filler_nodes: u32,
-    /// Values that are kept as the text that Python prints of them, such as dates; a file of the
-    /// STaRK benchmark may have some.
-    pub printed_values: u64,
-    /// Wrong lines by kind; empty after a strict import.
-    pub problems: Vec<ProblemCount>,
-}
-
-/// Passes progress on and turns a raised stop flag into an error.
-pub(super) struct Watch<'a> {
-    pub(super) on_progress: &'a mut dyn FnMut(Progress),
-    pub(super) stop: &'a AtomicBool,
-}
-
-impl Watch<'_> {
-    pub(super) fn report(
-        &mut self,
-        phase: Phase,
-        done: u64,
-        total: u64,
-    ) -> Result<(), DatasetError> {
-        (self.on_progress)(Progress { phase, done, total });
-        if self.stop.load(Ordering::Relaxed) { Err(DatasetError::Stopped) } else { Ok(()) }
-    }
-}
-
 /// Imports the directory `source` as base `name` of `home`, replacing one of that name, at once or,
 /// by [`ImportOptions::beside`], later.
 ///
 /// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about
-/// 8 to 16 bytes per edge and 10 per node plus 100 MiB, whatever the length of the texts.
+/// 8 to 16 bytes per edge and 10 per node, 60 and twice the key per node with a key, plus 100 MiB, whatever the length of the texts.
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
@@ -126,45 +61,26 @@ pub fn import_neutral(
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
-    let staging = Staging::new(home, name, options.beside)?;
     let mut watch = Watch { on_progress, stop };
-    let mut problems = Problems::new(options.lenient);
+    let mut install = Install::begin(home, name, source, options)?;
     let (meta, templates) = read_toml(source)?;
     let nodes = required(source, "nodes.jsonl")?;
     let edges = required(source, "edges.tsv")?;
+    let nodes_file = file_name(nodes.path());
 
-    let mut writer = KbWriter::create(&staging.kb_dir())?;
-    let filler_nodes = read_nodes(nodes, &templates, &mut writer, &mut problems, &mut watch)?;
-    let n_pushed = read_edges(edges, &mut writer, &mut problems, &mut watch)?;
-    let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
-    let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
-        KbError::Stopped => DatasetError::Stopped,
-        error @ KbError::UnknownCandidateType { .. } => {
-            DatasetError::BadToml { path: source.join("dataset.toml"), message: error.to_string() }
-        }
-        other => DatasetError::Kb(other),
-    })?;
-    let sources = QuerySources {
-        queries: source.join("qa.csv"),
-        human: source.join("human.csv"),
-        splits: source.join("split"),
-        derive_tenth: false,
-    };
-    let queries = import_queries(
-        &sources,
-        &staging.queries_dir(),
-        manifest.n_nodes,
-        &mut problems,
+    let Install { writer, problems, .. } = &mut install;
+    let (naming, filled) = read_nodes(nodes, &templates, writer, problems, &mut watch)?;
+    install.filler_nodes = filled;
+    install.n_pushed = read_edges(
+        edges,
+        &naming,
+        &nodes_file,
+        &mut install.writer,
+        &mut install.problems,
         &mut watch,
     )?;
-    let base = staging.publish(&manifest, queries, source, None)?;
-    Ok(ImportReport {
-        base,
-        duplicate_edges: n_pushed - manifest.n_edges,
-        filler_nodes,
-        printed_values: 0,
-        problems: problems.into_counts(),
-    })
+    drop(naming);
+    install.finish(&meta, source, &mut watch)
 }
 
 fn required(source: &Path, file: &'static str) -> Result<Lines, DatasetError> {
@@ -185,24 +101,29 @@ struct DatasetToml {
 }
 
 /// Documents by node type.
-type Templates = BTreeMap<String, Template>;
+pub(super) type Templates = BTreeMap<String, Template>;
 
-fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
+pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     let path = source.join("dataset.toml");
     let bytes = match files::read(&path, MAX_TOML_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        // Beside a single file there is none.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Vec::new()
+        }
         read => read.map_err(DatasetError::io("read", &path))?,
     };
-    let bad = |message: String| DatasetError::BadToml { path: path.clone(), message };
+    let bad_at = |line, message| DatasetError::BadToml { path: path.clone(), line, message };
+    let bad = |message: String| bad_at(0, message);
     let text =
         String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-        let message = error.message();
-        bad(format!(
-            "line {line}: {message}; the keys are title, licence, candidate_types, templates"
-        ))
+        let message = error.message().lines().next().unwrap_or_default();
+        let keys = "the keys are title, licence, candidate_types, templates";
+        bad_at(line as u64, format!("{message}; {keys}"))
     })?;
     let title = match parsed.title {
         title if title.is_empty() => file_name(source),
@@ -218,7 +139,7 @@ fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     Ok((meta, templates))
 }
 
-fn file_name(path: &Path) -> String {
+pub(super) fn file_name(path: &Path) -> String {
     let full: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -229,200 +150,230 @@ pub(super) fn text_of<'a>(
     path: &Path,
     number: u64,
     problems: &mut Problems,
-) -> Result<Option<&'a str>, DatasetError> {
+) -> Option<&'a str> {
     let bytes = match line {
         Line::Bytes(bytes) => bytes,
         Line::TooLong => {
-            let message = format!("line of more than {MAX_LINE_BYTES} bytes; shorten its texts");
-            problems.add(path, number, ProblemKind::LineTooLong, message)?;
-            return Ok(None);
+            let message = format!("line of more than {MAX_LINE_BYTES} bytes");
+            let fault = Fault::new(ProblemKind::LineTooLong, message, "shorten its texts");
+            problems.add(path, number, fault);
+            return None;
         }
     };
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) => {
-            let column = error.valid_up_to() + 1;
-            let message = format!("byte {column} is not UTF-8; convert the file to UTF-8");
-            problems.add(path, number, ProblemKind::NotUtf8, message)?;
-            Ok(None)
-        }
+    let text = std::str::from_utf8(bytes);
+    if let Err(error) = &text {
+        let message = format!("byte {} is not UTF-8", error.valid_up_to() + 1);
+        let fault = Fault::new(ProblemKind::NotUtf8, message, "convert the file to UTF-8");
+        problems.add(path, number, fault.here(&String::from_utf8_lossy(bytes)));
     }
+    text.ok()
 }
 
-/// One line of `nodes.jsonl`.
-struct NodeLine {
-    id: u64,
-    node_type: String,
-    name: String,
-    details: Map<String, Value>,
-    unknown_key: Option<String>,
+/// How the nodes of a file are called.
+enum Naming {
+    /// By their numbers 0, 1, 2, ... in file order.
+    Numbers,
+    /// By anything else.
+    Keys(Ids),
 }
 
-impl<'de> Deserialize<'de> for NodeLine {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeLine, D::Error> {
-        deserializer.deserialize_map(NodeLineVisitor)
-    }
-}
+/// All keys of a directory in this format are of one space.
+const ONE_SPACE: &str = "";
 
-struct NodeLineVisitor;
-
-impl<'de> Visitor<'de> for NodeLineVisitor {
-    type Value = NodeLine;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with id, type, name and details")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeLine, A::Error> {
-        use serde::de::Error;
-        let (mut id, mut node_type, mut name) = (None, None, None);
-        let (mut details, mut unknown_key) = (None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            let twice = match key.as_str() {
-                "id" => id.replace(map.next_value()?).is_some(),
-                "type" => node_type.replace(map.next_value()?).is_some(),
-                "name" => name.replace(map.next_value()?).is_some(),
-                "details" => {
-                    let value: Option<Map<String, Value>> = map.next_value()?;
-                    details.replace(value.unwrap_or_default()).is_some()
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                    unknown_key.get_or_insert_with(|| key.clone());
-                    false
-                }
-            };
-            if twice {
-                return Err(A::Error::custom(format_args!("key \"{key}\" occurs twice")));
-            }
-        }
-        Ok(NodeLine {
-            id: id.ok_or_else(|| A::Error::missing_field("id"))?,
-            node_type: node_type.ok_or_else(|| A::Error::missing_field("type"))?,
-            name: name.ok_or_else(|| A::Error::missing_field("name"))?,
-            details: details.unwrap_or_default(),
-            unknown_key,
-        })
-    }
-}
-
-/// serde_json counts lines inside the one line it got; only the column says something.
-fn json_message(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let message = text.split(" at line ").next().unwrap_or_default();
-    let column = error.column();
-    format!(
-        "{message} (column {column}); \
-         write one {{\"id\": 0, \"type\": \"..\", \"name\": \"..\", \"details\": {{}}}} a line"
-    )
-}
-
-/// Reads all nodes; returns how many were filled in.
+/// Reads all nodes; returns how they are called and how many were filled in.
 fn read_nodes(
     mut lines: Lines,
     templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
     watch: &mut Watch<'_>,
-) -> Result<u32, DatasetError> {
+) -> Result<(Naming, u32), DatasetError> {
     let path = lines.path().to_path_buf();
     let total = lines.stored_bytes();
     let bytes_read = lines.counter();
+    let mut naming = None;
     let mut filler_nodes = 0u32;
     watch.report(Phase::Nodes, 0, total)?;
     while let Some((number, line)) = lines.next()? {
         if number.is_multiple_of(LINES_PER_REPORT) {
             watch.report(Phase::Nodes, bytes_read.load(Ordering::Relaxed), total)?;
         }
-        let Some(text) = text_of(line, &path, number, problems)? else { continue };
+        let Some(text) = text_of(line, &path, number, problems) else { continue };
         if text.trim_ascii().is_empty() {
             continue;
         }
         let node: NodeLine = match serde_json::from_str(text) {
             Ok(node) => node,
             Err(error) => {
-                problems.add(&path, number, ProblemKind::BadJson, json_message(&error))?;
+                let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \
+                    \"details\": {}} a line";
+                let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
+                problems.add(&path, number, fault.here(text));
                 continue;
             }
         };
         if let Some(key) = &node.unknown_key {
-            let message = format!("unknown key \"{key}\"; put it into details");
-            problems.add(&path, number, ProblemKind::UnknownKey, message)?;
+            let message = format!("unknown key \"{key}\"");
+            let fault = Fault::new(ProblemKind::UnknownKey, message, "put it into details");
+            problems.add(&path, number, fault.here(text));
         }
-        let expected = writer.n_nodes();
-        if node.id < u64::from(expected) {
-            let message = format!(
-                "id {} occurs twice or out of order; number the nodes 0, 1, 2, ... in file order",
-                node.id
-            );
-            problems.add(&path, number, ProblemKind::DuplicateId, message)?;
-            continue;
-        }
-        let missing = node.id - u64::from(expected);
-        if missing > u64::from(MAX_FILLER_NODES - filler_nodes) && problems.lenient {
-            return Err(DatasetError::TooManyMissingIds { path, limit: MAX_FILLER_NODES });
-        }
-        for id in u64::from(expected)..node.id {
-            let message = format!(
-                "id {id} is missing, this line has id {}; \
-                 number the nodes 0, 1, 2, ... in file order",
-                node.id
-            );
-            problems.add(&path, number, ProblemKind::MissingId, message)?;
-            push_filler(writer)?;
-            filler_nodes += 1;
-        }
-        if push_node(&node, templates, writer, problems, (&path, number))? {
-            filler_nodes += 1;
+        let naming = naming.get_or_insert_with(|| match node.id {
+            NodeKey::Number(0) => Naming::Numbers,
+            _ => Naming::Keys(Ids::default()),
+        });
+        let place = (path.as_path(), number, text);
+        match naming {
+            Naming::Numbers => {
+                filler_nodes += numbered(node, filler_nodes, templates, writer, problems, place)?;
+            }
+            Naming::Keys(ids) => keyed(node, ids, templates, writer, problems, place)?,
         }
     }
     if writer.n_nodes() == 0 {
+        // What is wrong with the lines says more than that nothing is left of them.
+        std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path });
     }
     watch.report(Phase::Nodes, total, total)?;
-    Ok(filler_nodes)
+    Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes one node; returns true if only its id could be kept.
-fn push_node(
-    node: &NodeLine,
+/// Writes a node whose number must be the next one; returns how many nodes were filled in.
+fn numbered(
+    node: NodeLine,
+    filled: u32,
     templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
-    (path, number): (&Path, u64),
-) -> Result<bool, DatasetError> {
-    let text = match templates.get(&node.node_type) {
-        Some(template) => template.render(&node.name, &node.node_type, &node.details),
-        None => Some(render_text(&node.name, &node.node_type, &node.details)),
-    };
-    let Some(text) = text else {
-        let message = format!(
-            "the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it; shorten \
-             the template or the node's texts"
-        );
-        problems.add(path, number, ProblemKind::LineTooLong, message)?;
-        push_filler(writer)?;
-        return Ok(true);
-    };
-    let fields: Vec<(String, String)> = node
-        .details
-        .iter()
-        .map(|(field, value)| (field.clone(), render_field(value)))
-        .filter(|(_, value)| !value.is_empty())
-        .collect();
-    match writer.push_node(&node.node_type, &node.name, &text, &fields) {
-        Ok(_) => Ok(false),
-        Err(
-            error @ (KbError::BadLabel { .. }
-            | KbError::ControlInLabel { .. }
-            | KbError::TooMany { .. }),
-        ) => {
-            problems.add(path, number, ProblemKind::BadLabel, error.to_string())?;
-            // The id exists, so the node must; only its content is left out.
-            push_filler(writer)?;
-            Ok(true)
+    (path, number, text): (&Path, u64, &str),
+) -> Result<u32, DatasetError> {
+    let hint = "number the nodes 0, 1, 2, ... in file order, or write all ids as texts";
+    let id = match &node.id {
+        NodeKey::Number(id) => *id,
+        NodeKey::Text(id) => {
+            let message = format!("id \"{id}\" is a text, but the first id is the number 0");
+            problems.add(path, number, Fault::new(ProblemKind::BadId, message, hint).here(text));
+            return Ok(0);
         }
-        Err(error) => Err(error.into()),
+    };
+    let expected = writer.n_nodes();
+    if id < u64::from(expected) {
+        let message = format!("id {id} occurs twice or out of order");
+        problems.add(path, number, Fault::new(ProblemKind::DuplicateId, message, hint).here(text));
+        return Ok(0);
+    }
+    if id - u64::from(expected) > u64::from(MAX_FILLER_NODES - filled) {
+        let path = path.to_path_buf();
+        return Err(DatasetError::TooManyMissingIds { path, limit: MAX_FILLER_NODES });
+    }
+    let mut filled = 0;
+    for missing in u64::from(expected)..id {
+        let message = format!("id {missing} is missing, this line has id {id}");
+        problems.add(path, number, Fault::new(ProblemKind::MissingId, message, hint));
+        push_filler(writer)?;
+        filled += 1;
+    }
+    if let Some(fault) = push_node(&node, None, templates, writer)? {
+        problems.add(path, number, fault.here(text));
+        // The id exists, so the node must; only its content is left out.
+        push_filler(writer)?;
+        filled += 1;
+    }
+    Ok(filled)
+}
+
+/// Writes a node that has a key.
+fn keyed(
+    node: NodeLine,
+    ids: &mut Ids,
+    templates: &Templates,
+    writer: &mut KbWriter,
+    problems: &mut Problems,
+    (path, number, text): (&Path, u64, &str),
+) -> Result<(), DatasetError> {
+    let key = node.id.clone().into_text();
+    if ids.get(ONE_SPACE, &key).is_some() {
+        let message = format!("id \"{key}\" occurs twice");
+        let fault = Fault::new(ProblemKind::DuplicateId, message, "keep one of the two nodes");
+        problems.add(path, number, fault.here(text));
+        return Ok(());
+    }
+    let id = writer.n_nodes();
+    match push_node(&node, Some(&key), templates, writer)? {
+        Some(fault) => problems.add(path, number, fault.here(text)),
+        None => drop(ids.insert(ONE_SPACE, &key, id)),
+    }
+    Ok(())
+}
+
+/// Writes one node, or says why it cannot be written.
+fn push_node(
+    node: &NodeLine,
+    key: Option<&str>,
+    templates: &Templates,
+    writer: &mut KbWriter,
+) -> Result<Option<Fault>, DatasetError> {
+    let content = Content { node_type: &node.node_type, name: &node.name, details: &node.details };
+    content.push(key, templates, writer)
+}
+
+/// What a node holds, from whatever file.
+pub(super) struct Content<'a> {
+    pub(super) node_type: &'a str,
+    pub(super) name: &'a str,
+    pub(super) details: &'a Map<String, Value>,
+}
+
+impl Content<'_> {
+    /// Writes the node, or says why it cannot be written.
+    pub(super) fn push(
+        &self,
+        key: Option<&str>,
+        templates: &Templates,
+        writer: &mut KbWriter,
+    ) -> Result<Option<Fault>, DatasetError> {
+        let Content { node_type, name, details } = self;
+        let text = match templates.get(*node_type) {
+            Some(template) => template.render(name, node_type, details),
+            None => Some(render_text(name, node_type, details)),
+        };
+        let Some(text) = text else {
+            let message = format!(
+                "the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it"
+            );
+            let hint = "shorten the template or the node's texts";
+            return Ok(Some(Fault::new(ProblemKind::LineTooLong, message, hint)));
+        };
+        let fields: Vec<(String, String)> = details
+            .iter()
+            .map(|(field, value)| (field.clone(), render_field(value)))
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        let pushed = match key {
+            Some(key) => writer.push_keyed_node(key, node_type, name, &text, &fields),
+            None => writer.push_node(node_type, name, &text, &fields),
+        };
+        match pushed {
+            Ok(_) => Ok(None),
+            Err(error) => label_fault(error).map(Some),
+        }
+    }
+}
+
+/// What is wrong with a name of a type, relation or field, or with an id.
+///
+/// # Errors
+/// The error, if it is about anything else.
+pub(super) fn label_fault(error: KbError) -> Result<Fault, DatasetError> {
+    match error {
+        KbError::BadLabel { .. }
+        | KbError::ControlInLabel { .. }
+        | KbError::TooMany { what: "types" | "relations" | "fields", .. } => {
+            let told = error.to_string();
+            let (message, hint) = told.split_once("; ").unwrap_or((&told, "rename it in the data"));
+            Ok(Fault::new(ProblemKind::BadLabel, message, hint))
+        }
+        error => Err(error.into()),
     }
 }
 
@@ -435,6 +386,8 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
 /// Reads all edges; returns how many were pushed, duplicates included.
 fn read_edges(
     mut lines: Lines,
+    naming: &Naming,
+    nodes_file: &str,
     writer: &mut KbWriter,
     problems: &mut Problems,
     watch: &mut Watch<'_>,
@@ -446,62 +399,71 @@ fn read_edges(
     let mut n_pushed = 0u64;
     watch.report(Phase::Edges, 0, total)?;
     let header = match lines.next()? {
-        Some((number, line)) => text_of(line, &path, number, problems)?.unwrap_or_default(),
+        Some((number, line)) => text_of(line, &path, number, problems).unwrap_or_default(),
         None => "",
     };
     if header != EDGES_HEADER {
         let found: String = header.chars().take(100).collect();
-        let message = format!(
-            "the header is {found:?}, not {EDGES_HEADER:?}; \
-             begin the file with that line, tab-separated"
-        );
-        problems.add(&path, 1, ProblemKind::WrongHeader, message)?;
+        let message = format!("the header is {found:?}, not {EDGES_HEADER:?}");
+        let hint = "begin the file with that line, tab-separated";
+        problems.add(&path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
     }
     while let Some((number, line)) = lines.next()? {
         if number.is_multiple_of(LINES_PER_REPORT) {
             watch.report(Phase::Edges, bytes_read.load(Ordering::Relaxed), total)?;
         }
-        let Some(text) = text_of(line, &path, number, problems)? else { continue };
+        let Some(text) = text_of(line, &path, number, problems) else { continue };
         if text.is_empty() {
             continue;
         }
-        let columns = split_columns(text);
-        let Some((source, relation, target)) = columns else {
+        let Some((source, relation, target)) = split_columns(text) else {
             let n = text.split('\t').count();
-            let message = format!("{n} columns, not 3; write source, relation, target with tabs");
-            problems.add(&path, number, ProblemKind::RaggedRow, message)?;
+            let message = format!("{n} columns, not 3");
+            let hint = "write source, relation, target with tabs";
+            let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
+            problems.add(&path, number, fault.here(text));
             continue;
         };
-        let (Ok(source), Ok(target)) = (source.parse::<u64>(), target.parse::<u64>()) else {
-            let message = "an id is no non-negative integer; use the ids of the nodes file";
-            problems.add(&path, number, ProblemKind::BadId, message)?;
-            continue;
-        };
-        let (Some(source_id), Some(target_id)) =
-            (in_range(source, n_nodes), in_range(target, n_nodes))
-        else {
-            let unknown = if in_range(source, n_nodes).is_none() { source } else { target };
-            let message = format!(
-                "node {unknown} does not exist, ids are 0 to {}; add the node or drop the edge",
-                n_nodes.saturating_sub(1)
-            );
-            problems.add(&path, number, ProblemKind::UnknownNode, message)?;
-            continue;
-        };
-        match writer.push_edge(source_id, relation, target_id) {
-            Ok(()) => n_pushed += 1,
-            Err(
-                error @ (KbError::BadLabel { .. }
-                | KbError::ControlInLabel { .. }
-                | KbError::TooMany { what: "relations", .. }),
-            ) => {
-                problems.add(&path, number, ProblemKind::BadLabel, error.to_string())?;
+        let ends = find(source, naming, nodes_file, n_nodes)
+            .and_then(|source| Ok((source, find(target, naming, nodes_file, n_nodes)?)));
+        let (source, target) = match ends {
+            Ok(ends) => ends,
+            Err(fault) => {
+                problems.add(&path, number, fault.here(text));
+                continue;
             }
-            Err(error) => return Err(error.into()),
+        };
+        match writer.push_edge(source, relation, target) {
+            Ok(()) => n_pushed += 1,
+            Err(error) => problems.add(&path, number, label_fault(error)?.here(text)),
         }
     }
     watch.report(Phase::Edges, total, total)?;
     Ok(n_pushed)
+}
+
+/// The node that an edge calls so.
+fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
+    let (found, told) = match naming {
+        Naming::Numbers => {
+            let Ok(number) = id.parse::<u64>() else {
+                let message = format!("the id {id:?} is no number, as those of {nodes_file} are");
+                let hint = "use the ids of the nodes, or write those as texts too";
+                return Err(Fault::new(ProblemKind::BadId, message, hint));
+            };
+            let told = format!("ids from 0 to {}", n_nodes.saturating_sub(1));
+            (in_range(number, n_nodes), told)
+        }
+        Naming::Keys(ids) => (ids.get(ONE_SPACE, id), ids.told(ONE_SPACE)),
+    };
+    found.ok_or_else(|| {
+        let message = format!("no node has the id \"{id}\"");
+        let hint = format!(
+            "{nodes_file} has {told}; add the node, or import with --lenient to leave such edges \
+             out and count them"
+        );
+        Fault::new(ProblemKind::UnknownNode, message, hint)
+    })
 }
 
 /// The three columns of a line, if they are three. Ids are short, so tabs are sought from both ends.
@@ -512,9 +474,4 @@ fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
     let relation = text.get(first + 1..last)?;
     let row = (text.get(..first)?, relation, text.get(last + 1..)?);
     (!relation.as_bytes().contains(&b'\t')).then_some(row)
-}
-
-/// The id as a node of a base with `n_nodes`.
-pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
-    u32::try_from(id).ok().filter(|id| *id < n_nodes)
 }

@@ -16,12 +16,14 @@ use crate::{
     answer::AnswerValue,
     dataset::{
         Base, DatasetError, Phase, ProblemKind,
-        error::Problems,
+        error::{Fault, Problems},
+        ids::AnswerIds,
+        install::Watch,
         lines::{Lines, MAX_LINE_BYTES},
-        neutral::{Watch, in_range, text_of},
+        neutral::text_of,
     },
     files,
-    kb::{FileRecord, NodeId, sync_dir},
+    kb::{FileRecord, Kb, NodeId, sync_dir},
 };
 
 /// Longest query file in bytes; queries are held in memory.
@@ -118,7 +120,7 @@ impl fmt::Display for Split {
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
-/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Line`] for a file.
+/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Wrong`] for a file.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_all(base, split)?))
 }
@@ -158,8 +160,8 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
         }
         Split::File(path) => {
             let bytes = read_bounded(path)?;
-            let mut problems = Problems::new(false);
-            Ok(parse_queries(path, &bytes, base.record.n_nodes, &mut problems)?.queries)
+            let kb = Kb::open(&base.kb_dir())?;
+            strictly(path, &bytes, AnswerIds::of(&kb))
         }
         Split::Human if base.record.query_files.contains_key(HUMAN_FILE) => {
             stored_queries(base, HUMAN_FILE)
@@ -223,8 +225,29 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
 pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
+    strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
+}
+
+fn strictly(
+    path: &Path,
+    bytes: &[u8],
+    ids: AnswerIds<'_>,
+) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut problems = Problems::new(false);
-    Ok(parse_queries(&path, &bytes, base.record.n_nodes, &mut problems)?.queries)
+    let parsed = parse_queries(path, bytes, ids, &mut problems)?;
+    problems.finish()?;
+    Ok(parsed.queries)
+}
+
+/// All queries of a base, those of the test split too: for what looks at the base as a whole.
+pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+    let mut queries = Vec::new();
+    for file in [QUERIES_FILE, HUMAN_FILE] {
+        if base.record.query_files.contains_key(file) {
+            queries.extend(stored_queries(base, file)?);
+        }
+    }
+    Ok(queries)
 }
 
 /// Reads a stored file and compares it with its digest.
@@ -253,7 +276,7 @@ struct QueryFile {
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
-    n_nodes: u32,
+    ids: AnswerIds<'_>,
     problems: &mut Problems,
 ) -> Result<QueryFile, DatasetError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -274,8 +297,9 @@ fn parse_queries(
         (place(COLUMNS[0]), place(COLUMNS[1]), place(COLUMNS[2]))
     else {
         let found: String = header.join(",").chars().take(100).collect();
-        let message = format!("the header is {found:?}; it needs the columns id,query,answer_ids");
-        problems.add(path, 1, ProblemKind::WrongHeader, message)?;
+        let message = format!("the header is {found:?}");
+        let hint = "it needs the columns id,query,answer_ids";
+        problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
         return Ok(QueryFile { queries: Vec::new(), further: Vec::new() });
     };
     let value_at = place(VALUE_COLUMN);
@@ -288,43 +312,48 @@ fn parse_queries(
     while read(&mut record)? {
         let line = lines.of(record.position().map_or(0, csv::Position::byte));
         if record.len() != header.len() {
-            let message = format!(
-                "{} columns, not {}; quote texts that hold commas",
-                record.len(),
-                header.len()
-            );
-            problems.add(path, line, ProblemKind::RaggedRow, message)?;
+            let message = format!("{} columns, not {}", record.len(), header.len());
+            let hint = "quote texts that hold commas";
+            let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
+            problems.add(path, line, fault.here(&row_text(&record)));
             continue;
         }
         let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
         let Ok(columns) = columns else {
-            let message = "the row is not UTF-8; convert the file to UTF-8";
-            problems.add(path, line, ProblemKind::NotUtf8, message)?;
+            let fault = Fault::new(
+                ProblemKind::NotUtf8,
+                "the row is not UTF-8",
+                "convert the file to UTF-8",
+            );
+            problems.add(path, line, fault.here(&row_text(&record)));
             continue;
         };
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
         let Ok(id) = column(id_at).trim().parse::<i64>() else {
-            let message = format!("id {:?} is no integer; number the queries", column(id_at));
-            problems.add(path, line, ProblemKind::BadId, message)?;
+            let message = format!("id {:?} is no integer", column(id_at));
+            let fault = Fault::new(ProblemKind::BadId, message, "number the queries");
+            problems.add(path, line, fault.here(&row_text(&record)));
             continue;
         };
         let value = value_at.map_or("", column);
         let answers = match parse_value(value) {
             // What has a value needs no nodes.
             Ok(Some(_)) if ["", "[]"].contains(&column(answers_at).trim()) => Ok(Vec::new()),
-            Ok(_) => parse_answers(column(answers_at), n_nodes),
+            Ok(_) => ids.parse(column(answers_at)),
             Err(wrong) => Err(wrong),
         };
         let answers = match answers {
             Ok(answers) => answers,
-            Err((kind, message)) => {
-                problems.add(path, line, kind, message)?;
+            Err(fault) => {
+                problems.add(path, line, fault);
                 continue;
             }
         };
         if !seen.insert(id) {
-            let message = format!("query id {id} occurs twice; number the queries apart");
-            problems.add(path, line, ProblemKind::DuplicateQuery, message)?;
+            let message = format!("query id {id} occurs twice");
+            let hint = "number the queries apart";
+            let fault = Fault::new(ProblemKind::DuplicateQuery, message, hint);
+            problems.add(path, line, fault.here(&row_text(&record)));
             continue;
         }
         let metadata = header.iter().zip(&columns);
@@ -335,6 +364,12 @@ fn parse_queries(
         queries.push(LabelledQuery { id, text: column(text_at).to_string(), answers, metadata });
     }
     Ok(QueryFile { queries, further })
+}
+
+/// A row as it may be shown.
+fn row_text(record: &csv::ByteRecord) -> String {
+    let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
+    cells.join(",")
 }
 
 /// The lines of a text at which its records begin. The reader of CSV counts too few: the line feed
@@ -364,54 +399,18 @@ impl<'a> LineNumbers<'a> {
 }
 
 /// The value of a column of answers that are no nodes; none where it is empty.
-fn parse_value(text: &str) -> Result<Option<AnswerValue>, (ProblemKind, String)> {
+fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let bad = |why: String| (ProblemKind::BadAnswers, format!("{VALUE_COLUMN}: {why}"));
+    let bad = |why: String| {
+        let message = format!("{VALUE_COLUMN}: {why}");
+        Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").here(text)
+    };
     match AnswerValue::read(text) {
-        Ok(AnswerValue::Nodes { .. }) => {
-            Err(bad("nodes stand in answer_ids; write a value or a table".to_owned()))
-        }
+        Ok(AnswerValue::Nodes { .. }) => Err(bad("nodes stand in answer_ids".to_owned())),
         read => read.map(Some).map_err(|error| bad(error.to_string())),
     }
-}
-
-/// `[3, 17]` as sorted, distinct node ids. Python's other ways to write a few numbers mean the
-/// same: `(3, 17)`, `{3, 17}`, each with or without a comma at the end.
-fn parse_answers(text: &str, n_nodes: u32) -> Result<Vec<NodeId>, (ProblemKind, String)> {
-    let shown = |text: &str| text.chars().take(60).collect::<String>();
-    let bad = |what: &str| {
-        let text = shown(text);
-        let message = format!("answer_ids {text:?} {what}; write node ids as \"[3, 17]\"");
-        (ProblemKind::BadAnswers, message)
-    };
-    let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
-    let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
-    let inner = brackets.into_iter().find_map(within).ok_or_else(|| bad("is no list"))?.trim();
-    if inner.is_empty() {
-        let message = "the query has no answers; drop it or label it".to_string();
-        return Err((ProblemKind::BadAnswers, message));
-    }
-    if text.trim().starts_with('(') && !inner.contains(',') {
-        return Err(bad("is one number in parentheses, no list"));
-    }
-    let mut answers = Vec::new();
-    for part in inner.strip_suffix(',').unwrap_or(inner).split(',') {
-        let part = part.trim();
-        let id: u64 = part
-            .parse()
-            .map_err(|_| bad(&format!("has {:?}, which is no node id", shown(part))))?;
-        let node = in_range(id, n_nodes).ok_or_else(|| {
-            let last = n_nodes.saturating_sub(1);
-            let message = format!("answer {id} is not in the base, ids are 0 to {last}; drop it");
-            (ProblemKind::UnknownAnswer, message)
-        })?;
-        answers.push(node);
-    }
-    answers.sort_unstable();
-    answers.dedup();
-    Ok(answers)
 }
 
 /// What an import stored about queries.
@@ -422,6 +421,8 @@ pub(super) struct StoredQueries {
     pub(super) files: BTreeMap<String, FileRecord>,
     /// Whether the tenth of the test split was taken from its beginning.
     pub(super) derived_tenth: bool,
+    /// The queries of all files.
+    pub(super) labelled: Vec<LabelledQuery>,
 }
 
 impl StoredQueries {
@@ -454,7 +455,7 @@ pub(super) struct QuerySources {
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
-    n_nodes: u32,
+    answer_ids: AnswerIds<'_>,
     problems: &mut Problems,
     watch: &mut Watch<'_>,
 ) -> Result<StoredQueries, DatasetError> {
@@ -467,7 +468,7 @@ pub(super) fn import_queries(
         if !path.exists() {
             continue;
         }
-        let parsed = parse_queries(path, &read_bounded(path)?, n_nodes, problems)?;
+        let parsed = parse_queries(path, &read_bounded(path)?, answer_ids, problems)?;
         let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
         stored.n_queries += parsed.queries.len() as u64;
@@ -476,6 +477,7 @@ pub(super) fn import_queries(
         } else {
             stored.splits.insert("human".to_string(), parsed.queries.len() as u64);
         }
+        stored.labelled.extend(parsed.queries);
     }
     let mut split_of: HashMap<i64, &str> = HashMap::new();
     let mut test = Vec::new();
@@ -515,30 +517,31 @@ fn read_split<'a>(
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut members = Vec::new();
     while let Some((number, line)) = lines.next()? {
-        let Some(text) = text_of(line, path, number, problems)? else { continue };
+        let Some(text) = text_of(line, path, number, problems) else { continue };
         let text = text.trim();
         if text.is_empty() {
             continue;
         }
         let Ok(id) = text.parse::<i64>() else {
             let shown: String = text.chars().take(60).collect();
-            let message = format!("{shown:?} is no query id; write one id of {known_in} a line");
-            problems.add(path, number, ProblemKind::BadId, message)?;
+            let message = format!("{shown:?} is no query id");
+            let hint = format!("write one id of {known_in} a line");
+            problems.add(path, number, Fault::new(ProblemKind::BadId, message, hint).here(text));
             continue;
         };
         if !ids.contains(&id) {
-            let message =
-                format!("query {id} is not in {known_in}; add it there or drop this line");
-            problems.add(path, number, ProblemKind::UnknownQuery, message)?;
+            let message = format!("query {id} is not in {known_in}");
+            let hint = "add it there or drop this line";
+            problems.add(path, number, Fault::new(ProblemKind::UnknownQuery, message, hint));
             continue;
         }
         match split_of.insert(id, split) {
             None => members.push(id),
             Some(other) => {
                 split_of.insert(id, other);
-                let message =
-                    format!("query {id} is in split {other} already; keep it in one place");
-                problems.add(path, number, ProblemKind::SplitOverlap, message)?;
+                let message = format!("query {id} is in split {other} already");
+                let hint = "keep it in one place";
+                problems.add(path, number, Fault::new(ProblemKind::SplitOverlap, message, hint));
             }
         }
     }
@@ -567,33 +570,4 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<FileRecord, DatasetError> {
     written.map_err(DatasetError::io("write", path))?;
     let blake3 = blake3::hash(bytes).to_hex().to_string();
     Ok(FileRecord { bytes: bytes.len() as u64, blake3 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_read_as_python_writes_a_few_numbers() {
-        for text in ["[2, 1]", "[1, 2,]", "(1, 2)", "(2, 1, )", "{1, 2}", " [1,2,1] "] {
-            assert_eq!(parse_answers(text, 3).unwrap(), [1, 2], "{text}");
-        }
-        assert_eq!(parse_answers("(2,)", 3).unwrap(), [2]);
-        for (text, words) in [
-            ("[1.0, 2]", "has \"1.0\", which is no node id"),
-            ("[1, [2]]", "has \"[2]\", which is no node id"),
-            ("[1,, 2]", "has \"\", which is no node id"),
-            ("[,]", "has \"\", which is no node id"),
-            ("{1: 2}", "has \"1: 2\""),
-            ("[-1]", "has \"-1\""),
-            ("(1)", "is one number in parentheses"),
-            ("1, 2", "is no list"),
-            ("[1, 2)", "is no list"),
-            ("{}", "the query has no answers"),
-            ("[3]", "answer 3 is not in the base"),
-        ] {
-            let (_, message) = parse_answers(text, 3).unwrap_err();
-            assert!(message.contains(words), "{text}: {message}");
-        }
-    }
 }

@@ -184,13 +184,13 @@ fn strict_errors_name_file_line_and_remedy() {
         ),
         (
             "nodes.jsonl",
-            "{\"id\": 1, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: id 0 is missing, this line has id 1; number the nodes 0, 1, 2, ... in file order",
+            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":2: id 1 is missing, this line has id 2; number the nodes 0, 1, 2, ... in file order",
         ),
         (
             "nodes.jsonl",
             "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
-            ":1: expected `:` (column 30); write one {\"id\": 0, \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
+            ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
         ),
         (
             "nodes.jsonl",
@@ -199,8 +199,8 @@ fn strict_errors_name_file_line_and_remedy() {
         ),
         (
             "nodes.jsonl",
-            "{\"id\": -1, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: invalid value: integer `-1`, expected u64",
+            "{\"id\": 0.5, \"type\": \"a\", \"name\": \"x\"}\n",
+            ":1: id 0.5 is no whole number",
         ),
         (
             "nodes.jsonl",
@@ -233,12 +233,12 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "edges.tsv",
             "src_id\trelation\tdst_id\n\n1\twrote\t4\n",
-            ":3: node 4 does not exist, ids are 0 to 3; add the node or drop the edge",
+            ":3: no node has the id \"4\"; nodes.jsonl has ids from 0 to 3; add the node, or import with --lenient",
         ),
         (
             "edges.tsv",
             "src_id\trelation\tdst_id\nx\twrote\t4\n",
-            ":2: an id is no non-negative integer",
+            ":2: the id \"x\" is no number, as those of nodes.jsonl are; use the ids",
         ),
         ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
         (
@@ -269,7 +269,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "qa.csv",
             "id,query,answer_ids\n1,a,[4]\n",
-            ":2: answer 4 is not in the base, ids are 0 to 3; drop it",
+            ":2: answer 4 is not in the base; ids are 0 to 3; drop it",
         ),
         (
             "qa.csv",
@@ -279,7 +279,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "qa.csv",
             "id,query,answer_ids\n1,a,3\n",
-            ":2: answer_ids \"3\" is no list; write node ids as \"[3, 17]\"",
+            ":2: answer_ids \"3\" is no list; write the ids of nodes as \"[3, 17]\"",
         ),
         ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
         ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
@@ -298,7 +298,7 @@ fn strict_errors_name_file_line_and_remedy() {
             "8\n9\n",
             ":2: query 9 is in split train already; keep it in one place",
         ),
-        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ": line 2: unknown field `license`"),
+        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
     ];
     for (file, content, expected) in file_cases {
         let mut files = QUERY_FILES.to_vec();
@@ -358,8 +358,9 @@ fn lenient_import_counts_and_goes_on() {
 
 #[test]
 fn one_wrong_id_does_not_create_billions_of_nodes() {
-    let source =
-        dataset(&[("nodes.jsonl", "{\"id\": 4000000000, \"type\": \"a\", \"name\": \"\"}\n")]);
+    let nodes = "{\"id\": 0, \"type\": \"a\", \"name\": \"\"}\n\
+        {\"id\": 4000000000, \"type\": \"a\", \"name\": \"\"}\n";
+    let source = dataset(&[("nodes.jsonl", nodes)]);
     let dir = tempfile::tempdir().unwrap();
     let error = import(source.path(), &Home::new(dir.path()), true).unwrap_err().to_string();
     assert!(error.contains("more than 1000000 node ids are missing"), "{error}");
@@ -591,8 +592,8 @@ fn endless_files_are_refused() {
 #[test]
 fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     let old = dataset(&QUERY_FILES);
-    let imported = imported(old.path(), false);
-    let (home, first) = (&imported.home, &imported.report.base);
+    let Imported { _dir, home, report } = imported(old.path(), false);
+    let (home, first) = (&home, report.base);
     let edges = |n: usize| {
         let rows: String = (0..n).map(|at| format!("0\tr{at}\t1\n")).collect();
         dataset(&[("edges.tsv", &format!("src_id\trelation\tdst_id\n{rows}"))])
@@ -611,9 +612,11 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         (home.get("tiny").unwrap(), home.next("tiny").unwrap()),
         (before.clone(), Some(waiting.clone()))
     );
-    // A later one takes the place of one that waits.
+    // A later one takes the place of one that waits, unless somebody holds that.
+    let place = waiting.path.clone();
+    drop(waiting);
     let next = beside(3);
-    assert!(!waiting.path.exists());
+    assert!(!place.exists());
     home.make_current(&next).unwrap();
     assert_eq!((home.get("tiny").unwrap(), home.next("tiny").unwrap()), (next.clone(), None));
     // Whoever found the one before can still read it, and an older one comes to nothing.
@@ -621,9 +624,19 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     home.make_current(&before).unwrap();
     assert_eq!(home.get("tiny").unwrap(), next);
     fs::create_dir(next.index_dir()).unwrap();
-    let last = beside(4);
+    let later = beside(4);
+    home.make_current(&later).unwrap();
+    // Who holds a version keeps it, however many come after it.
+    let place = before.kb_dir();
+    drop(first);
+    assert!(Kb::open(&before.kb_dir()).is_ok() && Kb::open(&next.kb_dir()).is_ok());
+    drop(before);
+    fs::create_dir(later.index_dir()).unwrap();
+    let last = beside(5);
     home.make_current(&last).unwrap();
-    assert!(!before.kb_dir().exists() && Kb::open(&next.kb_dir()).is_ok());
+    assert!(
+        !place.exists() && Kb::open(&next.kb_dir()).is_ok() && Kb::open(&later.kb_dir()).is_ok()
+    );
     assert_eq!(home.list().unwrap(), [last]);
     home.remove("tiny").unwrap();
     assert!(left_in(home).is_empty());

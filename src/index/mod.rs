@@ -21,6 +21,7 @@
 //!
 //! Must not know: queries with answers, programs.
 
+mod adopt;
 pub mod ann;
 pub mod arrays;
 mod base;
@@ -40,6 +41,7 @@ pub mod vectors;
 
 use std::{io, path::Path};
 
+pub use adopt::adopt;
 pub use base::{IndexedBase, State, VectorsState};
 pub use build::{Plan, Progress, VectorSource, build, build_parts};
 pub use embedder::{Access, EmbedderChoice};

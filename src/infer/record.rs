@@ -181,7 +181,7 @@ pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
         HitRecord {
             rank: at + 1,
             id,
-            key: id.to_string(),
+            key: kb.key(id).into_owned(),
             node_type: kb.type_name(kb.node_type(id)),
             name: kb.name(id),
             score,

@@ -212,6 +212,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
             n_validation: 0,
             llm: None,
             without: Vec::new(),
+            drift: Vec::new(),
             synthetic: false,
             baseline: None,
         },

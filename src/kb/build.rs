@@ -2,7 +2,8 @@
 //! Must not know of input formats, nor where the finished directory goes.
 //!
 //! Memory: text goes to disk batch by batch (about 16 MiB each); 8 bytes are held per edge, at
-//! most twice that while a list grows or is sorted, 10 bytes per node and 2 bytes per field value.
+//! most twice that while a list grows or is sorted, 10 bytes per node and 2 bytes per field value; of
+//! nodes with keys their keys too, and 12 bytes each.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,10 +15,10 @@ use std::{
 
 use crate::{
     kb::{
-        KbError, MAX_EDGES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
+        KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
         arrow::{HashingFile, TableWriter},
         manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
-        open::{FIELDS_FILE, GRAPH_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
+        open::{FIELDS_FILE, GRAPH_FILE, KEYS_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
         publish::sync_dir,
         rows::Adjacency,
     },
@@ -113,12 +114,39 @@ impl Interner {
     }
 }
 
+/// The keys of all nodes so far.
+struct Keys {
+    table: TableWriter,
+    /// All keys one behind the other.
+    texts: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn key(&self, node: u32) -> &str {
+        let at = node as usize;
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        let end = self.ends.get(at).copied().unwrap_or_default();
+        self.texts.get(start.unwrap_or_default()..end).unwrap_or_default()
+    }
+
+    /// All nodes by key, equal ones by number.
+    fn order(&self) -> Vec<u32> {
+        let mut nodes: Vec<u32> = (0..self.ends.len() as u32).collect();
+        nodes.sort_by(|&a, &b| self.key(a).cmp(self.key(b)));
+        nodes
+    }
+}
+
 /// Builds a base in a directory of its own. Dropping it early leaves partial files there; the
 /// caller owns the directory.
 pub struct KbWriter {
     dir: PathBuf,
     nodes: TableWriter,
     fields: TableWriter,
+    /// There from the first node with a key on.
+    keys: Option<Keys>,
     types: Interner,
     relations: Interner,
     field_names: Interner,
@@ -145,6 +173,7 @@ impl KbWriter {
             dir: dir.to_path_buf(),
             nodes: TableWriter::create(dir.join(NODES_FILE), "id", &["type", "name", "text"])?,
             fields: TableWriter::create(dir.join(FIELDS_FILE), "node", &["field", "value"])?,
+            keys: None,
             types: Interner::default(),
             relations: Interner::default(),
             field_names: Interner::default(),
@@ -201,6 +230,47 @@ impl KbWriter {
         Ok(node)
     }
 
+    /// The same with the key by which the user's data call the node. Either all nodes of a base
+    /// have one or none; whether two may share one is for the caller to say.
+    ///
+    /// # Errors
+    /// As [`KbWriter::push_node`], also where the key is empty or longer than
+    /// [`MAX_KEY_BYTES`], or where nodes before have no key: [`KbError::MissingKeys`].
+    pub fn push_keyed_node(
+        &mut self,
+        key: &str,
+        node_type: &str,
+        name: &str,
+        text: &str,
+        fields: &[(String, String)],
+    ) -> Result<NodeId, KbError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            let (bytes, limit) = (key.len(), MAX_KEY_BYTES);
+            return Err(KbError::BadLabel { what: "id", bytes, limit });
+        }
+        if key.contains(is_control) {
+            let shown = format!("{:?}", key.chars().take(SHOWN_CHARS).collect::<String>());
+            return Err(KbError::ControlInLabel { what: "id", shown });
+        }
+        let had = self.keys.as_ref().map_or(0, |keys| keys.ends.len());
+        if had != self.node_types.len() {
+            return Err(KbError::MissingKeys);
+        }
+        let node = self.push_node(node_type, name, text, fields)?;
+        let keys = match self.keys.take() {
+            Some(keys) => self.keys.insert(keys),
+            None => {
+                let table = TableWriter::create(self.dir.join(KEYS_FILE), "node", &["key"])?;
+                self.keys.insert(Keys { table, texts: String::new(), ends: Vec::new() })
+            }
+        };
+        keys.table.push(node, &[key])?;
+        keys.texts.push_str(key);
+        keys.ends.push(keys.texts.len());
+        self.content.part(key);
+        Ok(node)
+    }
+
     /// Adds a directed edge between nodes that were pushed before. Duplicates are dropped later.
     ///
     /// # Errors
@@ -237,7 +307,7 @@ impl KbWriter {
     /// false to stop. Time is `O(e log e)` in the edges of a relation.
     ///
     /// # Errors
-    /// [`KbError::NoNodes`], [`KbError::UnknownCandidateType`], [`KbError::Stopped`] or
+    /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`], [`KbError::Stopped`] or
     /// [`KbError::Io`].
     pub fn finish(
         mut self,
@@ -247,6 +317,9 @@ impl KbWriter {
         let n_nodes = self.n_nodes();
         if n_nodes == 0 {
             return Err(KbError::NoNodes);
+        }
+        if self.keys.as_ref().is_some_and(|keys| keys.ends.len() != n_nodes as usize) {
+            return Err(KbError::MissingKeys);
         }
         let (types, type_rank) = self.types.sorted();
         let (relations, relation_rank) = self.relations.sorted();
@@ -268,6 +341,10 @@ impl KbWriter {
             bytemuck::cast_slice(&self.field_offsets),
         )?;
         graph.section(SectionKind::FieldIds, 0, 0, bytemuck::cast_slice(&self.field_ids))?;
+        if let Some(keys) = self.keys.take() {
+            graph.section(SectionKind::KeyOrder, 0, 0, bytemuck::cast_slice(&keys.order()))?;
+            files.insert(KEYS_FILE.to_string(), keys.table.finish()?);
+        }
 
         let mut by_rank: Vec<(u16, Vec<u64>)> =
             relation_rank.iter().copied().zip(std::mem::take(&mut self.edges)).collect();

@@ -84,6 +84,9 @@ pub enum KbError {
     /// A base needs at least one node.
     #[error("the base has no nodes; add at least one")]
     NoNodes,
+    /// Some nodes have a key and others none.
+    #[error("some nodes have an id of their own and others none; give one to all or to none")]
+    MissingKeys,
     /// A candidate type is not a type of any node.
     #[error("candidate type \"{name}\" is no node type; use some of: {known}, or \"*\" for all")]
     UnknownCandidateType {

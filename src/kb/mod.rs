@@ -8,11 +8,13 @@
 //! # On disk (format 1, little-endian)
 //!
 //! ```text
-//! base          := manifest.json nodes.arrow fields.arrow graph.bin
+//! base          := manifest.json nodes.arrow fields.arrow graph.bin keys.arrow?
 //! manifest.json := one JSON object, see `manifest`; carries sizes and blake3 digests of the
 //!                  other files, and a digest of itself
 //! nodes.arrow   := Arrow IPC file (id: uint32, type: utf8, name: utf8, text: utf8), row = node id
 //! fields.arrow  := Arrow IPC file (node: uint32, field: utf8, value: utf8), sorted by node
+//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; what the user's data
+//!                  call each node by, where that is not its number
 //! graph.bin     := magic[8] pad section* table
 //! section       := array of u16, u32 or u64, starting at a multiple of 64 bytes
 //! table         := entry*                    (place, count and digest are in the manifest)
@@ -20,6 +22,7 @@
 //! kind          := 1 node types      u16[n_nodes]          2 type offsets  u32[n_types + 1]
 //!                | 3 nodes by type   u32[n_nodes]          4 candidates    u32[]
 //!                | 5 field offsets   u64[n_nodes + 1]      6 field ids     u16[n_rows]
+//!                | 7 nodes by key    u32[n_nodes]
 //!                | 16 out offsets    u32[last - first + 2] 17 out targets  u32[]
 //!                | 18 in offsets     u32[last - first + 2] 19 in sources   u32[]
 //! ```
@@ -44,6 +47,7 @@
 //! | [`MAX_EDGES`] | edges | 5 * 10^8 | 8 bytes each in memory during the build |
 //! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
 //! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
+//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is no document; addresses of the web fit |
 
 mod arrow;
 mod build;
@@ -77,7 +81,7 @@ pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;
 
-/// A node, in `0 .. n_nodes`. Ids are dense and are those of the imported files.
+/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is what these call it.
 pub type NodeId = u32;
 
 /// A node type, an index into [`Kb::types`].
@@ -129,3 +133,5 @@ pub const MAX_EDGES: u64 = 500_000_000;
 pub const MAX_LABELS: usize = u16::MAX as usize;
 /// Longest type, relation or field name in bytes.
 pub const MAX_LABEL_BYTES: usize = 1024;
+/// Longest key of a node in bytes.
+pub const MAX_KEY_BYTES: usize = 1024;

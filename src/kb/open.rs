@@ -5,6 +5,7 @@
 //! such ids is remembered, see [`Kb::met_damage`].
 
 use std::{
+    borrow::Cow,
     fs::File,
     ops::Range,
     path::{Path, PathBuf},
@@ -25,6 +26,7 @@ use crate::kb::{
 pub(super) const NODES_FILE: &str = "nodes.arrow";
 pub(super) const FIELDS_FILE: &str = "fields.arrow";
 pub(super) const GRAPH_FILE: &str = "graph.bin";
+pub(super) const KEYS_FILE: &str = "keys.arrow";
 /// First bytes of `graph.bin`.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
 /// Sections start at multiples of this many bytes: a cache line, and enough for any number type.
@@ -36,6 +38,8 @@ const NAME_COLUMN: usize = 1;
 const TEXT_COLUMN: usize = 2;
 /// `value` among the string columns of `fields.arrow`.
 const VALUE_COLUMN: usize = 1;
+/// `key` among the string columns of `keys.arrow`.
+const KEY_COLUMN: usize = 0;
 
 /// Sections of `graph.bin`; the numbers are part of the format.
 #[derive(Clone, Copy)]
@@ -46,6 +50,7 @@ pub(super) enum SectionKind {
     Candidates = 4,
     FieldOffsets = 5,
     FieldIds = 6,
+    KeyOrder = 7,
     OutOffsets = 16,
     OutTargets = 17,
     InOffsets = 18,
@@ -61,6 +66,7 @@ struct Sections {
     candidates: Range<usize>,
     field_offsets: Range<usize>,
     field_ids: Range<usize>,
+    key_order: Range<usize>,
     out: Vec<Rows>,
     into: Vec<Rows>,
 }
@@ -75,6 +81,8 @@ pub struct Kb {
     tuples: Vec<Tuple>,
     nodes: Table,
     fields: Table,
+    /// The keys of nodes, if the base has some of its own.
+    keys: Option<Table>,
     graph: Mmap,
     sections: Sections,
     /// For each type, and then for the candidates, whether its list holds only nodes that exist;
@@ -107,6 +115,7 @@ impl Kb {
         let nodes = Table::open(&dir.join(NODES_FILE), nodes, &["id", "type", "name", "text"])?;
         let fields = map(dir, FIELDS_FILE, &manifest)?;
         let fields = Table::open(&dir.join(FIELDS_FILE), fields, &["node", "field", "value"])?;
+        let keys = keys(dir, &manifest)?;
         let graph = map(dir, GRAPH_FILE, &manifest)?;
         let graph_path = dir.join(GRAPH_FILE);
         let sections =
@@ -141,6 +150,7 @@ impl Kb {
             tuples,
             nodes,
             fields,
+            keys,
             graph,
             sections,
         })
@@ -247,6 +257,31 @@ impl Kb {
         self.nodes.get(node.into(), NAME_COLUMN).unwrap_or_default()
     }
 
+    /// Whether nodes have keys of their own: ids as the imported data write them.
+    pub fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// What the imported data call `node` by: its key, or its number where there are no keys.
+    pub fn key(&self, node: NodeId) -> Cow<'_, str> {
+        match self.keys.as_ref().and_then(|keys| keys.get(node.into(), KEY_COLUMN)) {
+            Some(key) => Cow::Borrowed(key),
+            None => Cow::Owned(node.to_string()),
+        }
+    }
+
+    /// The nodes that the imported data call by that key, ascending; nodes of several types may
+    /// share one. O(log n) of the keys.
+    pub fn nodes_of_key(&self, key: &str) -> Vec<NodeId> {
+        if !self.has_keys() {
+            return key.parse().ok().filter(|&node| self.contains(node)).into_iter().collect();
+        }
+        let order = as_u32(self.section(&self.sections.key_order));
+        let begin = order.partition_point(|&node| *self.key(node) < *key);
+        let same = order.iter().skip(begin).take_while(|&&node| *self.key(node) == *key);
+        same.copied().filter(|&node| self.contains(node)).collect()
+    }
+
     /// The document of `node` without relations.
     pub fn text(&self, node: NodeId) -> &str {
         self.nodes.get(node.into(), TEXT_COLUMN).unwrap_or_default()
@@ -255,6 +290,11 @@ impl Kb {
     /// The fields of `node` with their flattened text, in the order of the imported file.
     pub fn fields(&self, node: NodeId) -> impl Iterator<Item = (FieldId, &str)> + '_ {
         self.field_rows(node).filter_map(|row| Some((self.field_of_row(row)?, self.value(row)?)))
+    }
+
+    /// The fields that `node` has, without their texts.
+    pub fn field_ids(&self, node: NodeId) -> impl Iterator<Item = FieldId> + '_ {
+        self.field_rows(node).filter_map(|row| self.field_of_row(row))
     }
 
     /// The flattened text of one field of `node`.
@@ -416,6 +456,20 @@ fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
     unsafe { Mmap::map(&file) }.map_err(KbError::io("map", &path))
 }
 
+/// The table of keys, if the base has one.
+fn keys(dir: &Path, manifest: &Manifest) -> Result<Option<Table>, KbError> {
+    if !manifest.files.contains_key(KEYS_FILE) {
+        return Ok(None);
+    }
+    let path = dir.join(KEYS_FILE);
+    let keys = Table::open(&path, map(dir, KEYS_FILE, manifest)?, &["node", "key"])?;
+    if keys.n_rows() != u64::from(manifest.n_nodes) {
+        let what = format!("it has {} rows, not {}", keys.n_rows(), manifest.n_nodes);
+        return Err(KbError::damaged(path, what));
+    }
+    Ok(Some(keys))
+}
+
 fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
     if !graph.starts_with(MAGIC) {
         return Err("it is no graph file".into());
@@ -466,6 +520,7 @@ fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()
         k if k == SectionKind::Candidates as u16 => sections.candidates = range,
         k if k == SectionKind::FieldOffsets as u16 => sections.field_offsets = range,
         k if k == SectionKind::FieldIds as u16 => sections.field_ids = range,
+        k if k == SectionKind::KeyOrder as u16 => sections.key_order = range,
         k if k == SectionKind::OutOffsets as u16 => {
             let rows = sections.out.get_mut(relation)?;
             (rows.first, rows.offsets) = (first, range);

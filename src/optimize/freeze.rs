@@ -451,6 +451,7 @@ pub(super) fn freeze(
             )
         }),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
+        drift: Vec::new(),
         synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
         baseline: None,
     };

@@ -14,6 +14,7 @@ mod examples;
 mod graph;
 mod llm;
 mod lookup;
+pub mod mentions;
 mod rank;
 mod session;
 pub mod source;

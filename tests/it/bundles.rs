@@ -76,6 +76,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             n_validation: 2,
             llm: None,
             without: Vec::new(),
+            drift: Vec::new(),
             synthetic: false,
             baseline: None,
         },

@@ -22,7 +22,15 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
-    ("rusqlite", &["src/optimize/journal", "src/table/"]),
+    (
+        "rusqlite",
+        &[
+            "src/optimize/journal",
+            "src/table/",
+            "src/dataset/tables/sqlite.rs",
+            "src/dataset/tables/tests.rs",
+        ],
+    ),
     ("candle_core", &["src/embed/bert/weights.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),

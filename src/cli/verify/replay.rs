@@ -51,28 +51,50 @@ struct Failures {
     first: Option<String>,
 }
 
-pub(super) fn check(
+/// What a bundle did on all validation queries of a base.
+pub(super) struct Replay {
+    /// Reciprocal ranks of the bundle.
+    pub(super) ranks: Vec<f32>,
+    /// The most probable category of each query.
+    categories: Vec<usize>,
+    /// Reciprocal ranks of every baseline, by name.
+    baselines: BTreeMap<&'static str, Vec<f32>>,
+    /// How often programs failed, and the first time in words.
+    pub(super) failed: Option<(u64, String)>,
+}
+
+impl Replay {
+    /// Means of the baselines, by name.
+    pub(super) fn baseline_mrr(&self) -> BTreeMap<String, f64> {
+        let named = self.baselines.iter();
+        named.map(|(name, ranks)| ((*name).to_owned(), mean(ranks))).collect()
+    }
+
+    /// The queries whose most probable category this is.
+    pub(super) fn of_category(&self, at: usize) -> Vec<usize> {
+        (0..self.categories.len()).filter(|&query| self.categories[query] == at).collect()
+    }
+
+    /// The bundle against the best baseline on some queries; none without queries.
+    pub(super) fn score(&self, queries: &[usize], seed: u64) -> Result<Option<CategoryScore>> {
+        category_score(queries, &self.ranks, &self.baselines, seed)
+    }
+}
+
+/// Answers all validation queries of a base; none if a program does not compile.
+pub(super) fn replay(
     bundle: &Bundle,
-    installed: &Base,
+    queries: &[LabelledQuery],
     base: &Arc<IndexedBase>,
     places: Places,
     ctx: &Context,
-) -> Result<Vec<Check>> {
-    let queries = load_split(installed, &Split::Val)?;
-    if queries.len() != bundle.validation.n {
-        let (found, stated) = (queries.len(), bundle.validation.n);
-        let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
-        return Ok(vec![Check::failed("replay", why)]);
-    }
+) -> Result<Option<Replay>> {
     let resources = Resources::new(None, places, ctx);
     let origin = Origin::Bundle(&bundle.digest);
     let runtime = open_runtime(base, all_threads(), &resources, origin)?;
     let compiled: std::result::Result<Vec<Compiled>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
-    let Ok(compiled) = compiled else {
-        let why = "a program does not compile, see above".to_owned();
-        return Ok(vec![Check::skipped("replay", why)]);
-    };
+    let Ok(compiled) = compiled else { return Ok(None) };
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
     let failures = Mutex::new(Failures::default());
@@ -88,31 +110,52 @@ pub(super) fn check(
             Ok(answered)
         })
         .collect::<anyhow::Result<Vec<Answered>>>()?;
-    let baselines = baselines(&runtime, &queries)?;
+    let baselines = baselines(&runtime, queries)?;
     drop(progress);
-
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut checks = Vec::new();
-    if let Some(first) = failures.first {
-        let n = failures.n;
-        ctx.printer.warning(&format!("programs failed {n} times, first: {first}"));
-        if failures.late > 0 {
-            ctx.printer.warning("deadlines depend on the machine: verify again when it is idle");
-        }
+    if failures.late > 0 {
+        ctx.printer.warning("deadlines depend on the machine: verify again when it is idle");
     }
-    let ranks: Vec<f32> = answered.iter().map(|answered| answered.rank).collect();
-    match first_difference(bundle, &answered, &ranks, &baselines)? {
-        Some(difference) => checks.push(Check::failed("replay", difference)),
-        None => checks.push(Check::ok(
+    let failed = failures.first.map(|first| (failures.n, first));
+    if let Some((n, first)) = &failed {
+        ctx.printer.warning(&format!("programs failed {n} times, first: {first}"));
+    }
+    Ok(Some(Replay {
+        ranks: answered.iter().map(|answered| answered.rank).collect(),
+        categories: answered.iter().map(|answered| answered.category).collect(),
+        baselines,
+        failed,
+    }))
+}
+
+pub(super) fn check(
+    bundle: &Bundle,
+    installed: &Base,
+    base: &Arc<IndexedBase>,
+    places: Places,
+    ctx: &Context,
+) -> Result<Vec<Check>> {
+    let queries = load_split(installed, &Split::Val)?;
+    if queries.len() != bundle.validation.n {
+        let (found, stated) = (queries.len(), bundle.validation.n);
+        let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
+        return Ok(vec![Check::failed("replay", why)]);
+    }
+    let Some(replay) = replay(bundle, &queries, base, places, ctx)? else {
+        let why = "a program does not compile, see above".to_owned();
+        return Ok(vec![Check::skipped("replay", why)]);
+    };
+    Ok(vec![match first_difference(bundle, &replay)? {
+        Some(difference) => Check::failed("replay", difference),
+        None => Check::ok(
             "replay",
             format!(
                 "{} validation queries: mrr {:.1} %, all scores as stated",
-                ranks.len(),
-                100.0 * mean(&ranks)
+                replay.ranks.len(),
+                100.0 * mean(&replay.ranks)
             ),
-        )),
-    }
-    Ok(checks)
+        ),
+    }])
 }
 
 /// The bundle on one query.
@@ -176,30 +219,24 @@ fn baselines(
 }
 
 /// The first score that is not as the bundle states it.
-fn first_difference(
-    bundle: &Bundle,
-    answered: &[Answered],
-    ranks: &[f32],
-    baselines: &BTreeMap<&'static str, Vec<f32>>,
-) -> Result<Option<String>> {
+fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> {
     let differs = |what: &str, stated: f64, found: f64| {
         (stated != found).then(|| format!("{what}: the bundle says {stated}, replayed {found}"))
     };
-    if let Some(difference) = differs("mrr", bundle.validation.mrr, mean(ranks)) {
+    if let Some(difference) = differs("mrr", bundle.validation.mrr, mean(&replay.ranks)) {
         return Ok(Some(difference));
     }
+    let found = replay.baseline_mrr();
     for (name, &stated) in &bundle.validation.baselines {
-        let Some(ranks) = baselines.get(name.as_str()) else {
+        let Some(&found) = found.get(name) else {
             return Ok(Some(format!("there is no baseline {name:?}")));
         };
-        if let Some(difference) = differs(&format!("mrr of {name}"), stated, mean(ranks)) {
+        if let Some(difference) = differs(&format!("mrr of {name}"), stated, found) {
             return Ok(Some(difference));
         }
     }
     for (at, category) in bundle.categories.iter().enumerate() {
-        let queries: Vec<usize> =
-            (0..answered.len()).filter(|&query| answered[query].category == at).collect();
-        let found = category_score(&queries, ranks, baselines, bundle.provenance.seed)?;
+        let found = replay.score(&replay.of_category(at), bundle.provenance.seed)?;
         if category.validation != found {
             let shown =
                 |score: &Option<CategoryScore>| serde_json::to_string(score).unwrap_or_default();

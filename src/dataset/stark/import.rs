@@ -15,10 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
-        error::Problems,
-        home::Staging,
-        neutral::Watch,
-        queries::import_queries,
+        install::{Install, Watch},
+        queries::StoredQueries,
         stark::{
             Kind,
             edges::merged_types,
@@ -28,7 +26,7 @@ use crate::{
             spool::Spool,
         },
     },
-    kb::{Direction, KbError, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
+    kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
 };
 
 /// Licence of the benchmark's data.
@@ -102,44 +100,26 @@ pub fn import_stark(
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
-    let staging = Staging::new(home, name, options.beside)?;
+    let mut install = Install::begin(home, name, source, options)?;
     let mut watch = Watch { on_progress, stop };
-    let mut problems = Problems::new(options.lenient);
     let places = find(source, name)?;
-    let files = places.open(staging.path())?;
+    let files = places.open(install.staging.path())?;
     let kind = files.kind;
 
-    let mut writer = KbWriter::create(&staging.kb_dir())?;
-    let spool = tempfile::tempfile_in(staging.path());
-    let spool = spool.map_err(DatasetError::io("create a file in", staging.path()))?;
-    let printed_values = read_nodes(&files, spool, &mut writer, &mut watch)?;
-    let (n_pushed, one_way) = read_edges(&files, mode, &mut writer, &mut watch)?;
+    let spool = tempfile::tempfile_in(install.staging.path());
+    let spool = spool.map_err(DatasetError::io("create a file in", install.staging.path()))?;
+    install.printed_values = read_nodes(&files, spool, &mut install.writer, &mut watch)?;
+    let (n_pushed, one_way) = read_edges(&files, mode, &mut install.writer, &mut watch)?;
+    install.n_pushed = n_pushed;
     let meta = KbMeta {
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
         candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
     };
-    let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
-    let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
-        KbError::Stopped => DatasetError::Stopped,
-        other => DatasetError::Kb(other),
-    })?;
-    let queries = import_queries(
-        &query_sources(&places.queries),
-        &staging.queries_dir(),
-        manifest.n_nodes,
-        &mut problems,
-        &mut watch,
-    )?;
-    let origin = Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way };
-    let base = staging.publish(&manifest, queries, source, Some(origin))?;
-    Ok(ImportReport {
-        base,
-        duplicate_edges: n_pushed - manifest.n_edges,
-        filler_nodes: 0,
-        printed_values,
-        problems: problems.into_counts(),
-    })
+    let origin = |queries: &StoredQueries| {
+        Some(Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way })
+    };
+    install.finish_with(&meta, query_sources(&places.queries), &origin, &mut watch)
 }
 
 /// Names of the numbers of types or relations.

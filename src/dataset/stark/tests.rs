@@ -15,7 +15,8 @@ use crate::given;
 use crate::{
     dataset::{
         DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Split, error::Problems,
-        load_split, load_test, load_test_tenth, neutral::Watch, queries::import_queries,
+        ids::AnswerIds, install::Watch, load_split, load_test, load_test_tenth,
+        queries::import_queries,
     },
     kb::{Direction, Kb, NodeId, RelationId, verify},
 };
@@ -295,7 +296,14 @@ fn the_official_queries_are_read() {
         let sources = files::query_sources(&data.join(name));
         let mut problems = Problems::new(false);
         let target = target.path().join("queries");
-        let stored = import_queries(&sources, &target, n_nodes, &mut problems, &mut watch).unwrap();
+        let stored = import_queries(
+            &sources,
+            &target,
+            AnswerIds::Numbers(n_nodes),
+            &mut problems,
+            &mut watch,
+        );
+        let stored = stored.unwrap();
         let tenth = test / 10;
         let splits =
             [("human", human), ("test", test), ("test-0.1", tenth), ("train", train), ("val", val)];

@@ -1,0 +1,72 @@
+//! `agent data guess`: what the tables of a directory likely hold, as a mapping to be edited.
+
+use std::{
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{CommandError, Explain, Result},
+    },
+    dataset::tables::{self, Guess, MAPPING_FILE},
+};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Directory of tables, or one table or database
+    #[arg(value_name = "DIR")]
+    source: PathBuf,
+    /// Write the mapping to this file [default: mapping.toml in the directory; of a file: stdout]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace a mapping that is there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if !args.source.exists() {
+        let source = args.source.display();
+        return Err(CommandError::usage(anyhow!("there is no file or directory {source}")));
+    }
+    let Guess { mapping, notes } = tables::guess(&args.source, &[])?;
+    for line in mapping.lines().iter().chain(&notes) {
+        ctx.printer.notice(line);
+    }
+    let text = mapping.to_toml();
+    let place =
+        args.out.clone().or_else(|| args.source.is_dir().then(|| args.source.join(MAPPING_FILE)));
+    let Some(place) = place else {
+        ctx.printer.data(&text)?;
+        return Ok(Exit::Done);
+    };
+    write(&place, &text, args.force)?;
+    let source = args.source.display();
+    let shown = place.display();
+    ctx.printer.notice(&format!(
+        "wrote {shown}: edit it, then `agent data import --name N --from {source}`"
+    ));
+    Ok(Exit::Done)
+}
+
+fn write(place: &Path, text: &str, force: bool) -> Result<()> {
+    let shown = place.display();
+    let file = match force {
+        true => File::create(place),
+        false => File::create_new(place),
+    };
+    let mut file = match file {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(anyhow!("{shown} is there already"))
+                .hint("edit it, or give --force to replace it");
+        }
+        file => file.with_context(|| format!("cannot write {shown}"))?,
+    };
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! Which node is meant by what the imported data call it. Must not know files or formats.
+//!
+//! While a base is read, [`Ids`] finds nodes by type and key; it keeps a digest of 16 bytes for
+//! each key, not the key. Once it is written, [`AnswerIds`] reads the answers of questions.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    dataset::{ProblemKind, error::Fault},
+    kb::{Kb, NodeId},
+};
+
+/// Characters of a wrong id that are shown.
+const MAX_SHOWN: usize = 60;
+
+/// The nodes of a base that is being read, by what its data call them. A space is a set of keys
+/// without two equal ones: all keys of a type, or, where types share them, of the base.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    nodes: HashMap<[u8; 16], NodeId>,
+    spaces: BTreeMap<String, Space>,
+}
+
+/// The least and the greatest key of a space, for messages.
+#[derive(Debug)]
+struct Space {
+    least: String,
+    greatest: String,
+}
+
+impl Ids {
+    /// Enters a node; false if the space has that key already.
+    pub(super) fn insert(&mut self, space: &str, key: &str, node: NodeId) -> bool {
+        let entry = self.nodes.entry(digest(space, key));
+        let is_new = matches!(entry, std::collections::hash_map::Entry::Vacant(_));
+        entry.or_insert(node);
+        match self.spaces.get_mut(space) {
+            Some(known) if key < known.least.as_str() => known.least = key.to_owned(),
+            Some(known) if key > known.greatest.as_str() => known.greatest = key.to_owned(),
+            Some(_) => {}
+            None => {
+                let space_of_one = Space { least: key.to_owned(), greatest: key.to_owned() };
+                self.spaces.insert(space.to_owned(), space_of_one);
+            }
+        }
+        is_new
+    }
+
+    /// The node of that key.
+    pub(super) fn get(&self, space: &str, key: &str) -> Option<NodeId> {
+        self.nodes.get(&digest(space, key)).copied()
+    }
+
+    /// The keys of a space in a few words: `ids from B-001 to B-016`.
+    pub(super) fn told(&self, space: &str) -> String {
+        match self.spaces.get(space) {
+            None => "no ids at all".to_owned(),
+            Some(Space { least, greatest }) if least == greatest => format!("the one id {least}"),
+            Some(Space { least, greatest }) => format!("ids from {least} to {greatest}"),
+        }
+    }
+}
+
+fn digest(space: &str, key: &str) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(space.len() as u64).to_le_bytes());
+    hasher.update(space.as_bytes());
+    hasher.update(key.as_bytes());
+    *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; 16])
+}
+
+/// What the answers of a file of questions are.
+#[derive(Clone, Copy)]
+pub(super) enum AnswerIds<'a> {
+    /// Numbers of nodes, of which there are so many.
+    Numbers(u32),
+    /// What the data call the nodes of this base.
+    Keys(&'a Kb),
+    /// Numbers of nodes of another version of the base, with their numbers in this one. Answers
+    /// that are gone are left out.
+    Moved(&'a [Option<NodeId>]),
+}
+
+impl<'a> AnswerIds<'a> {
+    /// What questions for this base write.
+    pub(super) fn of(kb: &'a Kb) -> Self {
+        match kb.has_keys() {
+            true => AnswerIds::Keys(kb),
+            false => AnswerIds::Numbers(kb.n_nodes()),
+        }
+    }
+
+    /// The nodes of a list such as `[3, 17]` or `["B-7", product:17]`, sorted, distinct. Python's
+    /// other ways to write a few items mean the same: `(3, 17)`, `{3, 17}`, each with or without a
+    /// comma at the end.
+    ///
+    /// # Errors
+    /// What is wrong with the list.
+    pub(super) fn parse(self, text: &str) -> Result<Vec<NodeId>, Fault> {
+        let items = items(text)?;
+        let mut answers = Vec::with_capacity(items.len());
+        for item in items {
+            match self {
+                AnswerIds::Numbers(n_nodes) => answers.push(number(item, n_nodes)?),
+                AnswerIds::Keys(kb) => answers.push(keyed(item, kb)?),
+                AnswerIds::Moved(moved) => {
+                    let before = number(item, u32::try_from(moved.len()).unwrap_or(u32::MAX))?;
+                    answers.extend(moved.get(before as usize).copied().flatten());
+                }
+            }
+        }
+        if answers.is_empty() {
+            let message = "none of the answers is in the base any more";
+            let hint = "label the question again";
+            return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
+        }
+        answers.sort_unstable();
+        answers.dedup();
+        Ok(answers)
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).collect()
+}
+
+fn bad_list(text: &str, what: &str) -> Fault {
+    let message = format!("answer_ids {:?} {what}", shown(text));
+    let hint = "write the ids of nodes as \"[3, 17]\"";
+    Fault::new(ProblemKind::BadAnswers, message, hint).here(text)
+}
+
+/// The items of a list, without the quotes of those that are quoted.
+fn items(text: &str) -> Result<Vec<&str>, Fault> {
+    let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
+    let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
+    let inner = brackets.into_iter().find_map(within);
+    let inner = inner.ok_or_else(|| bad_list(text, "is no list"))?.trim();
+    if inner.is_empty() {
+        let message = "the query has no answers";
+        return Err(Fault::new(ProblemKind::BadAnswers, message, "drop it or label it"));
+    }
+    if text.trim().starts_with('(') && !inner.contains(',') {
+        return Err(bad_list(text, "is one item in parentheses, no list"));
+    }
+    let mut items = Vec::new();
+    let mut rest = inner;
+    loop {
+        rest = rest.trim_start();
+        let quoted = ['"', '\''].into_iter().find_map(|quote| {
+            let (item, after) = rest.strip_prefix(quote)?.split_once(quote)?;
+            let after = after.trim_start();
+            (after.is_empty() || after.starts_with(',')).then_some((item, after))
+        });
+        let (item, after) = match quoted {
+            Some(split) => split,
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                let (item, after) = rest.split_at(end);
+                (item.trim_end(), after)
+            }
+        };
+        items.push(item);
+        match after.strip_prefix(',').map(str::trim_start) {
+            None | Some("") => return Ok(items),
+            Some(next) => rest = next,
+        }
+    }
+}
+
+fn number(item: &str, n_nodes: u32) -> Result<NodeId, Fault> {
+    let Ok(id) = item.parse::<u64>() else {
+        let message = format!("answer_ids has {:?}, which is no node id", shown(item));
+        let hint = "write the ids of nodes as \"[3, 17]\"";
+        return Err(Fault::new(ProblemKind::BadAnswers, message, hint).here(item));
+    };
+    in_range(id, n_nodes).ok_or_else(|| {
+        let message = format!("answer {id} is not in the base");
+        let hint = format!("ids are 0 to {}; drop it", n_nodes.saturating_sub(1));
+        Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item)
+    })
+}
+
+/// The id as a node of a base with `n_nodes`.
+pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
+    u32::try_from(id).ok().filter(|id| *id < n_nodes)
+}
+
+/// The node that a key means: the only one, or the only one that may be an answer; `type:key` tells
+/// those of several types apart.
+fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
+    let mut nodes = kb.nodes_of_key(item);
+    if nodes.is_empty()
+        && let Some((node_type, key)) = item.split_once(':')
+        && let Some(node_type) = kb.type_id(node_type)
+    {
+        nodes = kb.nodes_of_key(key);
+        nodes.retain(|&node| kb.node_type(node) == node_type);
+    }
+    if nodes.len() > 1 {
+        let candidates: Vec<NodeId> =
+            nodes.iter().copied().filter(|&node| kb.is_candidate(node)).collect();
+        if candidates.len() == 1 {
+            nodes = candidates;
+        }
+    }
+    match nodes.as_slice() {
+        [node] => Ok(*node),
+        [] => {
+            let message = format!("no node has the id {:?}", shown(item));
+            let hint = format!("ids look like {:?}; correct the answer or drop it", kb.key(0));
+            Err(Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item))
+        }
+        [first, ..] => {
+            let n = nodes.len();
+            let message = format!("{n} nodes have the id {:?}", shown(item));
+            let node_type = kb.type_name(kb.node_type(*first));
+            let hint = format!("write the type before it, as in {node_type}:{item}");
+            Err(Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<NodeId>, String> {
+        AnswerIds::Numbers(3).parse(text).map_err(|fault| fault.told())
+    }
+
+    #[test]
+    fn answers_are_read_as_python_writes_a_few_numbers() {
+        for text in
+            ["[2, 1]", "[1, 2,]", "(1, 2)", "(2, 1, )", "{1, 2}", " [1,2,1] ", "['1', \"2\"]"]
+        {
+            assert_eq!(parse(text).unwrap(), [1, 2], "{text}");
+        }
+        assert_eq!(parse("(2,)").unwrap(), [2]);
+        for (text, words) in [
+            ("[1.0, 2]", "has \"1.0\", which is no node id"),
+            ("[1, [2]]", "has \"[2]\", which is no node id"),
+            ("[1,, 2]", "has \"\", which is no node id"),
+            ("[,]", "has \"\", which is no node id"),
+            ("{1: 2}", "has \"1: 2\""),
+            ("[-1]", "has \"-1\""),
+            ("(1)", "is one item in parentheses"),
+            ("1, 2", "is no list"),
+            ("[1, 2)", "is no list"),
+            ("{}", "the query has no answers"),
+            ("[3]", "answer 3 is not in the base"),
+        ] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(words), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn keys_may_hold_commas_within_quotes_and_answers_of_before_move() {
+        assert_eq!(items("[\"a, b\", c'd, 'e' ]").ok().unwrap(), ["a, b", "c'd", "e"]);
+        let moved = [None, Some(7), Some(4)];
+        assert_eq!(AnswerIds::Moved(&moved).parse("[0, 1, 2]").ok().unwrap(), [4, 7]);
+        assert!(AnswerIds::Moved(&moved).parse("[0]").is_err());
+    }
+
+    #[test]
+    fn ids_are_found_within_their_space() {
+        let mut ids = Ids::default();
+        assert!(ids.insert("a", "1", 0) && ids.insert("b", "1", 1) && ids.insert("a", "2", 2));
+        assert!(!ids.insert("a", "1", 3));
+        assert_eq!(
+            [ids.get("a", "1"), ids.get("b", "1"), ids.get("b", "2")],
+            [Some(0), Some(1), None]
+        );
+        assert_eq!(ids.told("a"), "ids from 1 to 2");
+        assert_eq!(
+            (ids.told("b").as_str(), ids.told("c").as_str()),
+            ("the one id 1", "no ids at all")
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! What every format has in common: how an import begins, and how it ends with graph, questions,
+//! summary and the base in its place. Must not know what input files look like.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    dataset::{
+        Base, Changes, DatasetError, Home, ProblemCount, Summary,
+        error::Problems,
+        home::Staging,
+        ids::AnswerIds,
+        queries::{QuerySources, StoredQueries, import_queries},
+        stark::Origin,
+    },
+    kb::{Kb, KbError, KbMeta, KbWriter},
+};
+
+/// What an import does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Leave wrong lines out and count them, instead of failing of them at the end.
+    pub lenient: bool,
+    /// Put the import beside an indexed base of that name, which stays current until
+    /// [`Home::make_current`] is called for the new one, instead of replacing it at once.
+    pub beside: bool,
+    /// Labelled questions, instead of `qa.csv` in the directory.
+    pub questions: Option<PathBuf>,
+    /// Where no questions come with the import, keep those of the base that it replaces, with the
+    /// answers that are still there.
+    pub keep_questions: bool,
+    /// Read everything, tell what would be imported, and install nothing.
+    pub dry_run: bool,
+}
+
+/// Which part of an import is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
+    Nodes,
+    /// Reading edges; unit: bytes of the file as stored, or edges.
+    Edges,
+    /// Sorting and writing the graph; unit: edges.
+    Graph,
+    /// Reading queries and splits; unit: files.
+    Queries,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The part.
+    pub phase: Phase,
+    /// Units done, see [`Phase`].
+    pub done: u64,
+    /// Units in all.
+    pub total: u64,
+}
+
+/// What an import did.
+#[derive(Clone, Debug)]
+pub struct ImportReport {
+    /// The installed base, with its counts. After a dry run its directory does not exist.
+    pub base: Base,
+    /// What is in it.
+    pub summary: Summary,
+    /// Questions that were kept from the base before, and those of them that were lost, as all
+    /// their answers are gone.
+    pub kept_questions: Option<(u64, u64)>,
+    /// Edges that were there before, and were dropped.
+    pub duplicate_edges: u64,
+    /// Empty nodes filled in for missing ids.
+    pub filler_nodes: u32,
+    /// Values that are kept as the text that Python prints of them, such as dates; a file of the
+    /// STaRK benchmark may have some.
+    pub printed_values: u64,
+    /// Wrong lines by kind; empty after a strict import.
+    pub problems: Vec<ProblemCount>,
+}
+
+/// Passes progress on and turns a raised stop flag into an error.
+pub(super) struct Watch<'a> {
+    pub(super) on_progress: &'a mut dyn FnMut(Progress),
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    pub(super) fn report(
+        &mut self,
+        phase: Phase,
+        done: u64,
+        total: u64,
+    ) -> Result<(), DatasetError> {
+        (self.on_progress)(Progress { phase, done, total });
+        if self.stop.load(Ordering::Relaxed) { Err(DatasetError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// An import under way; dropped unfinished, it leaves nothing behind.
+pub(super) struct Install {
+    pub(super) writer: KbWriter,
+    pub(super) problems: Problems,
+    /// Edges that were given to the writer.
+    pub(super) n_pushed: u64,
+    pub(super) filler_nodes: u32,
+    pub(super) staging: Staging,
+    /// Values that are kept as text.
+    pub(super) printed_values: u64,
+    home: Home,
+    name: String,
+    source: PathBuf,
+    options: ImportOptions,
+}
+
+impl Install {
+    pub(super) fn begin(
+        home: &Home,
+        name: &str,
+        source: &Path,
+        options: &ImportOptions,
+    ) -> Result<Install, DatasetError> {
+        let staging = Staging::new(home, name, options.beside)?;
+        Ok(Install {
+            writer: KbWriter::create(&staging.kb_dir())?,
+            problems: Problems::new(options.lenient),
+            n_pushed: 0,
+            filler_nodes: 0,
+            printed_values: 0,
+            staging,
+            home: home.clone(),
+            name: name.to_owned(),
+            source: source.to_path_buf(),
+            options: options.clone(),
+        })
+    }
+
+    /// Writes the graph, reads the questions of a directory and puts the base in its place.
+    pub(super) fn finish(
+        self,
+        meta: &KbMeta,
+        questions_in: &Path,
+        watch: &mut Watch<'_>,
+    ) -> Result<ImportReport, DatasetError> {
+        let sources = QuerySources {
+            queries: questions_in.join("qa.csv"),
+            human: questions_in.join("human.csv"),
+            splits: questions_in.join("split"),
+            derive_tenth: false,
+        };
+        self.finish_with(meta, sources, &|_| None, watch)
+    }
+
+    /// The same with questions wherever they are, and with what is noted of where the base is from.
+    pub(super) fn finish_with(
+        self,
+        meta: &KbMeta,
+        mut sources: QuerySources,
+        origin: &dyn Fn(&StoredQueries) -> Option<Origin>,
+        watch: &mut Watch<'_>,
+    ) -> Result<ImportReport, DatasetError> {
+        let Install { writer, mut problems, staging, home, name, source, options, .. } = self;
+        let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
+        let manifest = writer.finish(meta, &mut go_on).map_err(|error| match error {
+            KbError::Stopped => DatasetError::Stopped,
+            error @ KbError::UnknownCandidateType { .. } => {
+                let path = source.join("dataset.toml");
+                DatasetError::BadToml { path, line: 0, message: error.to_string() }
+            }
+            other => DatasetError::Kb(other),
+        })?;
+        let kb = Kb::open(&staging.kb_dir())?;
+        if let Some(questions) = options.questions {
+            sources.queries = questions;
+        }
+        let served = match options.keep_questions && !sources.queries.exists() {
+            true => home.get(&name).ok(),
+            false => None,
+        };
+        let target = staging.queries_dir();
+        let (queries, kept_questions) = match served {
+            Some(served) => kept(&served, &kb, &target, watch)?,
+            None => {
+                let ids = AnswerIds::of(&kb);
+                (import_queries(&sources, &target, ids, &mut problems, watch)?, None)
+            }
+        };
+        let problems = problems.finish()?;
+        let summary = Summary::of(&kb, &queries.labelled);
+        let origin = origin(&queries);
+        let base = match options.dry_run {
+            true => staging.rehearse(&manifest, queries, &source, origin),
+            false => staging.publish(&manifest, queries, &source, origin)?,
+        };
+        Ok(ImportReport {
+            base,
+            summary,
+            kept_questions,
+            duplicate_edges: self.n_pushed - manifest.n_edges,
+            filler_nodes: self.filler_nodes,
+            printed_values: self.printed_values,
+            problems,
+        })
+    }
+}
+
+/// Moves the questions of an installed base to a new version of it.
+fn kept(
+    served: &Base,
+    kb: &Kb,
+    target: &Path,
+    watch: &mut Watch<'_>,
+) -> Result<(StoredQueries, Option<(u64, u64)>), DatasetError> {
+    served.verify_queries(&mut |_| {})?;
+    let moved = Changes::moved(&Kb::open(&served.kb_dir())?, kb);
+    let dir = served.queries_dir();
+    let sources = QuerySources {
+        queries: dir.join("qa.csv"),
+        human: dir.join("human.csv"),
+        splits: dir,
+        derive_tenth: false,
+    };
+    // What is lost is told as a count.
+    let mut lost = Problems::new(true);
+    let queries = import_queries(&sources, target, AnswerIds::Moved(&moved), &mut lost, watch)?;
+    let n = queries.n_queries;
+    Ok((queries, Some((n, served.record.n_queries.saturating_sub(n)))))
+}

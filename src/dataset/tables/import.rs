@@ -1,0 +1,432 @@
+//! Here are a mapping and tables: which nodes and edges? Reads tables of nodes twice, for nodes and
+//! for their links, and tables of edges once. Must not guess.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    path::{Component, Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    dataset::{
+        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+        error::{Fault, Problems},
+        ids::Ids,
+        install::{Install, Watch},
+        neutral::{Content, Templates, label_fault, read_toml},
+        tables::{
+            EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable,
+            rows::{Row, Table, items},
+        },
+    },
+    kb::{KbWriter, NodeId},
+};
+
+/// Rows between two looks at the stop flag and two progress reports.
+const ROWS_PER_REPORT: u64 = 4096;
+
+/// Imports the tables of a mapping as base `name` of `home`. `source` is the directory in which
+/// they lie, or the one file that all of them are; in a directory, questions and `dataset.toml`
+/// are those of the neutral format.
+///
+/// Progress is counted in tables. Memory as in [`crate::dataset::import_neutral`].
+///
+/// # Errors
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+pub fn import_tables(
+    source: &Path,
+    mapping: &Mapping,
+    home: &Home,
+    name: &str,
+    options: &ImportOptions,
+    on_progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<ImportReport, DatasetError> {
+    let mut watch = Watch { on_progress, stop };
+    let (nodes, edges) = checked(source, mapping)?;
+    let (mut meta, templates) = read_toml(source)?;
+    for (own, given) in [(&mut meta.title, &mapping.title), (&mut meta.licence, &mapping.licence)] {
+        if !given.is_empty() {
+            own.clone_from(given);
+        }
+    }
+    if !mapping.candidate_types.is_empty() {
+        meta.candidate_types.clone_from(&mapping.candidate_types);
+    }
+    let mut install = Install::begin(home, name, source, options)?;
+    let mut import = Import {
+        templates: &templates,
+        ids: Ids::default(),
+        files: BTreeMap::new(),
+        refused: HashSet::new(),
+        n_pushed: 0,
+        writer: &mut install.writer,
+    };
+    let problems = &mut install.problems;
+    for (at, (of, table)) in nodes.iter().enumerate() {
+        let mut told = || watch.report(Phase::Nodes, at as u64, nodes.len() as u64);
+        import.nodes((at, of, table), problems, &mut told)?;
+    }
+    watch.report(Phase::Nodes, nodes.len() as u64, nodes.len() as u64)?;
+    if import.writer.n_nodes() == 0 {
+        // What is wrong with the rows says more than that nothing is left of them.
+        std::mem::take(problems).finish()?;
+        return Err(DatasetError::NoNodes { path: source.to_path_buf() });
+    }
+    let linking: Vec<_> =
+        nodes.iter().enumerate().filter(|(_, (of, _))| !of.relations.is_empty()).collect();
+    let total = (linking.len() + edges.len()) as u64;
+    for (done, (at, (of, table))) in linking.iter().enumerate() {
+        let mut told = || watch.report(Phase::Edges, done as u64, total);
+        import.links((*at, of, table), problems, &mut told)?;
+    }
+    for (at, (of, table)) in edges.iter().enumerate() {
+        let done = (linking.len() + at) as u64;
+        import.edges(of, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
+    }
+    watch.report(Phase::Edges, total, total)?;
+    install.n_pushed = import.n_pushed;
+    install.finish(&meta, source, &mut watch)
+}
+
+type Checked<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
+
+/// Opens the tables of a mapping, and checks that columns and types are there.
+fn checked<'a>(source: &Path, mapping: &'a Mapping) -> Result<Checked<'a>, DatasetError> {
+    let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
+    let mut problems = Problems::new(false);
+    let types: BTreeSet<&str> =
+        mapping.nodes.iter().map(|table| table.node_type.as_str()).collect();
+    let mut check = Check { root, types, problems: &mut problems };
+    let mut nodes = Vec::new();
+    for of in &mapping.nodes {
+        let Some(table) = check.table(&of.file, of.table.as_deref(), of.line) else { continue };
+        let links = of.relations.iter().map(|link| link.column.as_str());
+        let fields = of.fields.iter().flatten().map(String::as_str);
+        let named = of.id.iter().chain(&of.name).map(String::as_str);
+        let lists = of.lists.keys().map(String::as_str);
+        check.columns(&table, of.line, named.chain(fields).chain(links).chain(lists))?;
+        for link in &of.relations {
+            check.node_type(&table, of.line, &link.to);
+        }
+        nodes.push((of, table));
+    }
+    let mut edges = Vec::new();
+    for of in &mapping.edges {
+        let Some(table) = check.table(&of.file, of.table.as_deref(), of.line) else { continue };
+        let ends = [of.source.column.as_str(), of.target.column.as_str()];
+        let columns = ends.into_iter().chain(of.relation_column.as_deref());
+        check.columns(&table, of.line, columns)?;
+        for end in [&of.source, &of.target] {
+            check.node_type(&table, of.line, &end.node_type);
+        }
+        if of.relation.is_some() == of.relation_column.is_some() {
+            let message = "the edges have no relation, or two ways to it";
+            check.add(
+                &table,
+                of.line,
+                message.to_owned(),
+                "give relation or relation_column".into(),
+            );
+        }
+        edges.push((of, table));
+    }
+    problems.finish()?;
+    Ok((nodes, edges))
+}
+
+/// Checks a mapping against what is there.
+struct Check<'a> {
+    root: &'a Path,
+    types: BTreeSet<&'a str>,
+    problems: &'a mut Problems,
+}
+
+impl Check<'_> {
+    /// Where a fault is told: in the mapping, or where there is none, in the table.
+    fn place(&self, table: &Path, line: u64) -> (PathBuf, u64) {
+        match line {
+            0 => (table.to_path_buf(), 1),
+            line => (self.root.join(MAPPING_FILE), line),
+        }
+    }
+
+    fn add(&mut self, table: &Table, line: u64, message: String, hint: String) {
+        let (path, line) = self.place(&table.place(), line);
+        self.problems.add(&path, line, Fault::new(ProblemKind::BadColumn, message, hint));
+    }
+
+    fn table(&mut self, file: &str, name: Option<&str>, line: u64) -> Option<Table> {
+        let relative = Path::new(file);
+        let is_below = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        let path = self.root.join(relative);
+        let found = match is_below && !file.is_empty() {
+            true => Table::named(&path, name),
+            false => Err("it does not lie below the directory of the mapping".to_owned()),
+        };
+        match found {
+            Ok(table) => Some(table),
+            Err(why) => {
+                let (place, line) = self.place(&path, line);
+                let why = why.replace(&format!("{}: ", path.display()), "");
+                let message = format!("cannot read {file:?}: {why}");
+                let hint = "correct the file or leave the table out";
+                let fault = Fault::new(ProblemKind::BadColumn, message, hint);
+                self.problems.add(&place, line, fault);
+                None
+            }
+        }
+    }
+
+    fn columns<'b>(
+        &mut self,
+        table: &Table,
+        line: u64,
+        wanted: impl Iterator<Item = &'b str>,
+    ) -> Result<(), DatasetError> {
+        let columns = table.columns()?;
+        let missing: BTreeSet<&str> =
+            wanted.filter(|name| !columns.iter().any(|column| column == name)).collect();
+        for name in missing {
+            let message = format!("{} has no column \"{name}\"", shown(table));
+            self.add(table, line, message, format!("its columns are: {}", columns.join(", ")));
+        }
+        Ok(())
+    }
+
+    fn node_type(&mut self, table: &Table, line: u64, name: &str) {
+        if !self.types.contains(name) {
+            let message = format!("no table makes nodes of type \"{name}\"");
+            let types: Vec<&str> = self.types.iter().copied().collect();
+            self.add(table, line, message, format!("the types are: {}", types.join(", ")));
+        }
+    }
+}
+
+/// The name of a table without directories.
+fn shown(table: &Table) -> String {
+    table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// An import of tables under way.
+struct Import<'a> {
+    writer: &'a mut KbWriter,
+    templates: &'a Templates,
+    ids: Ids,
+    /// The tables that make nodes of a type, for messages.
+    files: BTreeMap<String, String>,
+    /// Rows that made no node, by table and line: they make no edges either.
+    refused: HashSet<(usize, u64)>,
+    n_pushed: u64,
+}
+
+/// Reports progress and polls the stop flag.
+type Told<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
+
+impl Import<'_> {
+    /// Reads the nodes of a table.
+    fn nodes(
+        &mut self,
+        (at, of, table): (usize, &NodesTable, &Table),
+        problems: &mut Problems,
+        told: &mut Told<'_>,
+    ) -> Result<(), DatasetError> {
+        told()?;
+        let place = table.place();
+        self.files.entry(of.node_type.clone()).or_insert_with(|| shown(table));
+        let linking: HashSet<&str> = of.relations.iter().map(|link| link.column.as_str()).collect();
+        let mut n = 0;
+        table.each(problems, &mut |problems, row| {
+            n += 1;
+            if n % ROWS_PER_REPORT == 0 {
+                told()?;
+            }
+            if let Some(fault) = self.node(of, n, &row, &linking)? {
+                self.refused.insert((at, row.line));
+                problems.add(&place, row.line, fault.here(&row.shown()));
+            }
+            Ok(true)
+        })
+    }
+
+    /// Writes the node of a row, or says why there is none.
+    fn node(
+        &mut self,
+        of: &NodesTable,
+        n: u64,
+        row: &Row,
+        linking: &HashSet<&str>,
+    ) -> Result<Option<Fault>, DatasetError> {
+        let Some(key) = key_of(of, n, row) else {
+            let column = of.id.as_deref().unwrap_or_default();
+            let message = format!("the row has no id: column \"{column}\" is empty");
+            let hint = "give it one, or leave the row out";
+            return Ok(Some(Fault::new(ProblemKind::BadId, message, hint)));
+        };
+        if self.ids.get(&of.node_type, &key).is_some() {
+            let message = format!("the {} \"{key}\" occurs twice", of.node_type);
+            let hint = "ids are unique within a type; keep one of the rows";
+            return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
+        }
+        let name = of.name.as_ref().and_then(|column| row.text(column));
+        let details = details(of, row, linking);
+        let content = Content {
+            node_type: &of.node_type,
+            name: name.as_deref().unwrap_or(&key),
+            details: &details,
+        };
+        let node = self.writer.n_nodes();
+        let fault = content.push(Some(&key), self.templates, self.writer)?;
+        if fault.is_none() {
+            self.ids.insert(&of.node_type, &key, node);
+        }
+        Ok(fault)
+    }
+
+    /// Reads the links of a table of nodes.
+    fn links(
+        &mut self,
+        (at, of, table): (usize, &NodesTable, &Table),
+        problems: &mut Problems,
+        told: &mut Told<'_>,
+    ) -> Result<(), DatasetError> {
+        told()?;
+        let place = table.place();
+        let mut n = 0;
+        // Its rows were told of when nodes were read.
+        let mut told_before = Problems::new(true);
+        table.each(&mut told_before, &mut |_, row| {
+            n += 1;
+            if n % ROWS_PER_REPORT == 0 {
+                told()?;
+            }
+            if self.refused.contains(&(at, row.line)) {
+                return Ok(true);
+            }
+            let key = key_of(of, n, &row);
+            let Some(source) = key.and_then(|key| self.ids.get(&of.node_type, &key)) else {
+                return Ok(true);
+            };
+            for Link { column, relation, to } in &of.relations {
+                let separator = of.lists.get(column).map(String::as_str);
+                for id in row.texts(column, separator) {
+                    let pushed = match self.find(to, &id) {
+                        Ok(target) => self.edge(source, relation, target)?,
+                        Err(fault) => Some(fault),
+                    };
+                    if let Some(fault) = pushed {
+                        problems.add(&place, row.line, fault.here(&row.shown()));
+                    }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Reads a table of edges.
+    fn edges(
+        &mut self,
+        of: &EdgesTable,
+        table: &Table,
+        problems: &mut Problems,
+        told: &mut Told<'_>,
+    ) -> Result<(), DatasetError> {
+        told()?;
+        let place = table.place();
+        let mut n = 0;
+        table.each(problems, &mut |problems, row| {
+            n += 1;
+            if n % ROWS_PER_REPORT == 0 {
+                told()?;
+            }
+            let pushed = match self.ends(of, &row) {
+                Ok((source, relation, target)) => self.edge(source, &relation, target)?,
+                Err(fault) => Some(fault),
+            };
+            if let Some(fault) = pushed {
+                problems.add(&place, row.line, fault.here(&row.shown()));
+            }
+            Ok(true)
+        })
+    }
+
+    /// The edge of a row.
+    fn ends(&self, of: &EdgesTable, row: &Row) -> Result<(NodeId, String, NodeId), Fault> {
+        let cell = |column: &str| {
+            row.text(column).ok_or_else(|| {
+                let message = format!("the row has no {column}");
+                Fault::new(ProblemKind::BadId, message, "fill it in, or leave the row out")
+            })
+        };
+        let end = |end: &End| self.find(&end.node_type, &cell(&end.column)?);
+        let relation = match (&of.relation, &of.relation_column) {
+            (Some(relation), _) => relation.clone(),
+            (None, column) => cell(column.as_deref().unwrap_or_default())?,
+        };
+        Ok((end(&of.source)?, relation, end(&of.target)?))
+    }
+
+    /// Writes an edge, or says why not.
+    fn edge(
+        &mut self,
+        source: NodeId,
+        relation: &str,
+        target: NodeId,
+    ) -> Result<Option<Fault>, DatasetError> {
+        match self.writer.push_edge(source, relation, target) {
+            Ok(()) => {
+                self.n_pushed += 1;
+                Ok(None)
+            }
+            Err(error) => label_fault(error).map(Some),
+        }
+    }
+
+    /// The node of a type with that id. A whole number is the same with and without `.0`, which
+    /// some programs write into columns that have gaps.
+    fn find(&self, node_type: &str, id: &str) -> Result<NodeId, Fault> {
+        let whole = || self.ids.get(node_type, id.strip_suffix(".0")?);
+        self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
+            let file = self.files.get(node_type).map_or("", String::as_str);
+            let message = format!("no {node_type} has the id \"{id}\"");
+            let hint = format!(
+                "{file} has {}; add the {node_type}, or import with --lenient to leave such edges \
+                 out and count them",
+                self.ids.told(node_type)
+            );
+            Fault::new(ProblemKind::UnknownNode, message, hint)
+        })
+    }
+}
+
+/// What the data call the node of a row, the `n`th of its table.
+fn key_of(of: &NodesTable, n: u64, row: &Row) -> Option<String> {
+    match &of.id {
+        Some(column) => row.text(column),
+        None => Some(format!("{}-{n}", of.node_type)),
+    }
+}
+
+/// The fields of a row.
+fn details(of: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
+    let is_free = |column: &str| {
+        of.id.as_deref() != Some(column)
+            && of.name.as_deref() != Some(column)
+            && !linking.contains(column)
+    };
+    let cell = |column: &String| {
+        let value = row.cells.get(column)?;
+        let separator = of.lists.get(column).map(String::as_str);
+        let value = match separator {
+            Some(_) => Value::Array(items(value, separator)),
+            None => value.clone(),
+        };
+        Some((column.clone(), value))
+    };
+    match &of.fields {
+        Some(fields) => fields.iter().filter_map(cell).collect(),
+        None => row.cells.keys().filter(|column| is_free(column)).filter_map(cell).collect(),
+    }
+}

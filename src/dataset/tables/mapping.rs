@@ -1,0 +1,457 @@
+//! Which table holds what: as a file that people edit, as options of a command, as lines to read.
+//! Must not read tables.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::{dataset::DatasetError, files};
+
+/// The file of a directory that says what its tables are.
+pub const MAPPING_FILE: &str = "mapping.toml";
+/// Longest mapping in bytes.
+const MAX_MAPPING_BYTES: u64 = 1 << 20;
+/// What parts the items of a column whose cells are JSON lists.
+pub(super) const JSON_LIST: &str = "json";
+
+/// What becomes what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Title for people; empty leaves it to `dataset.toml`.
+    pub title: String,
+    /// Licence for people, likewise.
+    pub licence: String,
+    /// Types whose nodes may be answers, likewise.
+    pub candidate_types: Vec<String>,
+    /// Tables with a node per row, in the order in which nodes are numbered.
+    pub nodes: Vec<NodesTable>,
+    /// Tables with an edge per row.
+    pub edges: Vec<EdgesTable>,
+}
+
+/// A table with a node per row.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodesTable {
+    /// The file, relative to the mapping.
+    pub file: String,
+    /// The table, in a database.
+    #[serde(default)]
+    pub table: Option<String>,
+    /// Type of the nodes.
+    #[serde(rename = "type")]
+    pub node_type: String,
+    /// The column of ids; none: rows are numbered.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The column of names; none: the id.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The columns of texts; none: all that are nothing else.
+    #[serde(default)]
+    pub fields: Option<Vec<String>>,
+    /// Columns of several values, by what parts these.
+    #[serde(default)]
+    pub lists: BTreeMap<String, String>,
+    /// Columns with ids of other nodes.
+    #[serde(default)]
+    pub relations: Vec<Link>,
+    /// The line of the mapping at which it begins; 0 where there is none.
+    #[serde(skip)]
+    pub line: u64,
+}
+
+/// A column with ids of other nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// The column.
+    pub column: String,
+    /// The relation from the row's node.
+    pub relation: String,
+    /// Type of the other nodes.
+    pub to: String,
+}
+
+/// A table with an edge per row.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgesTable {
+    /// The file, relative to the mapping.
+    pub file: String,
+    /// The table, in a database.
+    #[serde(default)]
+    pub table: Option<String>,
+    /// Where edges begin.
+    pub source: End,
+    /// Where edges end.
+    pub target: End,
+    /// The relation of all edges.
+    #[serde(default)]
+    pub relation: Option<String>,
+    /// The column of relations, where they differ.
+    #[serde(default)]
+    pub relation_column: Option<String>,
+    /// As of [`NodesTable`].
+    #[serde(skip)]
+    pub line: u64,
+}
+
+/// One end of the edges of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// The column of ids.
+    pub column: String,
+    /// The type of the nodes.
+    #[serde(rename = "type")]
+    pub node_type: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MappingFile {
+    title: String,
+    licence: String,
+    candidate_types: Vec<String>,
+    nodes: Vec<Spanned<NodesTable>>,
+    edges: Vec<Spanned<EdgesTable>>,
+}
+
+impl Mapping {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`DatasetError::BadToml`] with the line, or that the file cannot be read.
+    pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
+        let text = files::read_text(path, MAX_MAPPING_BYTES);
+        let text = text.map_err(DatasetError::io("read", path))?;
+        let bad = |line, message| DatasetError::BadToml { path: path.to_path_buf(), line, message };
+        let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        let parsed: MappingFile = toml::from_str(&text).map_err(|error| {
+            let at = line(error.span().map_or(0, |span| span.start));
+            let message = error.message().lines().next().unwrap_or_default();
+            let hint = "`agent data guess` writes a mapping that can be edited";
+            bad(at as u64, format!("{message}; {hint}"))
+        })?;
+        if parsed.nodes.is_empty() {
+            let message = "it has no [[nodes]]; name at least one table of nodes";
+            return Err(bad(0, message.to_owned()));
+        }
+        let nodes = parsed.nodes.into_iter().map(|table| {
+            let at = line(table.span().start) as u64;
+            NodesTable { line: at, ..table.into_inner() }
+        });
+        let edges = parsed.edges.into_iter().map(|table| {
+            let at = line(table.span().start) as u64;
+            EdgesTable { line: at, ..table.into_inner() }
+        });
+        Ok(Mapping {
+            title: parsed.title,
+            licence: parsed.licence,
+            candidate_types: parsed.candidate_types,
+            nodes: nodes.collect(),
+            edges: edges.collect(),
+        })
+    }
+
+    /// The text of a file that says the same.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from(
+            "# What becomes what; edit it, then import the directory. A list of `fields` leaves other\n\
+             # columns out. `candidate_types` are the types whose nodes may be answers; without it all.\n",
+        );
+        for (key, value) in [("title", &self.title), ("licence", &self.licence)] {
+            if !value.is_empty() {
+                let _ = writeln!(text, "{key} = {}", quoted(value));
+            }
+        }
+        match self.candidate_types.as_slice() {
+            [] => {
+                let types = self.nodes.iter().take(1).map(|table| table.node_type.as_str());
+                let _ = writeln!(text, "# candidate_types = {}", list(types));
+            }
+            types => {
+                let types = types.iter().map(String::as_str);
+                let _ = writeln!(text, "candidate_types = {}", list(types));
+            }
+        }
+        self.nodes.iter().for_each(|table| table.write(&mut text));
+        self.edges.iter().for_each(|table| table.write(&mut text));
+        text
+    }
+
+    /// What becomes what, a line for each table.
+    pub fn lines(&self) -> Vec<String> {
+        let nodes = self.nodes.iter().map(NodesTable::told);
+        nodes.chain(self.edges.iter().map(EdgesTable::told)).collect()
+    }
+}
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+/// The lines that every table begins with.
+fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
+    let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
+    if let Some(table) = table {
+        let _ = writeln!(text, "table = {}", quoted(table));
+    }
+}
+
+/// The name of a table for people.
+fn shown(file: &str, table: Option<&str>) -> String {
+    table.map_or_else(|| file.to_owned(), |table| format!("{file}:{table}"))
+}
+
+impl NodesTable {
+    fn write(&self, text: &mut String) {
+        write_head(text, "nodes", &self.file, self.table.as_deref());
+        let _ = writeln!(text, "type = {}", quoted(&self.node_type));
+        for (key, column) in [("id", &self.id), ("name", &self.name)] {
+            if let Some(column) = column {
+                let _ = writeln!(text, "{key} = {}", quoted(column));
+            }
+        }
+        if let Some(fields) = &self.fields {
+            let _ = writeln!(text, "fields = {}", list(fields.iter().map(String::as_str)));
+        }
+        if !self.lists.is_empty() {
+            let lists = self.lists.iter();
+            let lists = lists.map(|(column, by)| format!("{} = {}", quoted(column), quoted(by)));
+            let _ = writeln!(text, "lists = {{ {} }}", lists.collect::<Vec<_>>().join(", "));
+        }
+        if !self.relations.is_empty() {
+            text.push_str("relations = [\n");
+            for Link { column, relation, to } in &self.relations {
+                let [column, relation, to] = [column, relation, to].map(|text| quoted(text));
+                let _ =
+                    writeln!(text, "  {{ column = {column}, relation = {relation}, to = {to} }},");
+            }
+            text.push_str("]\n");
+        }
+    }
+
+    fn told(&self) -> String {
+        let mut parts = vec![match &self.id {
+            Some(id) => format!("id {id}"),
+            None => "ids by row".to_owned(),
+        }];
+        parts.extend(self.name.as_ref().map(|name| format!("name {name}")));
+        match self.fields.as_deref() {
+            Some([]) => {}
+            Some(fields) => parts.push(format!("fields {}", fields.join(" "))),
+            None => parts.push("all other columns as fields".to_owned()),
+        }
+        let links = self.relations.iter();
+        parts.extend(links.map(|link| format!("{} -{}-> {}", link.column, link.relation, link.to)));
+        let table = shown(&self.file, self.table.as_deref());
+        format!("{table}: a {} per row: {}", self.node_type, parts.join(", "))
+    }
+}
+
+impl EdgesTable {
+    fn write(&self, text: &mut String) {
+        write_head(text, "edges", &self.file, self.table.as_deref());
+        for (key, end) in [("source", &self.source), ("target", &self.target)] {
+            let (column, node_type) = (quoted(&end.column), quoted(&end.node_type));
+            let _ = writeln!(text, "{key} = {{ column = {column}, type = {node_type} }}");
+        }
+        let keys = [("relation", &self.relation), ("relation_column", &self.relation_column)];
+        for (key, value) in keys {
+            if let Some(value) = value {
+                let _ = writeln!(text, "{key} = {}", quoted(value));
+            }
+        }
+    }
+
+    fn told(&self) -> String {
+        let relation = match (&self.relation, &self.relation_column) {
+            (Some(relation), _) => relation.clone(),
+            (None, Some(column)) => format!("as {column} says"),
+            (None, None) => "?".to_owned(),
+        };
+        let table = shown(&self.file, self.table.as_deref());
+        let end = |end: &End| format!("{} ({})", end.column, end.node_type);
+        let (source, target) = (end(&self.source), end(&self.target));
+        format!("{table}: an edge per row: {source} -{relation}-> {target}")
+    }
+}
+
+/// What an option says of a table; what it leaves out is guessed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableHint {
+    /// The file.
+    pub file: String,
+    /// Type of the nodes.
+    pub node_type: String,
+    /// The column of ids.
+    pub id: Option<String>,
+    /// The column of names.
+    pub name: Option<String>,
+    /// Columns with ids of other nodes.
+    pub relations: Vec<Link>,
+}
+
+impl std::str::FromStr for TableHint {
+    type Err = String;
+
+    /// `FILE:TYPE`, or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`, each
+    /// of the later parts at will.
+    fn from_str(text: &str) -> Result<TableHint, String> {
+        let form = "write FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE";
+        let mut parts = text.splitn(3, ':');
+        let (file, node_type) = (parts.next().unwrap_or_default(), parts.next());
+        let Some(node_type) = node_type.filter(|of| !of.is_empty() && !file.is_empty()) else {
+            return Err(format!("it names no type; {form}"));
+        };
+        let mut hint = TableHint {
+            file: file.to_owned(),
+            node_type: node_type.to_owned(),
+            ..TableHint::default()
+        };
+        for part in parts.next().unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
+            if let Some((column, to)) = part.split_once("->") {
+                hint.relations.push(link(column.trim(), to.trim()));
+            } else if let Some(column) = part.strip_prefix("id=") {
+                hint.id = Some(column.to_owned());
+            } else if let Some(column) = part.strip_prefix("name=") {
+                hint.name = Some(column.to_owned());
+            } else {
+                return Err(format!("{part:?} is no part of it; {form}"));
+            }
+        }
+        Ok(hint)
+    }
+}
+
+/// `COLUMN` or `COLUMN=RELATION` to a type.
+fn link(column: &str, to: &str) -> Link {
+    let (column, relation) = match column.split_once('=') {
+        Some((column, relation)) => (column, relation.to_owned()),
+        None => (column, relation_of(column)),
+    };
+    Link { column: column.to_owned(), relation, to: to.to_owned() }
+}
+
+impl std::str::FromStr for EdgesTable {
+    type Err = String;
+
+    /// `FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE`, source first.
+    fn from_str(text: &str) -> Result<EdgesTable, String> {
+        let form = "write FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE";
+        let end = |text: &str| {
+            let (column, node_type) = text.split_once("->")?;
+            Some(End { column: column.trim().to_owned(), node_type: node_type.trim().to_owned() })
+        };
+        let parsed = (|| {
+            let (file, rest) = text.split_once(':')?;
+            let (relation, ends) = rest.split_once(':')?;
+            let (source, target) = ends.split_once(',')?;
+            Some(EdgesTable {
+                file: file.to_owned(),
+                table: None,
+                source: end(source)?,
+                target: end(target)?,
+                relation: Some(relation.to_owned()),
+                relation_column: None,
+                line: 0,
+            })
+        })();
+        parsed.ok_or_else(|| format!("it is not in that form; {form}"))
+    }
+}
+
+/// What a column calls its relation: `brand_id` is `has_brand`, `also_bought` is itself.
+pub(super) fn relation_of(column: &str) -> String {
+    match without_id(column) {
+        Some(stem) => format!("has_{stem}"),
+        None => snake(column),
+    }
+}
+
+/// `brand` of `brand_id`, `brandId` or `Brand IDs`.
+pub(super) fn without_id(column: &str) -> Option<String> {
+    let name = snake(column);
+    let suffixes = ["_ids", "_id", "_keys", "_key", "_refs", "_ref", "_codes", "_code", "_fk"];
+    let stem = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    (!stem.is_empty()).then(|| stem.to_owned())
+}
+
+/// A name in lower case with underlines: `brandId` and `Brand Id` are `brand_id`.
+pub(super) fn snake(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 4);
+    let mut before_lower = false;
+    for c in name.trim().chars() {
+        if c.is_alphanumeric() {
+            if c.is_uppercase() && before_lower {
+                text.push('_');
+            }
+            text.extend(c.to_lowercase());
+        } else if !text.ends_with('_') && !text.is_empty() {
+            text.push('_');
+        }
+        before_lower = c.is_lowercase() || c.is_numeric();
+    }
+    text.trim_end_matches('_').to_owned()
+}
+
+/// The singular of an English noun, as far as its ending tells.
+pub(super) fn singular(name: &str) -> String {
+    let keep = ["ss", "us", "is", "series", "species", "news"];
+    if keep.iter().any(|ending| name.ends_with(ending)) {
+        return name.to_owned();
+    }
+    if let Some(stem) = name.strip_suffix("ies").filter(|stem| stem.len() > 1) {
+        return format!("{stem}y");
+    }
+    for ending in ["sses", "shes", "ches", "xes", "zes"] {
+        if name.ends_with(ending) {
+            return name.strip_suffix("es").unwrap_or(name).to_owned();
+        }
+    }
+    name.strip_suffix('s').filter(|stem| !stem.is_empty()).unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_and_columns_become_types_and_relations() {
+        let told = ["categories", "products", "classes", "boxes", "status", "series", "bus", "s"];
+        let expected = ["category", "product", "class", "box", "status", "series", "bus", "s"];
+        assert_eq!(told.map(singular), expected);
+        assert_eq!(
+            ["brandId", "Brand ID", "SKU", "a--b "].map(snake),
+            ["brand_id", "brand_id", "sku", "a_b"]
+        );
+        assert_eq!(
+            ["brand_id", "alsoBought", "_id"].map(relation_of),
+            ["has_brand", "also_bought", "id"]
+        );
+    }
+
+    #[test]
+    fn options_are_read_and_refused_with_the_form() {
+        let hint: TableHint =
+            "p.csv:product:id=sku,name=title,brand_id->brand,by=made_by->maker".parse().unwrap();
+        assert_eq!((hint.id.as_deref(), hint.name.as_deref()), (Some("sku"), Some("title")));
+        let links: Vec<&str> = hint.relations.iter().map(|link| link.relation.as_str()).collect();
+        assert_eq!(links, ["has_brand", "made_by"]);
+        assert!(
+            "p.csv".parse::<TableHint>().unwrap_err().contains("names no type; write FILE:TYPE")
+        );
+        assert!("p.csv:product:sku".parse::<TableHint>().unwrap_err().contains("\"sku\""));
+        let edges: EdgesTable = "e.csv:bought:a->product, b->product".parse().unwrap();
+        assert_eq!((edges.target.column.as_str(), edges.source.column.as_str()), ("b", "a"));
+        assert!("e.csv:bought".parse::<EdgesTable>().is_err());
+    }
+}

@@ -1,0 +1,290 @@
+//! Here is a table of any kind: which columns and which rows? Must not know what rows mean.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::dataset::{
+    DatasetError, ProblemKind,
+    error::{Fault, Problems},
+    lines::{Lines, MAX_LINE_BYTES},
+    neutral::text_of,
+    tables::{delimited, mapping::JSON_LIST, sqlite},
+};
+
+/// Rows of JSON lines that are looked at for the columns.
+const ROWS_FOR_COLUMNS: u64 = 1_000;
+/// Files larger than this are no small tables; a database is opened, never read whole.
+const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
+const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
+const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
+
+/// A table that can be read, from its beginning, as often as it is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Delimited,
+    JsonLines,
+    /// Of a database.
+    Sqlite(String),
+}
+
+/// One row.
+pub(super) struct Row {
+    /// The line at which it begins, or its number in a database.
+    pub(super) line: u64,
+    /// The cells by column, those that are empty or null left out.
+    pub(super) cells: Map<String, Value>,
+}
+
+/// What is done with a row; false ends the reading.
+pub(super) type OnRow<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
+
+impl Row {
+    /// The row as it may be shown.
+    pub(super) fn shown(&self) -> String {
+        let cells = self.cells.values().map(|value| text_of_cell(value).unwrap_or_default());
+        cells.collect::<Vec<_>>().join("  ")
+    }
+
+    /// The text of a cell, without space around it; none if it is empty or no single value.
+    pub(super) fn text(&self, column: &str) -> Option<String> {
+        text_of_cell(self.cells.get(column)?)
+    }
+
+    /// The texts of a cell of several values.
+    pub(super) fn texts(&self, column: &str, separator: Option<&str>) -> Vec<String> {
+        let Some(value) = self.cells.get(column) else { return Vec::new() };
+        items(value, separator).iter().filter_map(text_of_cell).collect()
+    }
+}
+
+/// The items of a cell.
+pub(super) fn items(value: &Value, separator: Option<&str>) -> Vec<Value> {
+    match (value, separator) {
+        (Value::Array(items), _) => items.clone(),
+        (Value::String(text), Some(JSON_LIST)) => match serde_json::from_str(text) {
+            Ok(Value::Array(items)) => items,
+            _ => vec![value.clone()],
+        },
+        (Value::String(text), Some(separator)) if !separator.is_empty() => {
+            let parts = text.split(separator).map(str::trim).filter(|part| !part.is_empty());
+            parts.map(|part| Value::String(part.to_owned())).collect()
+        }
+        _ => vec![value.clone()],
+    }
+}
+
+fn text_of_cell(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// The extension without that of packing.
+fn extension(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
+}
+
+/// Whether a file is a table by its name, or a database by its first bytes.
+pub fn is_table(path: &Path) -> bool {
+    let extension = extension(path);
+    let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES);
+    known.into_iter().any(|of| *of == extension) || sqlite::is_database(path)
+}
+
+/// Why a file of another kind cannot be read, and what to do.
+fn no_table(path: &Path) -> DatasetError {
+    let message = match extension(path).as_str() {
+        "parquet" | "arrow" | "feather" => {
+            "files of this kind are not read; convert it to CSV, for instance with \
+             `duckdb -c \"COPY 'x.parquet' TO 'x.csv'\"`"
+        }
+        "json" => "JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`",
+        "xlsx" | "xls" | "ods" => "sheets are not read; save each as CSV",
+        _ => "it is no table; tables are .csv, .tsv, .jsonl and .sqlite files",
+    };
+    DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
+}
+
+impl Table {
+    /// All tables of a file.
+    ///
+    /// # Errors
+    /// That the file is of another kind, or that the database cannot be read.
+    pub(super) fn all(path: &Path) -> Result<Vec<Table>, DatasetError> {
+        let of = |kind| Table { path: path.to_path_buf(), kind };
+        let extension = extension(path);
+        if DATABASES.contains(&extension.as_str()) || sqlite::is_database(path) {
+            let tables = sqlite::tables(path)?;
+            return Ok(tables.into_iter().map(|table| of(Kind::Sqlite(table))).collect());
+        }
+        if DELIMITED.contains(&extension.as_str()) {
+            return Ok(vec![of(Kind::Delimited)]);
+        }
+        if JSON_LINES.contains(&extension.as_str()) {
+            return Ok(vec![of(Kind::JsonLines)]);
+        }
+        Err(no_table(path))
+    }
+
+    /// The table of a name in a file.
+    ///
+    /// # Errors
+    /// Why there is none, and what there is.
+    pub(super) fn named(path: &Path, name: Option<&str>) -> Result<Table, String> {
+        if !path.is_file() {
+            return Err("there is no such file".to_owned());
+        }
+        let all = Table::all(path).map_err(|error| error.to_string())?;
+        let names = || {
+            let names = all.iter().filter_map(Table::name);
+            names.collect::<Vec<_>>().join(", ")
+        };
+        match name {
+            None if all.iter().any(|table| table.name().is_some()) => {
+                Err(format!("it is a database, so a table must be named: {}", names()))
+            }
+            None => all.first().cloned().ok_or_else(|| "it has no table".to_owned()),
+            Some(name) => {
+                let found = all.iter().find(|table| table.name() == Some(name)).cloned();
+                found.ok_or_else(|| format!("it has no table {name:?}; it has: {}", names()))
+            }
+        }
+    }
+
+    /// Its name in a database.
+    pub(super) fn name(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Sqlite(table) => Some(table),
+            Kind::Delimited | Kind::JsonLines => None,
+        }
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, in a database with the table, as messages call it.
+    pub(super) fn place(&self) -> PathBuf {
+        match &self.kind {
+            Kind::Sqlite(table) => PathBuf::from(format!("{}:{table}", self.path.display())),
+            Kind::Delimited | Kind::JsonLines => self.path.clone(),
+        }
+    }
+
+    /// What it is called without directory and extensions.
+    pub(super) fn stem(&self) -> String {
+        if let Some(name) = self.name() {
+            return name.to_owned();
+        }
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.split('.').next().unwrap_or_default().to_owned()
+    }
+
+    /// Its columns in order; of JSON lines the keys of the first 1,000 rows.
+    ///
+    /// # Errors
+    /// That it cannot be read.
+    pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
+        match &self.kind {
+            Kind::Delimited => delimited::columns(&self.path),
+            Kind::Sqlite(table) => sqlite::columns(&self.path, table),
+            Kind::JsonLines => {
+                let mut columns: Vec<String> = Vec::new();
+                let mut n = 0;
+                // What is wrong with rows is told when they are read.
+                let mut ignored = Problems::new(true);
+                self.each(&mut ignored, &mut |_, row| {
+                    for column in row.cells.keys() {
+                        if !columns.contains(column) {
+                            columns.push(column.clone());
+                        }
+                    }
+                    n += 1;
+                    Ok(n < ROWS_FOR_COLUMNS)
+                })?;
+                Ok(columns)
+            }
+        }
+    }
+
+    /// Its column of ids and its columns with ids of others, as a database declares them.
+    ///
+    /// # Errors
+    /// That it cannot be read.
+    pub(super) fn declared(&self) -> Result<sqlite::Declared, DatasetError> {
+        match &self.kind {
+            Kind::Sqlite(table) => sqlite::declared(&self.path, table),
+            Kind::Delimited | Kind::JsonLines => Ok(sqlite::Declared::default()),
+        }
+    }
+
+    /// Reads all rows in order; those that cannot be read go to `problems`.
+    ///
+    /// # Errors
+    /// That the file cannot be read on, or what `on_row` gives.
+    pub(super) fn each(
+        &self,
+        problems: &mut Problems,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<(), DatasetError> {
+        match &self.kind {
+            Kind::Delimited => delimited::each(&self.path, problems, on_row),
+            Kind::JsonLines => each_json(&self.path, problems, on_row),
+            Kind::Sqlite(table) => sqlite::each(&self.path, table, &self.place(), problems, on_row),
+        }
+    }
+}
+
+fn each_json(
+    path: &Path,
+    problems: &mut Problems,
+    on_row: &mut OnRow<'_>,
+) -> Result<(), DatasetError> {
+    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    while let Some((line, text)) = lines.next()? {
+        let Some(text) = text_of(text, path, line, problems) else { continue };
+        if text.trim_ascii().is_empty() {
+            continue;
+        }
+        let mut cells: Map<String, Value> = match serde_json::from_str(text) {
+            Ok(cells) => cells,
+            Err(error) => {
+                let told = error.to_string();
+                let message = told.split(" at line ").next().unwrap_or_default();
+                let message = format!("{message} (column {})", error.column());
+                let hint = "write one object {\"column\": value, ...} a line";
+                let fault = Fault::new(ProblemKind::BadJson, message, hint);
+                problems.add(path, line, fault.here(text));
+                continue;
+            }
+        };
+        cells.retain(|_, value| !is_empty(value));
+        if !on_row(problems, Row { line, cells })? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}

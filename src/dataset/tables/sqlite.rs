@@ -1,0 +1,166 @@
+//! Tables of a database of SQLite: columns, declared keys and rows. The only file here that knows
+//! the engine. The database may come from anybody: it is opened to be read only, its views and
+//! triggers are never run, and no value is longer than a line of a file may be.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::ValueRef};
+use serde_json::{Map, Number, Value};
+
+use crate::dataset::{
+    DatasetError, ProblemKind,
+    error::{Fault, Problems},
+    lines::MAX_LINE_BYTES,
+    tables::rows::{OnRow, Row},
+};
+
+/// How a database begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Tables of a database.
+const MAX_TABLES: usize = 1_000;
+
+/// What the schema says of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Declared {
+    /// The columns of the primary key.
+    pub(super) key: Vec<String>,
+    /// Columns with keys of other tables: column, table.
+    pub(super) links: Vec<(String, String)>,
+}
+
+/// Whether a file begins as a database does.
+pub(super) fn is_database(path: &Path) -> bool {
+    use std::io::Read;
+    let mut begin = [0; 16];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == MAGIC
+}
+
+fn damaged(path: &Path) -> impl Fn(rusqlite::Error) -> DatasetError + '_ {
+    |error| {
+        let message = format!("cannot read the database: {error}; check it with `sqlite3`");
+        DatasetError::BadInput { path: path.to_path_buf(), message }
+    }
+}
+
+fn open(path: &Path) -> Result<Connection, DatasetError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES as i32)?;
+        connection.pragma_update(None, "cell_size_check", true)?;
+        Ok(connection)
+    });
+    opened.map_err(damaged(path))
+}
+
+/// A name as SQL writes it.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The tables by name, without those that are computed.
+pub(super) fn tables(path: &Path) -> Result<Vec<String>, DatasetError> {
+    let connection = open(path)?;
+    let read = || {
+        let mut statement = connection.prepare(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' \
+             ESCAPE '\\' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name",
+        )?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        names.take(MAX_TABLES).collect::<rusqlite::Result<Vec<String>>>()
+    };
+    read().map_err(damaged(path))
+}
+
+/// The columns of a table in order, with their places in the primary key, from 1.
+fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, u32)>> {
+    let mut statement =
+        connection.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;
+    let columns = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    columns.collect()
+}
+
+/// The columns of a table in order.
+pub(super) fn columns(path: &Path, table: &str) -> Result<Vec<String>, DatasetError> {
+    let columns = columns_of(&open(path)?, table).map_err(damaged(path))?;
+    Ok(columns.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What the schema says of a table.
+pub(super) fn declared(path: &Path, table: &str) -> Result<Declared, DatasetError> {
+    let connection = open(path)?;
+    let read = || {
+        let mut key: Vec<(u32, String)> = columns_of(&connection, table)?
+            .into_iter()
+            .filter(|(_, place)| *place > 0)
+            .map(|(name, place)| (place, name))
+            .collect();
+        key.sort_unstable();
+        let mut statement = connection.prepare(
+            "SELECT \"from\", \"table\" FROM pragma_foreign_key_list(?1) ORDER BY id DESC, seq",
+        )?;
+        let links = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let links = links.collect::<rusqlite::Result<_>>()?;
+        Ok(Declared { key: key.into_iter().map(|(_, name)| name).collect(), links })
+    };
+    read().map_err(damaged(path))
+}
+
+/// Reads all rows in the order of their keys.
+pub(super) fn each(
+    path: &Path,
+    table: &str,
+    place: &Path,
+    problems: &mut Problems,
+    on_row: &mut OnRow<'_>,
+) -> Result<(), DatasetError> {
+    let connection = open(path)?;
+    let failed = damaged(path);
+    let columns = columns_of(&connection, table).map_err(&failed)?;
+    let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
+    let (names, table) = (names.join(", "), quoted(table));
+    // A table without row numbers is kept in the order of its primary key.
+    let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
+    let mut statement = match numbered {
+        Ok(statement) => statement,
+        Err(_) => connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?,
+    };
+    let mut rows = statement.query([]).map_err(&failed)?;
+    let mut line = 0;
+    while let Some(row) = rows.next().map_err(&failed)? {
+        line += 1;
+        let mut cells = Map::new();
+        let mut is_text = true;
+        for (at, (name, _)) in columns.iter().enumerate() {
+            match row.get_ref(at).map_err(&failed)? {
+                ValueRef::Integer(number) => {
+                    cells.insert(name.clone(), number.into());
+                }
+                ValueRef::Real(number) => {
+                    let number = Number::from_f64(number);
+                    cells.extend(number.map(|number| (name.clone(), Value::Number(number))));
+                }
+                ValueRef::Text(text) => match std::str::from_utf8(text) {
+                    Ok("") => {}
+                    Ok(text) => drop(cells.insert(name.clone(), Value::String(text.to_owned()))),
+                    Err(_) => is_text = false,
+                },
+                // There is no text in it.
+                ValueRef::Null | ValueRef::Blob(_) => {}
+            }
+        }
+        let row = Row { line, cells };
+        if !is_text {
+            let hint = "store texts as UTF-8";
+            let fault = Fault::new(ProblemKind::NotUtf8, "a text of the row is not UTF-8", hint);
+            problems.add(place, line, fault.here(&row.shown()));
+            continue;
+        }
+        if !on_row(problems, row)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

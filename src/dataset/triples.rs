@@ -1,0 +1,440 @@
+//! Imports a graph written as N-Triples: a subject, a predicate and an object on each line.
+//! Format: <https://www.w3.org/TR/n-triples/>. Must not know how a base is stored.
+//!
+//! | triple | becomes |
+//! | --- | --- |
+//! | `rdf:type` | the type of the subject: the last part of the object's address; the first one counts |
+//! | `rdfs:label`, or another predicate that ends in `name`, `label`, `prefLabel` or `title` | the subject's name; English before other languages, the first before later ones |
+//! | object in quotes | a field of the subject, called by the last part of the predicate |
+//! | object with an address, or a blank node | an edge, called likewise |
+//!
+//! Nodes are called by their addresses, and numbered by where they are first named. A node without
+//! type is a `resource`. All triples are held until the end, as those of one subject may lie anywhere.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    dataset::{
+        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+        error::{Fault, Problems},
+        install::{Install, Watch},
+        lines::{Lines, MAX_LINE_BYTES},
+        neutral::{Content, Templates, label_fault, read_toml, text_of},
+    },
+    kb::{KbWriter, MAX_NODES},
+};
+
+/// Bytes of addresses and texts that are held.
+pub const MAX_HELD_BYTES: u64 = 4 << 30;
+/// Bytes that a held text or edge takes beside its letters.
+const HELD_BESIDE: u64 = 48;
+/// Lines between two looks at the stop flag and two progress reports.
+const LINES_PER_REPORT: u64 = 4096;
+const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
+/// Last parts of predicates whose objects are names, best first.
+const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
+/// Type of nodes that have none.
+const NO_TYPE: &str = "resource";
+const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
+
+/// Imports the file `source` as base `name` of `home`.
+///
+/// # Errors
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+pub fn import_triples(
+    source: &Path,
+    home: &Home,
+    name: &str,
+    options: &ImportOptions,
+    on_progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<ImportReport, DatasetError> {
+    let mut watch = Watch { on_progress, stop };
+    let mut install = Install::begin(home, name, source, options)?;
+    let (meta, templates) = read_toml(source)?;
+    let triples = read(source, &mut install.problems, &mut watch)?;
+    if triples.nodes.is_empty() {
+        std::mem::take(&mut install.problems).finish()?;
+        return Err(DatasetError::NoNodes { path: source.to_path_buf() });
+    }
+    let Install { writer, problems, .. } = &mut install;
+    let numbers = write_nodes(&triples, source, &templates, writer, problems)?;
+    let mut n_pushed = 0;
+    for &(subject, predicate, object, line) in &triples.edges {
+        let end = |node: u32| numbers.get(node as usize).copied().flatten();
+        let (Some(subject), Some(object)) = (end(subject), end(object)) else { continue };
+        let relation = triples.predicates.get(predicate as usize).map_or("", |name| name.as_str());
+        match writer.push_edge(subject, relation, object) {
+            Ok(()) => n_pushed += 1,
+            Err(error) => problems.add(source, line, label_fault(error)?),
+        }
+    }
+    drop(triples);
+    install.n_pushed = n_pushed;
+    install.finish(&meta, source, &mut watch)
+}
+
+/// A node by its address, with what is told of it alone.
+struct Subject {
+    key: Arc<str>,
+    /// The line that names it first.
+    line: u64,
+    node_type: Option<u32>,
+    /// How good the name is, less being better, and the name.
+    name: Option<((bool, usize), String)>,
+}
+
+/// All triples of a file.
+#[derive(Default)]
+struct Triples {
+    places: HashMap<Arc<str>, u32>,
+    nodes: Vec<Subject>,
+    /// Last parts of predicates and types.
+    predicates: Vec<String>,
+    predicate_places: HashMap<String, u32>,
+    /// Subject, predicate, text.
+    texts: Vec<(u32, u32, String)>,
+    /// Subject, predicate, object, line.
+    edges: Vec<(u32, u32, u32, u64)>,
+    held: u64,
+}
+
+impl Triples {
+    fn node(&mut self, key: &str, line: u64) -> u32 {
+        if let Some(&place) = self.places.get(key) {
+            return place;
+        }
+        let key: Arc<str> = key.into();
+        // Not above MAX_NODES, see `read`.
+        let place = self.nodes.len() as u32;
+        self.held += key.len() as u64 + 2 * HELD_BESIDE;
+        self.places.insert(key.clone(), place);
+        self.nodes.push(Subject { key, line, node_type: None, name: None });
+        place
+    }
+
+    fn predicate(&mut self, address: &str) -> u32 {
+        let name = last_part(address);
+        if let Some(&place) = self.predicate_places.get(name) {
+            return place;
+        }
+        let place = self.predicates.len() as u32;
+        self.predicates.push(name.to_owned());
+        self.predicate_places.insert(name.to_owned(), place);
+        place
+    }
+
+    fn add(&mut self, subject: &str, predicate: &str, object: Object, line: u64) {
+        let subject = self.node(subject, line);
+        match object {
+            Object::Node(object) if predicate == TYPE => {
+                let node_type = self.predicate(&object);
+                if let Some(node) = self.nodes.get_mut(subject as usize) {
+                    node.node_type.get_or_insert(node_type);
+                }
+            }
+            Object::Node(object) => {
+                let (predicate, object) = (self.predicate(predicate), self.node(&object, line));
+                self.held += HELD_BESIDE;
+                self.edges.push((subject, predicate, object, line));
+            }
+            Object::Text { text, is_foreign } => {
+                let name = last_part(predicate);
+                let rank = NAMES.iter().position(|known| *known == name);
+                let node = self.nodes.get_mut(subject as usize);
+                if let (Some(rank), Some(node)) = (rank, node) {
+                    let rank = (is_foreign, rank);
+                    let is_better = node.name.as_ref().is_none_or(|(before, _)| rank < *before);
+                    if is_better {
+                        node.name = Some((rank, text));
+                    }
+                    return;
+                }
+                let predicate = self.predicate(predicate);
+                self.held += text.len() as u64 + HELD_BESIDE;
+                self.texts.push((subject, predicate, text));
+            }
+        }
+    }
+}
+
+fn read(
+    path: &Path,
+    problems: &mut Problems,
+    watch: &mut Watch<'_>,
+) -> Result<Triples, DatasetError> {
+    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let (total, bytes_read) = (lines.stored_bytes(), lines.counter());
+    let mut triples = Triples::default();
+    while let Some((number, line)) = lines.next()? {
+        if number.is_multiple_of(LINES_PER_REPORT) {
+            watch.report(Phase::Nodes, bytes_read.load(Ordering::Relaxed), total)?;
+        }
+        let Some(text) = text_of(line, path, number, problems) else { continue };
+        match parse(text) {
+            Ok(None) => {}
+            Ok(Some((subject, predicate, object))) => {
+                triples.add(&subject, &predicate, object, number);
+            }
+            Err(message) => {
+                problems.add(
+                    path,
+                    number,
+                    Fault::new(ProblemKind::BadTriple, message, HINT).here(text),
+                );
+            }
+        }
+        if triples.held > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
+            let message = format!(
+                "its addresses and texts take more than {MAX_HELD_BYTES} bytes; make tables of it, \
+                 which are not held in memory"
+            );
+            return Err(DatasetError::BadInput { path: path.to_path_buf(), message });
+        }
+    }
+    watch.report(Phase::Nodes, total, total)?;
+    Ok(triples)
+}
+
+/// Writes all nodes; returns the number of each in the base.
+fn write_nodes(
+    triples: &Triples,
+    path: &Path,
+    templates: &Templates,
+    writer: &mut KbWriter,
+    problems: &mut Problems,
+) -> Result<Vec<Option<u32>>, DatasetError> {
+    let mut order: Vec<u32> = (0..triples.texts.len() as u32).collect();
+    // Stable: the texts of a subject stay in the order of the file.
+    order.sort_by_key(|&at| triples.texts.get(at as usize).map(|text| text.0));
+    let mut texts = order.iter().filter_map(|&at| triples.texts.get(at as usize)).peekable();
+    let mut numbers = Vec::with_capacity(triples.nodes.len());
+    for (place, node) in (0u32..).zip(&triples.nodes) {
+        let mut details = Map::new();
+        while let Some((_, predicate, text)) = texts.next_if(|text| text.0 == place) {
+            let field =
+                triples.predicates.get(*predicate as usize).map_or("", |name| name.as_str());
+            let text = Value::String(text.clone());
+            match details.get_mut(field) {
+                None => drop(details.insert(field.to_owned(), text)),
+                Some(Value::Array(items)) => items.push(text),
+                Some(one) => *one = Value::Array(vec![one.take(), text]),
+            }
+        }
+        let node_type = node.node_type.and_then(|of| triples.predicates.get(of as usize));
+        let from_key = || last_part(&node.key).replace('_', " ");
+        let name = node.name.as_ref().map_or_else(from_key, |(_, name)| name.clone());
+        let node_type = node_type.map_or(NO_TYPE, |name| name.as_str());
+        let content = Content { node_type, name: &name, details: &details };
+        let number = writer.n_nodes();
+        match content.push(Some(&node.key), templates, writer)? {
+            None => numbers.push(Some(number)),
+            Some(fault) => {
+                problems.add(path, node.line, fault.here(&node.key));
+                numbers.push(None);
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// The last part of an address.
+fn last_part(address: &str) -> &str {
+    let trimmed = address.trim_end_matches(['/', '#']);
+    let part = trimmed.rsplit(['/', '#', ':']).next().unwrap_or_default();
+    if part.is_empty() { address } else { part }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Object {
+    /// An address, or a blank node with its `_:`.
+    Node(String),
+    Text {
+        text: String,
+        /// Whether it says that it is in another language than English.
+        is_foreign: bool,
+    },
+}
+
+/// The triple of a line; none of an empty line or a comment.
+fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
+    let rest = line.trim();
+    if rest.is_empty() || rest.starts_with('#') {
+        return Ok(None);
+    }
+    let (subject, rest) = node(rest).map_err(|why| format!("the subject {why}"))?;
+    let (predicate, rest) = node(rest).map_err(|why| format!("the predicate {why}"))?;
+    let (object, rest) = match rest.strip_prefix('"') {
+        Some(rest) => literal(rest).map_err(|why| format!("the object {why}"))?,
+        None => {
+            let (object, rest) = node(rest).map_err(|why| format!("the object {why}"))?;
+            (Object::Node(object), rest)
+        }
+    };
+    match rest.strip_prefix('.').map(str::trim) {
+        Some(end) if end.is_empty() || end.starts_with('#') => {
+            Ok(Some((subject, predicate, object)))
+        }
+        _ => Err("the triple does not end with a full stop".to_owned()),
+    }
+}
+
+/// An address in angle brackets, or a blank node.
+fn node(text: &str) -> Result<(String, &str), String> {
+    if let Some(rest) = text.strip_prefix('<') {
+        let (address, rest) = rest.split_once('>').ok_or("has no closing >")?;
+        if address.is_empty() || address.contains([' ', '<', '"']) {
+            return Err("is no address".to_owned());
+        }
+        return Ok((unescaped(address)?, rest.trim_start()));
+    }
+    if text.starts_with("_:") {
+        let end = text.find([' ', '\t']).unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        return Ok((name.to_owned(), rest.trim_start()));
+    }
+    Err("is neither <an address> nor _:a blank node".to_owned())
+}
+
+/// A text behind its opening quote, with its language or type.
+fn literal(text: &str) -> Result<(Object, &str), String> {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    let end = end.ok_or("has no closing quote")?;
+    let (text, rest) = (&text[..end], &text[end + 1..]);
+    let text = unescaped(text)?;
+    if let Some(tag) = rest.strip_prefix('@') {
+        let end = tag.find([' ', '\t', '.']).unwrap_or(tag.len());
+        let (language, rest) = tag.split_at(end);
+        let is_foreign = language.split('-').next() != Some("en");
+        return Ok((Object::Text { text, is_foreign }, rest.trim_start()));
+    }
+    let rest = match rest.strip_prefix("^^") {
+        Some(rest) => node(rest)?.1,
+        None => rest.trim_start(),
+    };
+    Ok((Object::Text { text, is_foreign: false }, rest))
+}
+
+/// A text with its escapes replaced.
+fn unescaped(text: &str) -> Result<String, String> {
+    if !text.contains('\\') {
+        return Ok(text.to_owned());
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            plain.push(c);
+            continue;
+        }
+        let escape = chars.next();
+        let digits = match escape {
+            Some('u') => 4,
+            Some('U') => 8,
+            _ => 0,
+        };
+        if digits > 0 {
+            let hex: String = chars.by_ref().take(digits).collect();
+            let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
+            let c = code.and_then(char::from_u32);
+            plain.push(c.ok_or_else(|| format!("has the escape \\u{hex}, which is no character"))?);
+            continue;
+        }
+        plain.push(match escape {
+            Some('t') => '\t',
+            Some('b') => '\u{8}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('f') => '\u{c}',
+            Some(c @ ('"' | '\'' | '\\')) => c,
+            other => return Err(format!("has the unknown escape \\{}", other.unwrap_or(' '))),
+        });
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kb::{Direction, Kb};
+
+    #[test]
+    fn lines_are_read_or_refused_with_what_is_wrong() {
+        let text = |text: &str, is_foreign| Object::Text { text: text.to_owned(), is_foreign };
+        for (line, object) in [
+            ("<a:s> <a:p> \"x \\\"y\\\" \\u00e9\\n\" .", text("x \"y\" é\n", false)),
+            ("<a:s>\t<a:p>\t\"x\"@de .", text("x", true)),
+            ("<a:s> <a:p> \"x\"@en-GB.", text("x", false)),
+            ("<a:s> <a:p> \"3\"^^<http://w/int> . # three", text("3", false)),
+            ("<a:s> <a:p> _:b1 .", Object::Node("_:b1".to_owned())),
+        ] {
+            assert_eq!(parse(line).unwrap().unwrap().2, object, "{line}");
+        }
+        assert_eq!(parse("  # nothing"), Ok(None));
+        for (line, why) in [
+            ("a b c .", "the subject is neither"),
+            ("<a:s> <a:p> <a:o>", "does not end with a full stop"),
+            ("<a:s> <a:p> \"x .", "the object has no closing quote"),
+            ("<a:s> <a:p> \"\\q\" .", "the object has the unknown escape \\q"),
+            ("<a:s> <a:p> \"\\ud800\" .", "which is no character"),
+            ("<a:s <a:p> <a:o> .", "the subject is no address"),
+        ] {
+            assert!(parse(line).unwrap_err().contains(why), "{line}: {:?}", parse(line));
+        }
+    }
+
+    #[test]
+    fn triples_in_any_order_become_nodes_fields_and_edges() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("shop.nt");
+        let lines = "<http://x/b1> <http://s#madeBy> <http://x/n> .\n\
+            <http://x/n> <http://www.w3.org/2000/01/rdf-schema#label> \"Nordgipfel\"@de .\n\
+            <http://x/b1> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://s#Bottle> .\n\
+            <http://x/b1> <http://s#tag> \"steel\" .\n\
+            <http://x/n> <http://www.w3.org/2000/01/rdf-schema#label> \"Northpeak\"@en .\n\
+            <http://x/b1> <http://s#tag> \"blue\" .\n";
+        fs::write(&file, lines).unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let options = ImportOptions::default();
+        let stop = AtomicBool::new(false);
+        let report = import_triples(&file, &home, "x", &options, &mut |_| {}, &stop).unwrap();
+        let kb = Kb::open(&report.base.kb_dir()).unwrap();
+        assert_eq!((kb.name(0), kb.name(1)), ("b1", "Northpeak"));
+        assert_eq!(
+            (kb.type_name(kb.node_type(0)), kb.type_name(kb.node_type(1))),
+            ("Bottle", "resource")
+        );
+        assert_eq!(kb.nodes_of_key("http://x/n"), [1]);
+        assert_eq!(kb.field(0, kb.field_id("tag").unwrap()), Some("steel; blue"));
+        let made_by = kb.relation_id("madeBy").unwrap();
+        assert_eq!(*kb.neighbors(0, made_by, Direction::Out), [1]);
+        fs::write(&file, "<a:b> <a:c> .\n").unwrap();
+        let error = import_triples(&file, &home, "x", &options, &mut |_| {}, &stop).unwrap_err();
+        assert!(error.to_string().contains("shop.nt:1: the object is neither"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line in "[<>a:\"\\\\@^ ._u0-9é]{0,40}") {
+            let _ = parse(&line);
+        }
+    }
+}
