@@ -1,4 +1,5 @@
-//! What a base costs: importing, opening, neighbours, names, search, scores within a set.
+//! What a base costs where no other software does the same: importing, opening with all indexes,
+//! entity linking, scores within a set. The rest is measured by `agent bench`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
 
 mod support;
@@ -7,8 +8,8 @@ use std::hint::black_box;
 
 use agent::{
     dataset::Home,
-    index::{TextPart, entities},
-    kb::{Direction, Kb, NodeId, RelationId},
+    index::entities,
+    kb::{Kb, NodeId},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -49,32 +50,11 @@ fn using(criterion: &mut Criterion) {
     let mut texts = queries.iter().map(|query| query.text.as_str()).cycle();
     let mut next = || black_box(texts.next().unwrap_or_default());
 
-    criterion
-        .bench_function("open the base", |b| b.iter(|| Kb::open(&world.base.kb_dir()).unwrap()));
     criterion.bench_function("open the base with its index", |b| b.iter(|| world.open()));
-    let (n, n_relations) = (base.kb.n_nodes(), base.kb.relations().len() as u16);
-    let mut at = (0..n).step_by(97).cycle();
-    criterion.bench_function("neighbours of a node by every relation", |b| {
-        b.iter(|| {
-            let node: NodeId = at.next().unwrap_or_default();
-            let neighbors = (0..n_relations)
-                .map(|r| base.kb.neighbors(node, RelationId(r), Direction::Out).len());
-            neighbors.sum::<usize>()
-        })
-    });
     criterion.bench_function("link a query", |b| {
         b.iter(|| base.entities.link(&base.kb, next(), &[], 2))
     });
-    criterion.bench_function("search by words, 100 nodes", |b| {
-        b.iter(|| base.text.search(next(), TextPart::Document, &[], 100))
-    });
-    let vector = base.embed_query(next()).unwrap();
-    criterion.bench_function("search by vector, 100 nodes", |b| {
-        b.iter(|| base.vectors.top_k(&vector, 100, None).unwrap())
-    });
-    criterion.bench_function("embed a query", |b| {
-        b.iter(|| base.embedder().embed_query(next()).unwrap())
-    });
+    let n = base.kb.n_nodes();
     let set: Vec<NodeId> = (0..n).step_by((n / SET).max(1) as usize).take(SET as usize).collect();
     criterion.bench_function("match words with the text of 1,000 nodes", |b| {
         b.iter(|| {

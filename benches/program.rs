@@ -1,4 +1,5 @@
-//! What an answer costs: programs in the sandbox, routing, bundles, metrics.
+//! What an answer costs: candidates, programs as they come out of a run, routing, bundles.
+//! Metrics, and programs beside the same work in another language, are measured by `agent bench`.
 //!
 //! `AGENT_BENCH_BUNDLE=FILE` adds a bundle made for the base.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
@@ -9,10 +10,9 @@ use std::{env, hint::black_box, path::Path, sync::Arc};
 
 use agent::{
     bundle::{Bundle, router::features},
-    eval::{Candidates, Metrics},
     infer::{BundleRetriever, ProgramRetriever, Runtime},
     program::Program,
-    retrieve::{Ranking, Retriever, shortlist},
+    retrieve::{Retriever, shortlist},
     sandbox::Workers,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -95,14 +95,5 @@ fn programs(criterion: &mut Criterion) {
     }
 }
 
-fn metrics(criterion: &mut Criterion) {
-    let ranking: Ranking = (0..1_000u32).map(|i| (i * 7, 1.0 / (i + 1) as f32)).collect();
-    let answers = [7, 70, 700, 6_993, 99_999];
-    let candidates = Candidates::All(100_000);
-    criterion.bench_function("metrics of a ranking of 1,000 nodes", |b| {
-        b.iter(|| Metrics::of(black_box(&ranking), &answers, candidates))
-    });
-}
-
-criterion_group! { name = benches; config = support::quick(); targets = programs, metrics }
+criterion_group! { name = benches; config = support::quick(); targets = programs }
 criterion_main!(benches);

@@ -79,6 +79,7 @@ fn make_bundle(
         steps: 0,
         hops: 2,
         actors: Actors { search: true, llm: false },
+        llm_steps: 0,
         llm_tools: false,
         programs: Vec::new(),
         sandbox: SandboxOptions::default(),

@@ -46,12 +46,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(base.clone(), Arc::new(Workers::new(1)?), None);
     let program = runtime.compile(&Program::new(SOURCE))?;
 
-    // Numbers that are not given have the values that the program declares.
-    let numbers = ParamValues::from([("w_words".to_owned(), 2.0)]);
+    // Parameters that are not given have the values that the program declares.
+    let parameters = ParamValues::from([("w_words".to_owned(), 2.0)]);
     let trace = Trace::default();
     let question = "a durable steel bottle by Northpeak";
     // The outer error is one of the base or the service, the inner one the program's.
-    let outcome = runtime.run(&program, &numbers, question, Some(&trace))??;
+    let outcome = runtime.run(&program, &parameters, question, Some(&trace))??;
 
     let mut out = io::stdout().lock();
     for &(node, score) in &outcome.ranking {

@@ -20,13 +20,13 @@ mod circuit_breaker;
 mod failure;
 mod rate_limiter;
 mod requester;
+mod retry;
 #[cfg(test)]
 pub(crate) mod scripted;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -45,6 +45,10 @@ pub use crate::remote::account::Account;
 use crate::remote::{
     circuit_breaker::CircuitBreaker, failure::AccountSecrets, rate_limiter::RateLimiter,
     requester::Requester,
+};
+pub(crate) use crate::remote::{
+    failure::told_wait,
+    retry::{Ended, Retry, may_pass},
 };
 
 /// Connections that nobody uses are closed after this time, before services close them.
@@ -312,10 +316,4 @@ impl Service {
         let lost = || Err(RemoteError::Setup("its task ended early".to_owned()));
         replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
     }
-}
-
-/// A random number in `0..1`, from the keys that the system gives hash maps.
-pub(crate) fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    (random >> 11) as f64 / (1_u64 << 53) as f64
 }

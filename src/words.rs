@@ -9,10 +9,14 @@
 //!
 //! Must not know: nodes, indexes, queries.
 
+mod quoted;
+
 use std::{borrow::Cow, ops::Range};
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+
+pub use crate::words::quoted::quoted;
 
 /// Letters of the longest run that is taken for a word of a language. What is longer (an encoded
 /// file, a sequence) is known by its exact form alone: it has no stem, no parts and no typos, as

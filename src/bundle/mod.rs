@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Categories of a bundle that is read; a run freezes a dozen or two.
@@ -188,7 +188,7 @@ pub struct HeldOut {
 pub struct Proof {
     /// The chance, over the whole run, that programs are taken for improved which are not.
     pub error_rate: f64,
-    /// The part of it that this sequential test may spend: it is won when `e * level` reaches 1.
+    /// The part of it that all changes together may spend: they win when `e * level` reaches 1.
     pub level: f64,
     /// E-value of an improvement: the capital of a bet against there being none.
     pub e: f64,
@@ -201,7 +201,36 @@ pub struct Proof {
     /// How many more queries with such differences would pass the sequential test; none when the
     /// difference is not above 0, 0 when it is won.
     pub needed: Option<usize>,
-    /// Whether it was won; otherwise the bundle holds the programs that the run began with.
+    /// Whether it was won, so that the bundle holds all improved programs; otherwise it holds those
+    /// of the categories that are proven by themselves, and else what the run began with.
+    pub proven: bool,
+    /// Categories that were tested by themselves, as all together did not win.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<CategoryProof>,
+}
+
+impl Proof {
+    /// Whether any change was proven.
+    pub fn any(&self) -> bool {
+        self.proven || self.categories.iter().any(|category| category.proven)
+    }
+}
+
+/// A sequential test of one category's improved program by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryProof {
+    /// Name of the improved program's category.
+    pub name: String,
+    /// The part of the error rate that all categories by themselves may spend.
+    pub level: f64,
+    /// E-value of an improvement, beside that of the others: proven when `e * level` reaches 1.
+    pub e: f64,
+    /// Queries that were bet on.
+    pub n: usize,
+    /// Mean difference of reciprocal ranks on them.
+    pub difference: f64,
+    /// Whether it was won.
     pub proven: bool,
 }
 
@@ -225,6 +254,12 @@ pub struct Provenance {
     /// Parts of the loop that were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
+    /// Whether its questions were made for it instead of labelled by somebody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+    /// The baseline that it is, where nothing better was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
 }
 
 /// Which language models took part in making a bundle.

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_tells_what_is_known_of_nodes_whoever_put_them_forward() {
+    fn features_tell_what_is_known_of_nodes_whoever_put_them_forward() {
         let base = example_base();
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let relation = base.kb.relation_id("has_brand").unwrap();

@@ -1,4 +1,5 @@
-//! `agent data`: fetches, imports, lists, shows, generates and removes datasets.
+//! `agent data`: fetches, imports, lists, shows, generates and removes datasets, and makes questions
+//! for them.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use crate::{
         dataset::{self, Input},
         failure::{CommandError, Result},
         printer::{count, plain, table},
-        pull,
+        pull, synthesize,
     },
     dataset::{
         Base, ImportOptions, ImportReport,
@@ -49,6 +50,7 @@ pub(super) enum Command {
     /// It has the schema of a STaRK knowledge base and questions with answers, but invented
     /// content. A dataset of that name is replaced.
     Sample(SampleArgs),
+    Synthesize(synthesize::Args),
     /// Show counts, types, relations and splits of a dataset
     Show(ShowArgs),
     /// Remove a dataset with its indexes
@@ -148,6 +150,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Import(args) => import(&args, ctx),
         Command::Pull(args) => pull::run(&args, ctx),
         Command::Sample(args) => sample(&args, ctx),
+        Command::Synthesize(args) => synthesize::run(&args, ctx),
         Command::Show(args) => show(&args, ctx),
         Command::Remove(args) => remove(&args, ctx),
     }

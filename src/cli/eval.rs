@@ -2,6 +2,7 @@
 //! It opens the test split where it is asked for, which is counted and told with the figures.
 
 mod files;
+mod forecast;
 mod measures;
 mod report;
 mod sets;
@@ -38,11 +39,11 @@ use crate::{
         systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
         test_split,
     },
-    dataset::{Base, LabelledQuery, Split, load_split},
+    dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
     eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Detail, Ranking, Retriever},
+    retrieve::{Answer, Baseline, Detail, Ranking, Retriever, Unassisted},
     systems::{self, bundle},
 };
 
@@ -105,9 +106,18 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
-    /// How far a bundle leans on a language model
-    #[arg(long, value_enum, default_value_t)]
-    effort: Effort,
+    /// How far bundles lean on a language model; several joined by commas are compared
+    #[arg(
+        long = "effort",
+        value_name = "EFFORT",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    efforts: Vec<Effort>,
+    /// Say how many requests and tokens that would take at most, and ask nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -134,6 +144,10 @@ pub(super) struct Measured {
     outages: usize,
     /// What it spent on language models.
     llm: Spent,
+    /// What its replies took, those that had been kept among them.
+    used: Spent,
+    /// Queries that a model was to help with and did not.
+    unassisted: Unassisted,
 }
 
 impl Measured {
@@ -142,14 +156,49 @@ impl Measured {
         let (outages, n) = (self.outages, self.evaluation.n);
         (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
     }
+
+    /// Seconds for a query, on average.
+    fn seconds(&self) -> f64 {
+        let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
+        ms / 1e3 / self.results.len().max(1) as f64
+    }
 }
 
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+/// A system with an effort, and what it is called in tables.
+struct Chosen {
+    label: String,
+    system: String,
+    effort: Effort,
+}
+
+/// The systems in the order given, bundles once for each effort.
+fn chosen(args: &Args) -> Result<Vec<Chosen>> {
     let distinct: HashSet<&String> = args.systems.iter().collect();
     if distinct.len() < args.systems.len() {
         return Err(CommandError::usage(anyhow!("a --system is given twice")));
     }
-    let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &args.systems));
+    let (first, more) = args.efforts.split_first().unwrap_or((&Effort::None, &[]));
+    if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
+        return Err(CommandError::usage(anyhow!("an --effort is given twice")));
+    }
+    let mut chosen = Vec::new();
+    for system in &args.systems {
+        let efforts = if bundle::is_within(system) { &args.efforts[..] } else { &[*first] };
+        for &effort in efforts {
+            let label = match efforts.len() {
+                1 => system.clone(),
+                _ => format!("{system} effort {}", effort as u8),
+            };
+            chosen.push(Chosen { label, system: system.clone(), effort });
+        }
+    }
+    Ok(chosen)
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let chosen = chosen(args)?;
+    let labels_of: Vec<String> = chosen.iter().map(|one| one.label.clone()).collect();
+    let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &labels_of));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     if args.measures.are_values() {
@@ -166,20 +215,26 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .hint("lower --depth, or evaluate fewer queries at a time");
     }
     let base = dataset::open(&dataset, ctx)?;
+    if args.dry_run {
+        return forecast::print(&chosen, queries.len(), &args.llm, args.json, ctx);
+    }
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
-    let systems = open_all(args, &base, &resources, ctx)?;
+    let systems = open_all(&chosen, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
-        let spent =
-            || resources.assistant.as_ref().map(|assistant| assistant.llm().ledger().total());
+        let ledger = resources.assistant.as_ref().map(|assistant| assistant.llm().ledger());
+        let spent = || ledger.map(|ledger| (ledger.total(), ledger.total_used()));
         let before = spent().unwrap_or_default();
         let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
-        one.llm = spent().unwrap_or_default().since(before);
+        let after = spent().unwrap_or_default();
+        (one.llm, one.used) = (after.0.since(before.0), after.1.since(before.1));
+        one.unassisted = system.unassisted();
+        one.outages += one.unassisted.outages as usize;
         measured.push(one);
     }
     for (path, one) in run_files.iter().flatten().zip(&measured) {
@@ -226,22 +281,23 @@ fn resources(
     ctx: &Context,
 ) -> Resources {
     let places = args.sandbox.places(ctx);
-    Resources { effort: args.effort, queries, ..Resources::new(llm, places, ctx) }
+    Resources { queries, ..Resources::new(llm, places, ctx) }
 }
 
-/// All systems with their names. They are opened before one is run, so that a wrong name costs
-/// nothing.
+/// All systems with what they are called. They are opened before one is run, so that a wrong name
+/// costs nothing.
 fn open_all<'a>(
-    args: &'a Args,
+    chosen: &'a [Chosen],
     base: &Arc<IndexedBase>,
     resources: &Resources,
     ctx: &Context,
 ) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
-    let open = |name: &'a String| {
-        let found = named::system(name, ctx)?;
-        Ok((name.as_str(), open_system(&found, base, resources)?))
+    let open = |one: &'a Chosen| {
+        let found = named::system(&one.system, &ctx.home)?;
+        let resources = Resources { effort: one.effort, ..resources.clone() };
+        Ok((one.label.as_str(), open_system(&found, base, &resources)?))
     };
-    args.systems.iter().map(open).collect()
+    chosen.iter().map(open).collect()
 }
 
 /// Measures answers that are no nodes.
@@ -256,7 +312,7 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(args, &base, &resources, ctx)?, &queries, ctx)
+    values::run(args, &open_all(&chosen(args)?, &base, &resources, ctx)?, &queries, ctx)
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.
@@ -287,6 +343,10 @@ pub(super) fn queries(
     }
     if queries.is_empty() {
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
+    }
+    if is_synthetic(&queries) {
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {
@@ -372,6 +432,8 @@ fn measured_as(
         evaluation,
         outages,
         llm: Spent::default(),
+        used: Spent::default(),
+        unassisted: Unassisted::default(),
     })
 }
 
@@ -451,6 +513,14 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
         if let Some(why) = one.invalid() {
             ctx.printer.warning(&format!(
                 "{}: this evaluation is invalid: {why}; evaluate again",
+                one.system
+            ));
+        }
+        if one.unassisted.total() > 0 {
+            let (n, of) = (one.unassisted.total(), one.evaluation.n);
+            ctx.printer.warning(&format!(
+                "{}: the language model gave no usable reply for {n} of {of} queries; they are \
+                 answered without it",
                 one.system
             ));
         }

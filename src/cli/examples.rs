@@ -47,6 +47,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("index", &["agent index shop", "agent index shop --embedder candle:DIR"]),
+    ("key add", &["agent key add website", "agent key add me --scope admin"]),
+    ("key list", &["agent key list"]),
+    ("key remove", &["agent key remove website"]),
     ("man", &["agent man ~/.local/share/man/man1"]),
     (
         "optimize",
@@ -80,6 +83,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run remove", &["agent run remove shop-0001 shop-0002"]),
     ("run show", &["agent run show latest"]),
     ("search", &["agent search shop \"durable steel bottle\" --system hybrid -k 5"]),
+    (
+        "serve",
+        &[
+            "agent serve --bundle latest",
+            "agent serve --bundle latest --listen 0.0.0.0:7700 --host search.example",
+        ],
+    ),
     ("systems", &["agent systems --json"]),
     ("verify", &["agent verify latest"]),
 ];

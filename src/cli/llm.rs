@@ -20,7 +20,7 @@ use crate::{
     },
     files,
     llm::{
-        Llm, Model, ReplyStore, Role, RoleSettings,
+        Llm, LlmError, Model, Reply, ReplyStore, Request, Role, RoleSettings,
         cassette::{Cassette, Recorder},
         ledger::{Ceilings, Ledger},
         openai::OpenAi,
@@ -151,12 +151,40 @@ pub(super) fn open(
     };
     let ledger = Ledger::new(settings.prices, ceilings);
     let llm = Arc::new(Llm::new(model, roles, stores, ledger, ctx.stop.clone()));
-    let prompts = match &choice.prompts {
+    let assistant = Arc::new(Assistant::new(llm, Arc::new(prompts(choice)?)));
+    Ok(Opened { assistant, recorder, cassette, cache })
+}
+
+/// The language model that is configured, to look at and not to be asked: it needs no key, and
+/// refuses every request.
+///
+/// # Errors
+/// As [`open`], but for the key.
+pub(super) fn open_unasked(choice: &LlmArgs, ctx: &Context) -> Result<Opened> {
+    let Some(configured) = configured(ctx, choice.model.as_deref())? else {
+        return Err(anyhow!("no LLM configured")).hint(REMEDY);
+    };
+    let Configured { roles, settings, .. } = configured;
+    let ledger = Ledger::new(settings.prices, Ceilings::default());
+    let llm = Llm::new(Box::new(Unasked), roles, Vec::new(), ledger, ctx.stop.clone());
+    let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
+    Ok(Opened { assistant, recorder: None, cassette: None, cache: None })
+}
+
+/// Stands where nothing is to be asked.
+struct Unasked;
+
+impl Model for Unasked {
+    fn ask(&self, _: &Request) -> std::result::Result<Reply, LlmError> {
+        Err(LlmError::Unrecorded("nothing is asked to say what would be".to_owned()))
+    }
+}
+
+fn prompts(choice: &LlmArgs) -> Result<Prompts> {
+    Ok(match &choice.prompts {
         Some(dir) => Prompts::with_overrides(dir)?,
         None => Prompts::built_in()?,
-    };
-    let assistant = Arc::new(Assistant::new(llm, Arc::new(prompts)));
-    Ok(Opened { assistant, recorder, cassette, cache })
+    })
 }
 
 /// As [`open`], or nothing where no model is named anywhere.

@@ -23,6 +23,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod ask;
 mod bench;
 mod cache;
 mod cut;
@@ -36,6 +37,7 @@ mod failure;
 mod fit;
 mod hits;
 mod index;
+mod key;
 mod llm;
 mod manual;
 mod named;
@@ -52,6 +54,8 @@ mod report;
 mod routing;
 mod run;
 mod search;
+mod serve;
+mod synthesize;
 mod systems;
 mod test_split;
 mod vectors;
@@ -201,6 +205,13 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
+    /// Answer a question over many nodes: how many, which most, whether related, what if
+    Ask(ask::Args),
+    /// Answer questions over HTTP
+    Serve(serve::Args),
+    /// Make, list and remove the keys that a server asks for
+    #[command(subcommand)]
+    Key(key::Command),
     /// Check that a bundle is whole and does what it says
     Verify(verify::Args),
     /// Show or clear what was paid for and is kept: replies and embeddings
@@ -228,6 +239,8 @@ struct Context {
     stop: Arc<AtomicBool>,
     /// What is said where the command is ended before it could say it.
     farewell: Farewell,
+    /// Whether the command ends by itself once the stop flag is set, in its own time.
+    ends_itself: Arc<AtomicBool>,
 }
 
 /// What a command would say if it were interrupted now.
@@ -274,6 +287,9 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Run(command) => run::run(command, ctx),
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
+        Command::Ask(args) => ask::run(&args, ctx),
+        Command::Serve(args) => serve::run(&args, ctx),
+        Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
         Command::Completions(args) => manual::completions(&args, ctx),
@@ -322,11 +338,15 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let (stop, farewell) = (Arc::new(AtomicBool::new(false)), Farewell::default());
-    let started = start_threads(&stop, printer, &farewell);
+    let ends_itself = Arc::new(AtomicBool::new(false));
+    let started = start_threads(&stop, printer, &farewell, &ends_itself);
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
         let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
         let private = Private::of_user();
-        dispatch(cli.command, &Context { home, private, config, printer, stop, farewell })
+        dispatch(
+            cli.command,
+            &Context { home, private, config, printer, stop, farewell, ends_itself },
+        )
     });
     match outcome {
         Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
@@ -359,8 +379,9 @@ fn start_threads(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
     farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
-    watch_signals(stop, printer, farewell).hint(MORE_THREADS)?;
+    watch_signals(stop, printer, farewell, ends_itself).hint(MORE_THREADS)?;
     let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
@@ -378,11 +399,16 @@ fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
     farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
     let (stop, printer, farewell) = (stop.clone(), printer.clone(), farewell.clone());
+    let ends_itself = ends_itself.clone();
     ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(Exit::Interrupted as i32);
+        }
+        if ends_itself.load(Ordering::Relaxed) {
+            return printer.notice("finishing what is under way; again to end at once");
         }
         let (told, farewell) = (printer.clone(), farewell.clone());
         let end = move || {

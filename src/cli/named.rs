@@ -11,10 +11,10 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     cli::{
-        Context,
         failure::{Explain, Result},
         hits::MAX_SHOWN,
     },
+    dataset::Home,
     optimize::{BUNDLE_FILE, journal::DATABASE_FILE},
 };
 
@@ -26,16 +26,16 @@ const BUNDLE: &str = "bundle:";
 const MAX_DISTANCE: usize = 3;
 
 /// The directory that holds the runs of a home.
-pub(super) fn runs_dir(ctx: &Context) -> PathBuf {
-    ctx.home.path().join("runs")
+pub(super) fn runs_dir(home: &Home) -> PathBuf {
+    home.path().join("runs")
 }
 
 /// The directories below it, by name.
 ///
 /// # Errors
 /// That it cannot be read; a home without runs has none.
-pub(super) fn run_dirs(ctx: &Context) -> Result<Vec<PathBuf>> {
-    let runs = runs_dir(ctx);
+pub(super) fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
+    let runs = runs_dir(home);
     let entries = match fs::read_dir(&runs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("cannot read {}", runs.display()))?,
@@ -51,11 +51,11 @@ pub(super) fn run_dirs(ctx: &Context) -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// That there is no such run.
-pub(super) fn run_dir(given: &Path, ctx: &Context) -> Result<PathBuf> {
+pub(super) fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }
-    find(given, DATABASE_FILE, ctx)
+    find(given, DATABASE_FILE, home)
 }
 
 /// The file of a bundle: what is given, if it is a file; otherwise the bundle of the run that
@@ -63,11 +63,11 @@ pub(super) fn run_dir(given: &Path, ctx: &Context) -> Result<PathBuf> {
 ///
 /// # Errors
 /// That there is no such file and no such run, or that the run has no bundle.
-pub(super) fn bundle_file(given: &Path, ctx: &Context) -> Result<PathBuf> {
+pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
     }
-    let dir = if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, ctx)? };
+    let dir = if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? };
     let file = dir.join(BUNDLE_FILE);
     if !file.exists() {
         return Err(anyhow!("the run in {} has no bundle yet", dir.display()))
@@ -81,18 +81,18 @@ pub(super) fn bundle_file(given: &Path, ctx: &Context) -> Result<PathBuf> {
 ///
 /// # Errors
 /// As [`bundle_file`].
-pub(super) fn system(name: &str, ctx: &Context) -> Result<String> {
+pub(super) fn system(name: &str, home: &Home) -> Result<String> {
     match name.strip_prefix(BUNDLE) {
         Some(given) if !given.is_empty() => {
-            Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), ctx)?.display()))
+            Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()))
         }
         _ => Ok(name.to_owned()),
     }
 }
 
 /// The run of a name; `latest` among those that have the file.
-fn find(given: &Path, file: &str, ctx: &Context) -> Result<PathBuf> {
-    let dirs = run_dirs(ctx)?;
+fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
+    let dirs = run_dirs(home)?;
     if given == Path::new(LATEST) {
         let changed = |dir: &PathBuf| fs::metadata(dir.join(file)).ok()?.modified().ok();
         let by_time = dirs.into_iter().filter_map(|dir| Some((changed(&dir)?, dir)));
@@ -100,7 +100,7 @@ fn find(given: &Path, file: &str, ctx: &Context) -> Result<PathBuf> {
         let what = if file == BUNDLE_FILE { "a run with a bundle" } else { "a run" };
         return latest
             .map(|(_, dir)| dir)
-            .ok_or_else(|| anyhow!("{} does not hold {what}", runs_dir(ctx).display()))
+            .ok_or_else(|| anyhow!("{} does not hold {what}", runs_dir(home).display()))
             .hint("begin one with `agent optimize`");
     }
     let mut parts = given.components();

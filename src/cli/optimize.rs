@@ -31,17 +31,19 @@ use crate::{
         },
         printer::{Level, Printer, count, p_value},
         progress::Plan,
-        routing,
+        routing, synthesize,
         systems::SandboxArgs,
     },
     dataset::{
-        Base, DatasetError, Home, LabelledQuery, Resolved, Split, load_split, sample::SampleKind,
+        Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
+        sample::SampleKind,
     },
     index::IndexedBase,
     kb::Kb,
     optimize::{
         self, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, OptimizeError, Options,
         Outcome, Stop, What,
+        asks::most_runs,
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
         user::{self, UserProgram},
@@ -52,8 +54,11 @@ use crate::{
 
 /// Seed when none is given.
 const SEED: u64 = 1;
-/// Steps when none are given.
+/// Steps of the search actor when none are given.
 const STEPS: usize = 24;
+/// Steps of the model in every category when none are given, unless those of the search actor are
+/// fewer.
+const LLM_STEPS: usize = 3;
 /// The parts of a run in their order, with about what share of its time each takes; those that a run
 /// does not have count as done once a later one begins.
 const STAGES: Plan = &[
@@ -79,25 +84,38 @@ const MAX_RUNS: usize = 9_999;
 /// Find, prove and freeze retrieval programs for a dataset
 ///
 /// The search actor mines metapaths from training answers, composes programs from them and improves
-/// them; the llm actor asks a language model for categories, programs and better programs. All
-/// improvements together are tested against the programs the run began with, on the validation
-/// split; they are frozen if the sequential test proves them, with an error rate of 0.2 over the
-/// whole run. Ends with how the bundle stands against the best baseline on the validation split, by
-/// kind of question, and with its place. The test split is opened with --test only, and on built-in
-/// samples; every opening is counted. The run can be interrupted at any time and continued with
-/// --resume. A language model is asked one short question first: where it gives no answer the run
-/// is paused, nothing is frozen, and --resume goes on with it.
+/// them; the llm actor asks a language model for categories, programs and better programs. Both take
+/// part where a language model is configured, and the search actor alone where none is. All
+/// improvements together, and else those of each category, sequential test against the programs the
+/// run began with, on the validation split; what the sequential test proves is frozen, with an
+/// error rate of 0.2 over the whole run. Ends with
+/// how the bundle stands against the best baseline on the validation split, by kind of question, and
+/// with its place. The test split is opened with --test only, and on built-in samples; every opening
+/// is counted. The run can be interrupted at any time and continued with --resume. A language model
+/// is asked one short question first: where it gives no answer the run is paused, nothing is frozen,
+/// and --resume goes on with it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
     #[arg(long, value_name = "N")]
     dataset: String,
-    /// Who proposes programs; `search,llm` lets both [default: search]
+    /// Who proposes programs [default: `search,llm` where a language model is configured, else
+    /// `search`]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ACTORS")]
     actor: Vec<Actor>,
-    /// Let programs call tools that ask a model; answering with the bundle may then need one too
+    /// Let no program call functions that ask a model, so that answering with the bundle never does
     #[arg(long)]
+    no_llm_tools: bool,
+    /// What is so without it; kept for scripts
+    #[arg(long, hide = true, conflicts_with = "no_llm_tools")]
     llm_tools: bool,
+    /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
+    /// always call them
+    #[arg(long)]
+    avatar_tools: bool,
+    /// Steps of improvement by the model in every category [default: 3, or --steps if that is less]
+    #[arg(long, value_name = "K")]
+    llm_steps: Option<usize>,
     #[command(flatten)]
     llm: LlmArgs,
     /// Try this program of yours (.rhai or .wasm) beside those that are found; may be repeated, at
@@ -110,7 +128,7 @@ pub(super) struct Args {
     /// Seed of every random choice [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Steps of improvement after the categories are found [default: 24]
+    /// Steps of improvement by the search actor after the categories are found [default: 24]
     #[arg(long, value_name = "K")]
     steps: Option<usize>,
     /// Mine metapaths of at most this many relations from what a query names to its answers
@@ -130,6 +148,9 @@ pub(super) struct Args {
     /// of it; built-in samples always do
     #[arg(long)]
     test: bool,
+    /// For a dataset without labelled questions: make 500 first, as `agent data synthesize` does
+    #[arg(long)]
+    synthesize: bool,
     /// Say what would be done and what it would cost, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -197,20 +218,27 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return dry_run(args, ctx);
     }
     // A model that is not there must not cost an import, an index or a run.
-    let configured = match args.actor.contains(&Actor::Llm) {
+    let new = new_actors(args, ctx)?;
+    let configured = match !args.resume && new.llm || args.actor.contains(&Actor::Llm) {
         true => Some(
             llm::check(&args.llm, ctx)
-                .hint("or leave out --actor: the search actor needs no language model")?,
+                .hint("or use --actor search, which needs no language model")?,
         ),
         false => None,
     };
-    let dataset = dataset::find(&args.dataset, ctx)?;
+    let mut dataset = dataset::find(&args.dataset, ctx)?;
+    with_questions(&mut dataset, args, ctx)?;
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
+    if is_synthetic(&train) || is_synthetic(&validation) {
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
+    }
     warn_of_few(train.len(), validation.len(), &ctx.printer);
     let base = dataset::open(&dataset, ctx)?;
-    let (dir, mut journal) = open_run(args, &dataset.base, configured.as_ref(), &programs, ctx)?;
+    let (dir, mut journal) =
+        open_run(args, new, &dataset.base, configured.as_ref(), &programs, ctx)?;
     let options = options(args, &dataset.base, &dir, &journal, ctx)?;
     let opened = match options.actors.llm {
         true => Some(open_llm(args, &journal, ctx)?),
@@ -222,12 +250,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         "optimizing \"{}\" with {}, seed {}: {} training and {} validation queries; the run is \
          kept in {}",
         dataset.base.name,
-        told(&options, opened.as_ref()),
+        told(&options, opened.as_ref(), validation.len()),
         options.seed,
         train.len(),
         validation.len(),
         dir.display()
     ));
+    warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
@@ -322,6 +351,33 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
+/// A dataset without questions gets some if that is wanted; labels of the user's own stay.
+fn with_questions(dataset: &mut dataset::Dataset, args: &Args, ctx: &Context) -> Result<()> {
+    let name = dataset.base.name.clone();
+    match (dataset.base.record.n_queries, args.synthesize) {
+        (0, true) => {
+            let base = dataset::open(dataset, ctx)?;
+            dataset.base = synthesize::for_base(&dataset.base, &base, ctx)?;
+            Ok(())
+        }
+        (0, false) => Err(no_questions(&name)),
+        (_, true) => {
+            ctx.printer.notice(&format!("\"{name}\" has questions already, which are used"));
+            Ok(())
+        }
+        (_, false) => Ok(()),
+    }
+}
+
+/// A dataset has no questions to learn from.
+fn no_questions(name: &str) -> CommandError {
+    let error: Result<()> = Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
+        "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \
+         own in qa.csv and split/ and import it again"
+    ));
+    error.err().unwrap_or_else(|| anyhow!("no labelled questions").into())
+}
+
 /// A run whose service gave no answer: it says so, and waits.
 fn paused(why: &str, dir: &Path, args: &Args, ctx: &Context) -> Result<Exit> {
     pause::note(dir, why)?;
@@ -342,18 +398,25 @@ fn warn_of_few(n_train: usize, n_validation: usize, printer: &Printer) {
 }
 
 /// Who proposes programs, in words.
-fn told(options: &Options, opened: Option<&llm::Opened>) -> String {
+fn told(options: &Options, opened: Option<&llm::Opened>, n_validation: usize) -> String {
     let model = opened.and_then(|opened| opened.assistant.llm().role(&ACTOR_ROLE.role()));
     let model = model.map_or("", |set| set.model.as_str());
-    let actors = match options.actors {
+    let mut words = match options.actors {
         Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
         Actors { search: false, .. } => format!("the llm actor (model {model})"),
         _ => format!("the search actor and the llm actor (model {model})"),
     };
     match options.programs.len() {
-        0 => actors,
-        n => format!("{actors} and {n} of your programs"),
+        0 => {}
+        n => words += &format!(" and {n} of your programs"),
     }
+    if options.llm_tools {
+        words += &format!(
+            ", whose programs may ask it too in {} runs at most (--no-llm-tools lets none)",
+            most_runs(n_validation)
+        );
+    }
+    words
 }
 
 /// The model, with the run's journal before it; what the run paid before counts again.
@@ -377,16 +440,34 @@ fn check(args: &Args) -> Result<()> {
         return Err(CommandError::usage(anyhow!("--budget-minutes must be above 0")));
     }
     let searches = args.actor.is_empty() || args.actor.contains(&Actor::Search);
+    let asks = args.actor.is_empty() || args.actor.contains(&Actor::Llm) || args.resume;
     if let Some(why) = optimize::ablation::nonsense(&without(args), searches) {
         return Err(CommandError::usage(anyhow!("{why}")));
     }
-    let asks = args.actor.contains(&Actor::Llm) || args.resume;
-    if !asks && (args.llm_tools || args.llm.model.is_some()) {
+    if !asks && (args.llm_tools || args.avatar_tools || args.llm_steps.is_some()) {
         return Err(CommandError::usage(anyhow!(
-            "--model and --llm-tools are for the llm actor; add --actor llm or --actor search,llm"
+            "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
+             --actor search,llm"
         )));
     }
     Ok(())
+}
+
+/// Who takes part in a new run.
+///
+/// # Errors
+/// Wrong settings of a language model.
+fn new_actors(args: &Args, ctx: &Context) -> Result<Actors> {
+    if let Some(named) = actors(&args.actor) {
+        return Ok(named);
+    }
+    let llm = !args.resume && llm::configured(ctx, args.llm.model.as_deref())?.is_some();
+    Ok(Actors { search: true, llm })
+}
+
+/// Steps of the model in every category of a new run.
+fn llm_steps(args: &Args) -> usize {
+    args.llm_steps.unwrap_or_else(|| LLM_STEPS.min(args.steps.unwrap_or(STEPS)))
 }
 
 fn default_threads() -> usize {
@@ -415,27 +496,41 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
         let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
         let farewell = ctx.farewell.clone();
-        let context = Context { home, private, printer, stop, farewell, config };
+        let ends_itself = Arc::default();
+        let context = Context { home, private, printer, stop, farewell, config, ends_itself };
         dataset::find(&args.dataset, &context)?
     } else {
         dataset::find(&args.dataset, ctx)?
     };
+    if dataset.base.record.n_queries == 0 {
+        if !args.synthesize {
+            return Err(no_questions(&dataset.base.name));
+        }
+        ctx.printer.data(&format!(
+            "would make {} synthetic questions first, and then learn from them\n0 LLM calls, 0 USD \
+             for the questions\n",
+            synthesize::QUERIES
+        ))?;
+        return Ok(Exit::Done);
+    }
     let train = load_split(&dataset.base, &Split::Train)?;
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
     let steps = args.steps.unwrap_or(STEPS);
     let (n_train, n_validation) = (train.len(), validation.len());
-    let estimate = match actors(&args.actor) {
-        Some(actors @ Actors { llm: true, .. }) => {
-            let opened = llm::open(&args.llm, None, ctx)?;
+    let estimate = match new_actors(args, ctx)? {
+        actors @ Actors { llm: true, .. } => {
+            let opened = llm::open_unasked(&args.llm, ctx)?;
             let kb = Kb::open(&dataset.base.kb_dir())?;
             let options = Options {
                 dataset: dataset.base.name.clone(),
                 seed: args.seed.unwrap_or(SEED),
                 steps,
                 hops: DEFAULT_HOPS,
+                llm_steps: llm_steps(args),
                 actors,
-                llm_tools: args.llm_tools,
+                llm_tools: !args.no_llm_tools,
+                avatar_tools: args.avatar_tools,
                 programs: Vec::new(),
                 sandbox: SandboxOptions::default(),
                 without: without(args),
@@ -480,6 +575,7 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// The directory of the run and its journal.
 fn open_run(
     args: &Args,
+    new: Actors,
     base: &Base,
     configured: Option<&llm::Configured>,
     programs: &[UserProgram],
@@ -505,7 +601,7 @@ fn open_run(
         let mut journal = Journal::resume(&dir)?;
         pause::lift(&dir);
         go_on_with(programs, &dir, &mut journal)?;
-        note_authors(args, &dir, &journal, ctx)?;
+        note_authors(new, &dir, &journal, ctx)?;
         return Ok((dir, journal));
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -517,8 +613,10 @@ fn open_run(
         "without": without(args),
     });
     if let Some(configured) = configured {
-        config["actor"] = actors(&args.actor).unwrap_or(SEARCH_ONLY).names().into();
-        config["llm_tools"] = args.llm_tools.into();
+        config["actor"] = new.names().into();
+        config["llm_tools"] = (!args.no_llm_tools).into();
+        config["llm_steps"] = llm_steps(args).into();
+        config["avatar_tools"] = args.avatar_tools.into();
         config["model"] = configured.model(&ACTOR_ROLE.role()).into();
         config["prices"] = serde_json::json!(configured.settings.prices);
     }
@@ -529,7 +627,7 @@ fn open_run(
     if !programs.is_empty() {
         user::keep(&mut journal, programs)?;
     }
-    if note_authors(args, &dir, &journal, ctx)? {
+    if note_authors(new, &dir, &journal, ctx)? {
         ctx.private.trust().keep(Origin::Run(&dir.join(DATABASE_FILE)));
     }
     Ok((dir, journal))
@@ -537,10 +635,9 @@ fn open_run(
 
 /// Whether the search actor alone writes programs in a run; once somebody else does, it is forgotten
 /// that the run was begun here.
-fn note_authors(args: &Args, dir: &Path, journal: &Journal, ctx: &Context) -> Result<bool> {
+fn note_authors(new: Actors, dir: &Path, journal: &Journal, ctx: &Context) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(serde_json::Value::as_str);
-    let asks = |actors: Option<Actors>| actors.is_some_and(|actors| actors.llm);
-    let asked = asks(actors(&args.actor)) || asks(begun.and_then(Actors::named));
+    let asked = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);
     let alone = !asked && user::kept(journal)?.is_empty();
     if !alone {
         ctx.private.trust().forget(Origin::Run(&dir.join(DATABASE_FILE)));
@@ -574,10 +671,18 @@ fn options(
         dataset: base.name.clone(),
         seed: args.seed.or(begun("seed")).unwrap_or(SEED),
         steps,
+        llm_steps: args
+            .llm_steps
+            .or(begun("llm_steps").map(|steps| steps as usize))
+            .unwrap_or_else(|| LLM_STEPS.min(steps)),
         hops: args.hops.or(begun("hops")).map_or(DEFAULT_HOPS, |hops| hops as usize),
         actors,
-        llm_tools: args.llm_tools
-            || journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        llm_tools: actors.llm
+            && !args.no_llm_tools
+            && journal.config().get("llm_tools").and_then(serde_json::Value::as_bool) == Some(true),
+        avatar_tools: args.avatar_tools
+            || journal.config().get("avatar_tools").and_then(serde_json::Value::as_bool)
+                == Some(true),
         programs: user::kept(journal)?,
         sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {
@@ -638,7 +743,7 @@ fn watched(
                 printer.notice(&first_better(&better));
             }
         }
-        Event::Raced(proof) => printer.notice(&raced(proof)),
+        Event::SequentialTest(proof) => printer.notice(&tested(proof)),
     };
     let base = base.clone();
     optimize::run(
@@ -676,7 +781,7 @@ fn print_times(timing: &Timing, printer: &Printer) {
 }
 
 /// How a sequential test ended, in words.
-pub(super) fn raced(proof: &Proof) -> String {
+pub(super) fn tested(proof: &Proof) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {
@@ -686,7 +791,7 @@ pub(super) fn raced(proof: &Proof) -> String {
         }
         (_, None) => ("not proven", String::new()),
     };
-    format!(
+    let mut told = format!(
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
@@ -694,5 +799,17 @@ pub(super) fn raced(proof: &Proof) -> String {
         proof.e,
         1.0 / proof.level,
         proof.error_rate
-    )
+    );
+    for one in &proof.categories {
+        let verdict = if one.proven { "proven" } else { "not proven" };
+        told += &format!(
+            "; {verdict} by itself: {}: {:+.1} on {}, evidence {:.1} of {:.1}",
+            one.name,
+            (1_000.0 * one.difference).round() / 10.0 + 0.0,
+            one.n,
+            one.e,
+            1.0 / one.level
+        );
+    }
+    told
 }

@@ -95,6 +95,9 @@ impl Args {
         Ok((bundle, words.join(" ")))
     }
 }
+/// What is told where a model was to help and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
 
 /// The answer as JSON.
 #[derive(Serialize)]
@@ -125,6 +128,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     answer.timings.insert("open_ms", open_ms);
     let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
     warn(&answer, ctx);
+    if opened.answers.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
     let record = AnswerRecord::new(&base.kb, &answer);
     if args.json {
         let bundle = file.display().to_string();

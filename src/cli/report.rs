@@ -54,7 +54,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let dir = named::run_dir(&args.run, ctx)?;
+    let dir = named::run_dir(&args.run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::of_run(&dir)?;
     let record = gather::Record::read(&dir, &journal, sources)?;

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&named::system(&args.system, ctx)?, &base, &resources)?;
+    let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &resources)?;
     let k = args.k as usize;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;

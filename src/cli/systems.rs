@@ -111,8 +111,13 @@ impl ValueEnum for Effort {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
             Self::None => ("0", "Not at all, but for programs that ask one"),
-            Self::Reads => ("1", "It reads the query: it chooses the category"),
-            Self::Judges => ("2", "It also judges the first twenty answers"),
+            Self::Reads => {
+                ("1", "It reads the query: category, linked entities, wanted type, constraints")
+            }
+            Self::Judges => (
+                "2",
+                "It also judges the first 20 answers, or the first 50 if none of them is good",
+            ),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -173,7 +178,7 @@ pub(super) fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub(super) fn read_bundle(given: &Path, ctx: &Context) -> Result<Bundle> {
-    let file = named::bundle_file(given, ctx)?;
+    let file = named::bundle_file(given, &ctx.home)?;
     Ok(Bundle::read(&file).map_err(SystemError::from)?)
 }
 

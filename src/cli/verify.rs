@@ -27,10 +27,10 @@ const MAX_DETAIL: usize = 300;
 
 /// Check that a bundle is whole and does what it says
 ///
-/// Checks format and digest, that all programs compile, call functions that exist and have numbers
-/// within their bounds; and on its dataset that the base is the same and that the validation
-/// queries give exactly the scores that the bundle states. Exits with 1 if something does not
-/// hold.
+/// Checks format and digest, that all programs compile, call functions that exist and have
+/// parameters within their bounds; and on its dataset that the base is the same and that the
+/// validation queries give exactly the scores that the bundle states. Exits with 1 if something
+/// does not hold.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)
@@ -79,7 +79,7 @@ impl Check {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut checks = Vec::new();
-    match Bundle::read(&named::bundle_file(&args.file, ctx)?) {
+    match Bundle::read(&named::bundle_file(&args.file, &ctx.home)?) {
         Ok(bundle) => {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);

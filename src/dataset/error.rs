@@ -47,6 +47,17 @@ pub enum DatasetError {
         /// The cause.
         source: io::Error,
     },
+    /// The base has labels of the user's own.
+    #[error(
+        "\"{name}\" has {n} questions that were labelled, which are never replaced; write the new ones \
+         elsewhere with --to DIR"
+    )]
+    Labelled {
+        /// The base.
+        name: String,
+        /// Its questions.
+        n: u64,
+    },
     /// A file is larger than its limit.
     #[error("{path} holds more than {limit} bytes; split it or raise the limit in the source")]
     FileTooLong {

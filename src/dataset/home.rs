@@ -104,6 +104,26 @@ impl BaseRecord {
         let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
+
+    /// Writes it into the directory of an installed base in the place of the one that is there, in
+    /// one step, and gives it with its checksum. The home is locked.
+    pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
+        let path = dir.join(RECORD_FILE);
+        let written = self
+            .own_digest()
+            .map(|checksum| self.checksum = checksum)
+            .and_then(|()| serde_json::to_vec_pretty(&self))
+            .map_err(std::io::Error::from)
+            .and_then(|json| {
+                let mut new = files::temporary_file(dir, ".base-")?;
+                new.write_all(&json)?;
+                new.as_file().sync_all()?;
+                new.persist(&path).map_err(|error| error.error)
+            });
+        written.map_err(DatasetError::io("write", &path))?;
+        sync_dir(dir)?;
+        Ok(self)
+    }
 }
 
 /// An installed base.
@@ -331,7 +351,7 @@ impl Home {
 
     /// Held while directories are renamed, so that two processes do not mix their renames.
     /// Released when dropped.
-    fn lock(&self) -> Result<File, DatasetError> {
+    pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(DatasetError::io("lock", &path))?;

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
 
-use crate::remote::chance;
+use crate::remote::{Ended, Retry, may_pass, told_wait};
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -36,9 +36,9 @@ const MAX_LIST_BYTES: usize = 8 << 20;
 const MAX_REDIRECTS: usize = 5;
 /// Attempts in a row that bring no byte.
 const MAX_ATTEMPTS: u32 = 5;
-/// Longest wait that a hub may ask for, seconds.
-const MAX_RETRY_AFTER: u64 = 120;
-/// The first wait between two attempts; it doubles.
+/// Longest wait between two attempts, and the longest that a hub may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Bound of the first wait between two attempts; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a wait looks whether to stop.
@@ -160,7 +160,7 @@ enum Failure {
     Passing {
         message: String,
         status: Option<StatusCode>,
-        wait: Option<Duration>,
+        told: Option<Duration>,
     },
 }
 
@@ -176,7 +176,7 @@ fn passing(error: impl std::error::Error) -> Failure {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::Passing { message: cause.to_string(), status: None, wait: None }
+    Failure::Passing { message: cause.to_string(), status: None, told: None }
 }
 
 impl Hub {
@@ -224,8 +224,9 @@ impl Hub {
         let repository = &self.repository;
         let url = self.url(&format!("api/datasets/{repository}/tree/main/{folder}"))?;
         let url = Url::parse_with_params(url.as_str(), [("recursive", "true")]).unwrap_or(url);
-        let mut attempts = 0;
+        let mut retry = retry();
         let bytes = loop {
+            retry.begin();
             let asked = self.runtime.block_on(async {
                 let mut response = self.get(&url, &HeaderMap::new(), stop).await?;
                 let mut bytes = Vec::new();
@@ -242,7 +243,7 @@ impl Hub {
             });
             match asked {
                 Ok(bytes) => break bytes,
-                Err(failure) => self.wait(failure, &mut attempts, &url, stop)?,
+                Err(failure) => wait(failure, &mut retry, &url, stop)?,
             }
         };
         let entries: Vec<Entry> = serde_json::from_slice(&bytes).map_err(|error| {
@@ -304,7 +305,7 @@ impl Hub {
             part.set_len(0).map_err(in_file(&path))?;
         }
         let url = self.url(&format!("datasets/{}/resolve/main/{}", self.repository, file.path))?;
-        let (mut attempts, mut etag) = (0, None);
+        let (mut retry, mut etag) = (retry(), None);
         loop {
             let before = in_place(&mut part, &path)?;
             if before == file.size {
@@ -312,14 +313,15 @@ impl Hub {
             }
             on_progress(before, file.size);
             let mut sink = Sink { part: &mut part, path: &path, size: file.size, on_progress };
+            retry.begin();
             let asked = self.fetch(&url, before, &mut etag, &mut sink, stop);
             match self.runtime.block_on(asked) {
                 Ok(()) => {}
                 Err(failure) => {
                     if in_place(&mut part, &path)? > before {
-                        attempts = 0;
+                        retry.restart();
                     }
-                    self.wait(failure, &mut attempts, &url, stop)?;
+                    wait(failure, &mut retry, &url, stop)?;
                     if etag.is_none() && file.sha256.is_none() {
                         part.set_len(0).map_err(in_file(&path))?;
                     }
@@ -416,7 +418,7 @@ impl Hub {
         }
         if done < size {
             let message = format!("the connection ended after {done} of {size} bytes");
-            return Err(Failure::Passing { message, status: None, wait: None });
+            return Err(Failure::Passing { message, status: None, told: None });
         }
         Ok(())
     }
@@ -470,44 +472,40 @@ impl Hub {
             if began.elapsed() >= self.idle_timeout {
                 let seconds = self.idle_timeout.as_secs_f64();
                 let message = format!("nothing came for {seconds} s");
-                return Err(Failure::Passing { message, status: None, wait: None });
+                return Err(Failure::Passing { message, status: None, told: None });
             }
         }
     }
+}
 
-    /// Sleeps before the next attempt, or says that there is none.
-    fn wait(
-        &self,
-        failure: Failure,
-        attempts: &mut u32,
-        url: &Url,
-        stop: &AtomicBool,
-    ) -> Result<(), HubError> {
-        let (message, status, wait) = match failure {
-            Failure::Final(error) => return Err(error),
-            Failure::Passing { message, status, wait } => (message, status, wait),
-        };
-        *attempts += 1;
-        let asked_too_much = wait.is_some_and(|wait| wait.as_secs() > MAX_RETRY_AFTER);
-        if *attempts >= MAX_ATTEMPTS || asked_too_much {
-            let (url, attempts) = (url.to_string(), *attempts);
+fn retry() -> Retry {
+    Retry::new(MAX_ATTEMPTS, FIRST_WAIT, LONGEST_WAIT)
+}
+
+/// Sleeps before the next attempt, or says that there is none.
+fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
+    let (message, status, told) = match failure {
+        Failure::Final(error) => return Err(error),
+        Failure::Passing { message, status, told } => (message, status, told),
+    };
+    let wait = match retry.wait(told) {
+        Ok(wait) => wait,
+        Err(Ended::Attempts | Ended::Told(_)) => {
+            let (url, attempts) = (url.to_string(), retry.made());
             return Err(match status {
                 Some(status) => HubError::Status { url, status: status.as_u16() },
                 None => HubError::Network { url, message, attempts },
             });
         }
-        // Between half and the whole of a doubling time, so that clients do not come together.
-        let backoff = FIRST_WAIT * 2u32.pow(*attempts - 1);
-        let backoff = backoff.mul_f64(0.5 + 0.5 * chance());
-        let began = Instant::now();
-        while began.elapsed() < wait.unwrap_or(backoff) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(HubError::Stopped);
-            }
-            std::thread::sleep(POLL.min(backoff));
+    };
+    let began = Instant::now();
+    while let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        if stop.load(Ordering::Relaxed) {
+            return Err(HubError::Stopped);
         }
-        Ok(())
+        std::thread::sleep(POLL.min(left));
     }
+    Ok(())
 }
 
 /// Where the bytes of a file go.
@@ -535,14 +533,11 @@ fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
 /// An answer that is neither a success nor a redirect.
 fn refusal(url: &Url, response: &Response) -> Failure {
     let status = response.status();
-    let passes = status.is_server_error()
-        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    if !passes {
+    if !may_pass(status.as_u16()) {
         return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
     }
-    let seconds = text_of(response, header::RETRY_AFTER).and_then(|text| text.trim().parse().ok());
-    let wait = seconds.map(Duration::from_secs);
-    Failure::Passing { message: status.to_string(), status: Some(status), wait }
+    let told = told_wait(response.headers());
+    Failure::Passing { message: status.to_string(), status: Some(status), told }
 }
 
 /// An entry of a listing.

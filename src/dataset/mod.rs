@@ -48,6 +48,7 @@
 mod error;
 mod home;
 pub mod hub;
+mod label;
 mod lines;
 mod neutral;
 mod openings;
@@ -61,6 +62,7 @@ mod tests;
 
 pub use error::{DatasetError, Problem, ProblemCount, ProblemKind};
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{
     EDGES_HEADER, ImportOptions, ImportReport, MAX_FILLER_NODES, Phase, Progress, import_neutral,

@@ -27,7 +27,7 @@ use crate::{
 /// Longest query file in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
 /// Queries of all splits but human ones with ids of their own.
-const QUERIES_FILE: &str = "qa.csv";
+pub(super) const QUERIES_FILE: &str = "qa.csv";
 /// Human queries with ids of their own.
 const HUMAN_FILE: &str = "human.csv";
 /// The columns that every query file has.
@@ -220,7 +220,7 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
         .collect()
 }
 
-fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
     let mut problems = Problems::new(false);

@@ -1,6 +1,6 @@
 //! Names the reported metrics, and holds one value for each.
 //!
-//! These are the fourteen that STaRK reports per query; what each means is defined where it is
+//! These are the fourteen that STaRK reports per query, and `hit@100`, the recall of a shortlist; what each means is defined where it is
 //! computed, in [`crate::eval::ranks`]. Their names are the keys of every file and table.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::eval::NodeId;
 use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
 
 /// How many metrics are reported for every query.
-pub const N_METRICS: usize = 14;
+pub const N_METRICS: usize = 15;
 
 /// One reported metric. [`Metric::ALL`] fixes the order in tables and files.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,8 @@ pub enum Metric {
     Hit20,
     /// 1 if an answer is among the first 50.
     Hit50,
+    /// 1 if an answer is among the first 100.
+    Hit100,
     /// Share of the answers among the first 5.
     Recall5,
     /// Share of the answers among the first 10.
@@ -59,6 +61,7 @@ impl Metric {
         Metric::Hit10,
         Metric::Hit20,
         Metric::Hit50,
+        Metric::Hit100,
         Metric::Recall5,
         Metric::Recall10,
         Metric::Recall20,
@@ -78,6 +81,7 @@ impl Metric {
             Metric::Hit10 => "hit@10",
             Metric::Hit20 => "hit@20",
             Metric::Hit50 => "hit@50",
+            Metric::Hit100 => "hit@100",
             Metric::Recall5 => "recall@5",
             Metric::Recall10 => "recall@10",
             Metric::Recall20 => "recall@20",
@@ -202,6 +206,7 @@ impl Metrics {
                 Metric::Hit10 => ranks.hit_at(10),
                 Metric::Hit20 => ranks.hit_at(20),
                 Metric::Hit50 => ranks.hit_at(50),
+                Metric::Hit100 => ranks.hit_at(100),
                 Metric::Recall5 => ranks.recall_at(5),
                 Metric::Recall10 => ranks.recall_at(10),
                 Metric::Recall20 => ranks.recall_at(20),

@@ -3,7 +3,7 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | [`ranks`] | given one ranking and the answers of its query: which ranks, which scores |
-//! | [`metrics`] | given those: the fourteen reported numbers, by name |
+//! | [`metrics`] | given those: the fifteen reported numbers, by name |
 //! | [`mod@definitions`] | given one ranking and the answers: those numbers by the benchmark's or the usual definitions |
 //! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
 //! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |

@@ -148,7 +148,7 @@ fn preference(lost: &Lost) -> (bool, usize, usize) {
 
 /// The nodes from which the metapath of a call reaches one of the nodes; `None` if the call is no
 /// metapath of known relations.
-fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
+pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
     let text = |at: usize| match call.args.get(at) {
         Some(Value::Text(text)) => Some(&**text),
         _ => None,

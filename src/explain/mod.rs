@@ -26,6 +26,7 @@
 //! | `flow` | which nodes get from which call into which |
 //! | `lost` | where did an answer go that is not in the ranking |
 //! | `order` | why do other nodes stand above an answer |
+//! | `signals` | what does each call say of the best right answer and of the wrong nodes above it |
 //! | `causes` | what do the losses of many questions have in common |
 //!
 //! Must not know: how programs are found, who asks.
@@ -34,6 +35,7 @@ mod causes;
 mod flow;
 mod lost;
 mod order;
+mod signals;
 #[cfg(test)]
 mod testing;
 
@@ -41,7 +43,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::explain::causes::{Cause, causes};
+pub use crate::explain::{
+    causes::{Cause, causes},
+    signals::{Linked, Shown, Signal, Signals, Start, Walked, signals},
+};
 use crate::{
     bundle::{Bundle, router::features},
     eval::{AnswerRanks, Candidates, ScoreRule},

@@ -21,6 +21,9 @@ struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
+    /// The call whose result it is, or of a fusion the first ranking of: none for the other rankings
+    /// and for what the program computed by itself.
+    stands_for: Option<usize>,
 }
 
 /// The call whose scores favour the wrong nodes most.
@@ -54,6 +57,24 @@ pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Opt
     (by > 0.0).then_some(Favours { call, by })
 }
 
+/// The calls whose results are summed to the ranking, with the factor of each, in the order in which
+/// the sum takes them; a call that is summed several times has the sum of its factors. A fusion is
+/// one summand.
+pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
+    let mut summands = Vec::new();
+    if let Some(last) = flow.last {
+        take_apart(flow, last, 1.0, 0, &mut summands);
+    }
+    let mut weights: Vec<(usize, f32)> = Vec::new();
+    for (call, factor) in summands.iter().filter_map(|one| Some((one.stands_for?, one.factor))) {
+        match weights.iter_mut().find(|pair| pair.0 == call) {
+            Some(pair) => pair.1 += factor,
+            None => weights.push((call, factor)),
+        }
+    }
+    weights
+}
+
 fn number(value: Option<&Value>) -> Option<f32> {
     match value {
         Some(Value::Float(number)) => Some(*number as f32),
@@ -76,6 +97,7 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
                         call: at,
                         factor: factor * of,
                         scores: (**scores).clone(),
+                        stands_for: None,
                     }),
                     _ => {}
                 }
@@ -84,7 +106,8 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
         _ if call.flow == NodeFlow::Fuse => fused(flow, at, factor, into),
         _ => {
             if let Some(Value::Scores(scores)) = flow.result(at) {
-                into.push(Summand { call: at, factor, scores: (**scores).clone() });
+                let scores = (**scores).clone();
+                into.push(Summand { call: at, factor, scores, stands_for: Some(at) });
             }
         }
     }
@@ -116,10 +139,12 @@ fn parts(call: &ToolCall) -> Option<Vec<f32>> {
 /// Each ranking of a fusion contributes its reciprocal ranks.
 fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
     let k = flow.calls.get(at).and_then(|call| number(call.args.get(1))).unwrap_or_default();
+    let mut stands_for = Some(at);
     for operand in flow.operands(at) {
         if let Value::Scores(scores) = operand.value {
             let call = operand.from.unwrap_or(at);
-            into.push(Summand { call, factor, scores: scores.reciprocal_ranks(k) });
+            let scores = scores.reciprocal_ranks(k);
+            into.push(Summand { call, factor, scores, stands_for: stands_for.take() });
         }
     }
 }

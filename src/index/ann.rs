@@ -1,5 +1,5 @@
 //! Approximate nearest neighbours: a graph over the nodes that may be answers, in which a search
-//! walks from near to nearer. The only place that knows usearch.
+//! goes from near to nearer. The only place that knows usearch.
 //!
 //! usearch builds the graph (HNSW: Malkov & Yashunin 2018); what is kept is its lowest level, as
 //! arrays. Searching is done here, over the exact vectors: scores are exact, nothing is stored twice,
@@ -188,14 +188,14 @@ impl AnnIndex {
             .shards
             .as_slice()
             .par_windows(2)
-            .map(|shard| self.walk(vectors, query, k, shard[0] as usize, shard[1] as usize))
+            .map(|shard| self.descend(vectors, query, k, shard[0] as usize, shard[1] as usize))
             .collect::<Result<_, _>>()?;
         Ok(best(found.concat(), k))
     }
 
-    /// Walks the graph of one shard from its entry points: the best node not yet looked at is looked
+    /// Searches the graph of one shard from its entry points: the best node not yet looked at is looked
     /// at next, until it is worse than all that are kept.
-    fn walk(
+    fn descend(
         &self,
         vectors: &VectorIndex,
         query: &[f32],

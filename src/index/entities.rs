@@ -26,7 +26,12 @@ mod forms;
 mod query;
 mod spelled;
 
-use std::{collections::BTreeSet, convert::Infallible, path::Path, sync::OnceLock};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 pub use crate::index::entities::{build::build, spelled::Spelled};
 use crate::{
@@ -81,7 +86,12 @@ const EXACT_HALF: f32 = 1.5;
 /// Idf mass at which a name found in part reaches half of full strength.
 const PART_HALF: f32 = 6.0;
 
-/// The index of names.
+/// Texts whose named nodes are kept, their bytes, and their nodes: 26 MB at most.
+const MAX_KEPT_TEXTS: usize = 32;
+const MAX_KEPT_BYTES: usize = 16 << 10;
+const MAX_KEPT_NODES: usize = 100_000;
+
+/// The entity index.
 pub struct EntityIndex {
     entry_node: Array<u32>,
     entry_flags: Array<u8>,
@@ -99,6 +109,9 @@ pub struct EntityIndex {
     words: Strings,
     /// Idf by number of entries, for numbers below [`KEPT_IDFS`]; filled when first needed.
     idfs: OnceLock<Vec<f32>>,
+    /// What the last texts name, of any type: one query is linked again and again, by the router, by
+    /// every program, by what orders the answers.
+    named: Mutex<VecDeque<(String, Arc<Scores>)>>,
 }
 
 /// Words of a query in a row, as they are compared with whole names.
@@ -136,6 +149,7 @@ impl EntityIndex {
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
             words: Strings::new(arrays.get("words_bounds")?, arrays.get("words")?),
             idfs: OnceLock::new(),
+            named: Mutex::default(),
         })
     }
 
@@ -159,11 +173,51 @@ impl EntityIndex {
         k: usize,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Scores, E> {
+        let found = self.named(text, go_on)?;
+        let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
+        for &(node, strength) in found.as_slice() {
+            let kind = kb.node_type(node);
+            if !types.is_empty() && !types.contains(&kind) {
+                continue;
+            }
+            if let Some(pairs) = by_type.get_mut(usize::from(kind.0)) {
+                pairs.push((node, strength));
+            }
+        }
+        Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
+    }
+
+    /// Every node that a text names, of any type, with its strength; texts that were asked for a
+    /// short while ago are not looked up again.
+    fn named<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Arc<Scores>, E> {
+        let lock = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().iter().find(|(known, _)| known == text).map(|pair| pair.1.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = Arc::new(self.find_named(text, go_on)?);
+        if found.len() <= MAX_KEPT_NODES && text.len() <= MAX_KEPT_BYTES {
+            let mut kept = lock();
+            if kept.len() >= MAX_KEPT_TEXTS {
+                kept.pop_front();
+            }
+            kept.push_back((text.to_owned(), found.clone()));
+        }
+        Ok(found)
+    }
+
+    /// As [`named`](Self::named), looked up.
+    fn find_named<E>(
+        &self,
+        text: &str,
+        go_on: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Scores, E> {
         let linked = self.look_up(text, go_on)?;
-        let node_of = |entry: u32| {
-            let node = *self.entry_node.as_slice().get(entry as usize)?;
-            (types.is_empty() || types.contains(&kb.node_type(node))).then_some(node)
-        };
+        let node_of = |entry: u32| self.entry_node.as_slice().get(entry as usize).copied();
         let mut exact: Vec<(NodeId, f32)> = Vec::new();
         self.for_exact(&linked.words, |entry, strength| {
             exact.extend(node_of(entry).map(|node| (node, strength)));
@@ -196,16 +250,9 @@ impl EntityIndex {
         self.for_known_typos(&linked, &sharing, &explained, go_on, |entry, strength| {
             typos.extend(node_of(entry).map(|node| (node, strength)));
         })?;
-        let found = Scores::new(exact)
+        Ok(Scores::new(exact)
             .combine(&Scores::new(parts), Combine::Max)
-            .combine(&Scores::new(typos), Combine::Max);
-        let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
-        for &(node, strength) in found.as_slice() {
-            if let Some(pairs) = by_type.get_mut(usize::from(kb.node_type(node).0)) {
-                pairs.push((node, strength));
-            }
-        }
-        Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
+            .combine(&Scores::new(typos), Combine::Max))
     }
 
     /// The text without the words by which it names any of the nodes, typos and words that names

@@ -258,7 +258,7 @@ pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> Strin
 pub enum Part {
     /// Approximate nearest neighbours.
     Ann,
-    /// Vectors of the pieces of each document.
+    /// Vectors of the chunks of each document.
     Multi,
     /// Vectors of the tokens of each document.
     Late,

@@ -25,9 +25,12 @@
 //! Must not know: which answers are right, how programs are found.
 
 mod answer;
+mod query_reader;
 mod react;
 mod record;
 mod rerank;
+mod shown;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +42,6 @@ use std::{
     },
 };
 
-use serde_json::json;
 use tracing::trace_span;
 
 use crate::{
@@ -52,35 +54,84 @@ use crate::{
         router::{Router, features},
     },
     index::IndexedBase,
+    infer::query_reader::{Offered, ReadQuery, mixed_in, read_query},
     kb::{Combine, Kb, NodeId, Scores},
-    llm::{LlmError, RoleSpec},
+    llm::RoleSpec,
     program::Program,
     retrieve::{
-        Answer, Call, Detail, Ranking, RetrieveError, Retriever, Way, Why, checked, place,
-        place_of, shortlist,
+        Answer, Call, Detail, Ranking, RetrieveError, Retriever, Unassisted, Way, Why, checked,
+        place, place_of, shortlist,
     },
     sandbox::{
         ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
     },
-    tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace},
+    tools::{Assistant, Session, ToolCache, ToolCall, Trace},
 };
 
 pub use answer::{STAND_IN, answer};
-pub use react::{REACT_ROLE, React};
+pub use query_reader::READ_ASKS;
+pub use react::{REACT_ASKS, REACT_ROLE, React};
 pub use record::{
     AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
     UnderstoodRecord, WayRecord, hits, path_in_words,
 };
-pub use rerank::{RERANK_ROLE, Rerank};
+pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
 
-/// Puts a new query into a category.
+/// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     name: "router",
-    summary: "puts a new query into a category",
+    summary: "reads a new query: its category, entities, wanted type, constraints",
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
+
+/// Why a language model did not help with a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Miss {
+    /// Its service gave no reply.
+    Outage,
+    /// Its reply could not be used.
+    Unusable,
+}
+
+/// Counts [`Unassisted`] queries, from any thread.
+#[derive(Default)]
+struct Misses {
+    outages: AtomicU64,
+    unusable: AtomicU64,
+}
+
+impl Misses {
+    fn note(&self, miss: Miss) {
+        let count = match miss {
+            Miss::Outage => &self.outages,
+            Miss::Unusable => &self.unusable,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> Unassisted {
+        let [outages, unusable] =
+            [&self.outages, &self.unusable].map(|count| count.load(Ordering::Relaxed));
+        Unassisted { outages, unusable }
+    }
+}
+
+/// What is asked of a language model for one query.
+#[derive(Clone, Debug)]
+pub struct Asks {
+    /// Who asks.
+    pub role: RoleSpec,
+    /// The longest of its prompts.
+    pub prompt: &'static str,
+    /// The prompt of later turns, and how many there are at most.
+    pub later: Option<(&'static str, usize)>,
+    /// Requests at least, where every reply can be used.
+    pub least: usize,
+    /// Requests at most, repairs included.
+    pub most: usize,
+}
 
 /// Candidates a program is given.
 pub const SHORTLIST: usize = 100;
@@ -97,6 +148,8 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
+    /// Requests and tokens that the tools of one call may ask, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
     /// Set when calls are to end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
@@ -125,7 +178,8 @@ impl Runtime {
         let sandbox = ChosenSandbox::new(workers, options);
         let (limits, shortlists) = (Limits::default(), Mutex::default());
         let (stop, runs) = Default::default();
-        Self { base, sandbox, limits, cache, assistant: None, stop, shortlists, runs }
+        let (assistant, asking) = (None, None);
+        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
     }
 
     /// The same runtime, whose programs end soon once `stop` is set.
@@ -137,6 +191,12 @@ impl Runtime {
     /// The same runtime with a language model for the tools that ask one.
     pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
         self.assistant = assistant;
+        self
+    }
+
+    /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.asking = Some((requests, tokens));
         self
     }
 
@@ -213,6 +273,9 @@ impl Runtime {
             Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
         if let Some(assistant) = &self.assistant {
             session = session.with_assistant(assistant.clone());
+        }
+        if let Some((requests, tokens)) = self.asking {
+            session = session.asking_at_most(requests, tokens);
         }
         if let Some(trace) = trace {
             session = session.traced(trace);
@@ -384,6 +447,7 @@ fn joined(
         Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
+    let ordered = tail::widened(base, query, rankings, ordered)?;
     let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
@@ -421,8 +485,10 @@ pub struct BundleRetriever {
     reranker: Option<Reranker>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
-    /// Who routes instead of the bundle's router.
+    /// Who reads the query, beside the bundle's router.
     assistant: Option<Arc<Assistant>>,
+    /// Queries that were to be read and were not.
+    unassisted: Misses,
 }
 
 impl BundleRetriever {
@@ -450,6 +516,7 @@ impl BundleRetriever {
         let (reranker, cutoff) = (bundle.reranker.clone(), bundle.cutoff.clone());
         let phrasings = bundle.phrasings.clone();
         let (category_programs, assistant) = (category_programs?, None);
+        let unassisted = Misses::default();
         Ok(Self {
             runtime,
             name,
@@ -460,11 +527,13 @@ impl BundleRetriever {
             phrasings,
             cutoff,
             assistant,
+            unassisted,
         })
     }
 
-    /// The same, routed by a language model: it is told names and descriptions of the categories.
-    pub fn routed_by(mut self, assistant: Arc<Assistant>) -> Self {
+    /// The same, with a language model that reads the query: it is told names and descriptions of the
+    /// categories and the entities that the query may name.
+    pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
     }
@@ -474,54 +543,31 @@ impl BundleRetriever {
     /// the router and the model hold it for (`mixed`).
     ///
     /// # Errors
-    /// That the query cannot be read, or that the model gave no reply.
+    /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
-        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
-        let routed = chosen_categories(&probabilities, self.fusion);
-        let named = match &self.assistant {
-            Some(assistant) => self.chosen_by(assistant, query)?,
-            None => None,
-        };
-        Ok(match named {
-            Some(named) => mixed(&probabilities, &routed, named),
-            None => routed,
-        })
+        let read = self.read(query)?.and_then(Result::ok);
+        Ok(self.routed(query, read.as_ref()))
     }
 
-    /// The category that a model chooses for a query, and how sure it is of it.
-    fn chosen_by(
-        &self,
-        assistant: &Assistant,
-        query: &str,
-    ) -> Result<Option<(usize, f32)>, RetrieveError> {
-        let categories: Vec<serde_json::Value> = self
-            .category_programs
-            .iter()
-            .enumerate()
-            .map(|(at, category_program)| {
-                json!({
-                    "n": at + 1,
-                    "name": category_program.name,
-                    "description": category_program.description,
-                    "queries": [],
-                })
-            })
+    /// The same with what a model read.
+    fn routed(&self, query: &str, read: Option<&ReadQuery>) -> Vec<(usize, f32)> {
+        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
+        let routed = chosen_categories(&probabilities, self.fusion);
+        match read.and_then(|read| read.category) {
+            Some(named) => mixed(&probabilities, &routed, named),
+            None => routed,
+        }
+    }
+
+    /// How a model reads the query, or why it does not; none without a model.
+    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
+        let Some(assistant) = &self.assistant else { return Ok(None) };
+        let category_programs = self.category_programs.iter();
+        let offered: Vec<Offered<'_>> = category_programs
+            .map(|CategoryProgram { name, description, .. }| Offered { name, description })
             .collect();
-        let inputs = json!({ "categories": categories, "query": query });
-        let reply = match assistant.json(ROUTER_ROLE.role(), "router/choose", inputs) {
-            Ok(reply) => reply,
-            Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(None),
-            Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
-            Err(AssistantError::Prompt(error)) => {
-                return Err(RetrieveError::Program(error.to_string()));
-            }
-        };
-        let number = reply["category"].as_u64().and_then(|n| usize::try_from(n).ok());
-        // A model that does not say how sure it is says nothing for its choice.
-        let sure = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
-        let known = number.filter(|n| (1..=self.category_programs.len()).contains(n));
-        Ok(known.map(|n| (n - 1, sure)))
+        read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }
 
     /// The ranking of one category; notes its tool calls if a trace is given.
@@ -542,7 +588,12 @@ impl BundleRetriever {
 
 impl BundleRetriever {
     /// Runs the program of every category that answers a query, each once.
-    fn runs(&self, query: &str, detail: Detail) -> Result<Vec<Run<'_>>, RetrieveError> {
+    fn runs(
+        &self,
+        query: &str,
+        read: Option<&ReadQuery>,
+        detail: Detail,
+    ) -> Result<Vec<Run<'_>>, RetrieveError> {
         let run = |(category, probability): (usize, f32)| {
             let category_program = &self.category_programs[category];
             let trace = (detail.explained > 0).then(Trace::default);
@@ -550,7 +601,7 @@ impl BundleRetriever {
             let calls = trace.map(|trace| trace.take()).unwrap_or_default();
             Ok(Run { category_program, probability, ranking, calls })
         };
-        self.route(query)?.into_iter().map(run).collect()
+        self.routed(query, read).into_iter().map(run).collect()
     }
 
     fn way(&self, run: &Run<'_>) -> Way {
@@ -595,9 +646,21 @@ impl Retriever for BundleRetriever {
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let runs = self.runs(query, detail)?;
+        let read = match self.read(query)? {
+            Some(Err(miss)) => {
+                self.unassisted.note(miss);
+                None
+            }
+            read => read.and_then(Result::ok),
+        };
+        let runs = self.runs(query, read.as_ref(), detail)?;
         let rankings: Vec<(f32, &Ranking)> =
             runs.iter().map(|run| (run.probability, &run.ranking)).collect();
+        let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
+        let rankings = match &own {
+            Some((weight, own)) => mixed_in(rankings, *weight, own),
+            None => rankings,
+        };
         let joining = Joining {
             fusion: self.fusion,
             reranker: self.reranker.as_ref(),
@@ -621,6 +684,10 @@ impl Retriever for BundleRetriever {
         let first = joined.ranking.iter().take(detail.explained).enumerate();
         let why = first.map(|(at, pair)| self.why(&runs, &joined, at, *pair)).collect();
         Ok(Answer { end, route, paths, why, ..Answer::of(joined.ranking) })
+    }
+
+    fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted()
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

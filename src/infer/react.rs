@@ -1,8 +1,12 @@
 //! `react`: a language model calls tools step by step and names the answers.
 //!
 //! Source: ReAct (Yao et al. 2023) as the baseline of AvaTaR (Wu et al. 2024). Mended: it has the
-//! same tools as programs, sets and scores come back as handles with their best nodes, only nodes of
-//! the base count, and what it does not name keeps the order of the shortlist behind what it names.
+//! same tools as programs; every call has a number by which later ones, also of the same turn, use
+//! its result; sets and scores are shown by their best nodes; the shortlist has relations with
+//! directions; a turn adds to the conversation what is new and leaves what was said as it is, so
+//! that a service that caches beginnings pays for it once; only nodes of the base count, and what it
+//! does not name keeps the order of the shortlist behind what it names. Tools that ask a model
+//! themselves are offered only where they are allowed.
 //!
 //! Must not know: programs, which answers are right.
 
@@ -13,12 +17,14 @@ use serde_json::{Value as Json, json};
 use crate::{
     answer::{Cell, Explanation},
     index::IndexedBase,
+    infer::{Asks, shown::Linked},
     kb::{Kb, NodeId},
-    llm::{LlmError, RoleSpec},
+    llm::{LlmError, Message, Request, RoleSpec},
+    prompts::PromptError,
     retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist},
     tools::{
-        Assistant, AssistantError, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost,
-        ToolSpec, Value, registry, schema_text, source::literal, toolkit_text,
+        Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+        registry, schema_text, source::literal, toolkit_text,
     },
 };
 
@@ -50,8 +56,20 @@ const SHOWN_ITEMS: usize = 20;
 const RESULT_CHARS: usize = 2_000;
 /// What it is called.
 const NAME: &str = "react";
-/// The prompt.
+/// The prompts of the first turn and of the others.
 const PROMPT: &str = "react/step";
+const RESULTS_PROMPT: &str = "react/results";
+/// The tools that ask a language model themselves.
+const LLM_GROUP: &str = "llm";
+
+/// What it asks for one query: every turn a request, and its repair.
+pub const REACT_ASKS: Asks = Asks {
+    role: REACT_ROLE,
+    prompt: PROMPT,
+    later: Some((RESULTS_PROMPT, MAX_TURNS - 1)),
+    least: 1,
+    most: 2 * MAX_TURNS,
+};
 
 /// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
 /// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
@@ -62,14 +80,19 @@ pub struct React {
     cache: Option<Arc<ToolCache>>,
     schema: String,
     toolkit: String,
+    /// Whether tools that ask a model may be called.
+    llm_tools: bool,
 }
 
-/// What was done in one turn.
-#[derive(Clone, Debug, PartialEq)]
+/// One call of a tool.
+#[derive(Clone, Debug)]
 struct Step {
-    thought: String,
+    /// As the model wrote it.
     call: String,
+    /// What the model is shown of the result.
     result: String,
+    /// The result, for later calls; none of one that failed.
+    value: Option<Value>,
 }
 
 /// What came of a query.
@@ -87,9 +110,11 @@ impl React {
         base: Arc<IndexedBase>,
         assistant: Arc<Assistant>,
         cache: Option<Arc<ToolCache>>,
+        llm_tools: bool,
     ) -> Self {
         let schema = schema_text(&base.kb);
-        Self { base, assistant, cache, schema, toolkit: toolkit_text(true) }
+        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools });
+        Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 
     /// The nodes that the model names, best first, each once, and the steps that led there.
@@ -98,15 +123,14 @@ impl React {
         query: &str,
         shortlist: &[NodeId],
     ) -> Result<(Vec<NodeId>, Vec<Step>), RetrieveError> {
-        let mut session = Session::new(self.base.clone(), self.cache.clone())
-            .with_assistant(self.assistant.clone());
-        let mut handles: Vec<Value> = Vec::new();
+        let mut session = Session::new(self.base.clone(), self.cache.clone());
+        if self.llm_tools {
+            session = session.with_assistant(self.assistant.clone());
+        }
         let mut steps: Vec<Step> = Vec::new();
-        let mut calls_left = MAX_CALLS;
-        for turn in 0..MAX_TURNS {
-            let inputs = self.inputs(query, shortlist, &steps, MAX_TURNS - turn, calls_left);
-            let action = self.assistant.json(REACT_ROLE.role(), PROMPT, inputs).map_err(failure)?;
-            let thought = action["thought"].as_str().unwrap_or_default().to_owned();
+        let mut request = self.begun(query, shortlist)?;
+        for turn in 1..=MAX_TURNS {
+            let action = self.assistant.llm().ask_json(&request).map_err(of_model)?;
             if action["finish"] == json!(true) {
                 let named = self.known(&action["ids"]);
                 if named.is_empty() {
@@ -115,64 +139,85 @@ impl React {
                 return Ok((named, steps));
             }
             let calls = action["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if calls.is_empty() {
-                let result = "nothing was called; call a function or finish".to_owned();
-                steps.push(Step { thought, call: String::new(), result });
-                continue;
+            let before = steps.len();
+            for call in calls.iter().take(CALLS_A_TURN.min(MAX_CALLS - before)) {
+                let step = self.step(&mut session, call, &steps)?;
+                steps.push(step);
             }
-            for (at, call) in calls.iter().take(CALLS_A_TURN.min(calls_left)).enumerate() {
-                calls_left -= 1;
-                let name = call["tool"].as_str().unwrap_or_default();
-                let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
-                session.begin(CALL_DEADLINE);
-                let result = call_tool(&mut session, name, args, &handles);
-                if let Some(error) = session.outage() {
-                    return Err(error.into());
-                }
-                let result = match result {
-                    Ok(value) => self.shown(value, &mut handles),
-                    Err(
-                        error @ (ToolError::Budget(_)
-                        | ToolError::Deadline(_)
-                        | ToolError::Internal(_)),
-                    ) => {
-                        return Err(failed(&format!("{name}: {error}")));
-                    }
-                    Err(error) => format!("failed: {error}"),
-                };
-                let written: Vec<String> = args.iter().map(Json::to_string).collect();
-                let call = cut(&format!("{name}({})", written.join(", ")));
-                let thought = if at == 0 { thought.clone() } else { String::new() };
-                steps.push(Step { thought, call, result });
+            if turn < MAX_TURNS {
+                request.messages.push(Message::assistant(action.to_string()));
+                let news = self.news(&steps, before, MAX_TURNS - turn).map_err(of_prompt)?;
+                request.messages.push(Message::user(news));
             }
         }
         Err(failed(&format!("no answer after {MAX_TURNS} turns")))
     }
 
-    fn inputs(
-        &self,
-        query: &str,
-        shortlist: &[NodeId],
-        steps: &[Step],
-        turns_left: usize,
-        calls_left: usize,
-    ) -> Json {
-        let kb = &self.base.kb;
+    /// The first request: what stays the same for all queries first, then the query.
+    fn begun(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
+        let linked = Linked::of(&self.base, query);
         let shown = |&node: &NodeId| {
-            let text: String = kb.text(node).chars().take(SHOWN_CHARS).collect();
-            let kind = kb.type_name(kb.node_type(node));
-            json!({"id": node, "type": kind, "name": kb.name(node), "text": text})
+            let text = linked.candidate(node, query, SHOWN_CHARS);
+            json!({"id": node, "name": self.base.kb.name(node), "text": text})
         };
-        let shortlist: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
-        let steps: Vec<Json> = steps
-            .iter()
-            .map(|one| json!({"thought": one.thought, "call": one.call, "result": one.result}))
-            .collect();
-        json!({
+        let nodes: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
+        let inputs = json!({
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
-            "shortlist": shortlist, "steps": steps,
-            "turns_left": turns_left, "calls_left": calls_left,
-        })
+            "entities": linked.shown(), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
+        });
+        self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(of_prompt)
+    }
+
+    /// What a turn adds to the conversation: the results of its calls.
+    fn news(
+        &self,
+        steps: &[Step],
+        before: usize,
+        turns_left: usize,
+    ) -> Result<String, PromptError> {
+        let new: Vec<Json> = steps
+            .iter()
+            .enumerate()
+            .skip(before)
+            .map(|(at, one)| json!({"number": at + 1, "call": one.call, "result": one.result}))
+            .collect();
+        let problem = match new.is_empty() {
+            true => "Nothing was called; call a function or finish.",
+            false => "",
+        };
+        let inputs = json!({
+            "steps": new, "problem": problem, "turns_left": turns_left,
+            "calls_left": MAX_CALLS - steps.len(), "next": steps.len() + 1,
+        });
+        Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
+    }
+
+    /// Does one call. What ends a program fails the query; other errors are shown to the model.
+    fn step(
+        &self,
+        session: &mut Session,
+        call: &Json,
+        steps: &[Step],
+    ) -> Result<Step, RetrieveError> {
+        let name = call["tool"].as_str().unwrap_or_default();
+        let args = call["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+        session.begin(CALL_DEADLINE);
+        let result = call_tool(session, name, args, steps, self.llm_tools);
+        if let Some(error) = session.outage() {
+            return Err(error.into());
+        }
+        let written: Vec<String> = args.iter().map(Json::to_string).collect();
+        let call = cut(&format!("{name}({})", written.join(", ")));
+        match result {
+            Ok(value) => {
+                let result = cut(&describe(&self.base.kb, &value));
+                Ok(Step { call, result, value: Some(value) })
+            }
+            Err(
+                error @ (ToolError::Budget(_) | ToolError::Deadline(_) | ToolError::Internal(_)),
+            ) => Err(failed(&format!("{name}: {error}"))),
+            Err(error) => Ok(Step { call, result: format!("failed: {error}"), value: None }),
+        }
     }
 
     /// The ids of a list that the base has, each once, in order.
@@ -190,18 +235,6 @@ impl React {
         known
     }
 
-    /// What the model is shown of a result; what has to stay is kept behind a handle.
-    fn shown(&self, value: Value, handles: &mut Vec<Value>) -> String {
-        let text = describe(&self.base.kb, &value);
-        let text = cut(&text);
-        if !matches!(value, Value::Nodes(_) | Value::Scores(_) | Value::Vector(_) | Value::List(_))
-        {
-            return text;
-        }
-        handles.push(value);
-        format!("${}: {text}", handles.len())
-    }
-
     /// The shortlist and what the model makes of it.
     fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
         let query = checked(query)?;
@@ -215,12 +248,16 @@ fn failed(why: &str) -> RetrieveError {
     RetrieveError::Program(format!("react: {why}"))
 }
 
-fn failure(error: AssistantError) -> RetrieveError {
+fn of_model(error: LlmError) -> RetrieveError {
     match error {
-        AssistantError::Llm(error) if error.ends_run() => error.into(),
-        AssistantError::Llm(LlmError::Reply { reason, .. }) => failed(&reason),
+        error if error.ends_run() => error.into(),
+        LlmError::Reply { reason, .. } => failed(&reason),
         error => failed(&error.to_string()),
     }
+}
+
+fn of_prompt(error: PromptError) -> RetrieveError {
+    failed(&error.to_string())
 }
 
 /// Calls the tool of that name whose arguments take the given values.
@@ -228,18 +265,22 @@ fn call_tool(
     session: &mut Session,
     name: &str,
     args: &[Json],
-    handles: &[Value],
+    steps: &[Step],
+    llm_tools: bool,
 ) -> Result<Value, ToolError> {
     let values: Result<Vec<Value>, ToolError> =
-        args.iter().map(|arg| value_of(arg, handles)).collect();
+        args.iter().map(|arg| value_of(arg, steps)).collect();
     let values = values?;
     // What shows a value to the author of a program is of no use here.
-    let named = |spec: &ToolSpec| spec.name == name && spec.flow != NodeFlow::Note;
+    let offered =
+        |spec: &ToolSpec| spec.flow != NodeFlow::Note && (llm_tools || spec.group != LLM_GROUP);
+    let named = |spec: &ToolSpec| spec.name == name && offered(spec);
     let specs: Vec<(usize, &ToolSpec)> =
         registry().iter().enumerate().filter(|(_, spec)| named(spec)).collect();
     let Some(&(first, spec)) = specs.first() else {
         let mut near: Vec<(usize, &str)> = registry()
             .iter()
+            .filter(|spec| offered(spec))
             .map(|spec| (strsim::levenshtein(name, spec.name), spec.name))
             .collect();
         near.sort_unstable();
@@ -278,14 +319,11 @@ fn suits(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// The value of an argument; text such as `$1` stands for an earlier result.
-fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
+/// The value of an argument; text such as `$1` stands for the result of that call.
+fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     Ok(match arg {
         Json::String(text) => match text.trim().strip_prefix('$').map(str::parse::<usize>) {
-            Some(Ok(n)) => n
-                .checked_sub(1)
-                .and_then(|at| handles.get(at).cloned())
-                .ok_or_else(|| ToolError::BadArgs(format!("there is no handle {text}")))?,
+            Some(Ok(number)) => result_of(number, steps)?,
             _ => Value::text(text),
         },
         Json::Bool(truth) => Value::Bool(*truth),
@@ -295,7 +333,7 @@ fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
         },
         Json::Array(items) => {
             let values: Result<Vec<Value>, ToolError> =
-                items.iter().map(|item| value_of(item, handles)).collect();
+                items.iter().map(|item| value_of(item, steps)).collect();
             Value::List(values?)
         }
         Json::Null => Value::Unit,
@@ -303,6 +341,17 @@ fn value_of(arg: &Json, handles: &[Value]) -> Result<Value, ToolError> {
             return Err(ToolError::BadArgs("an argument is an object; give plain values".into()));
         }
     })
+}
+
+/// The result of a call, by its number from 1.
+fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
+    match number.checked_sub(1).and_then(|at| steps.get(at)) {
+        Some(Step { value: Some(value), .. }) => Ok(value.clone()),
+        Some(_) => {
+            Err(ToolError::BadArgs(format!("call {number} failed, so there is no ${number}")))
+        }
+        None => Err(ToolError::BadArgs(format!("there is no call {number} before this one"))),
+    }
 }
 
 /// A result in words, with ids of its best nodes.

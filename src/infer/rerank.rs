@@ -1,8 +1,12 @@
-//! `rerank`: a language model scores the first candidates of another ranking.
+//! `rerank`, and the judge of `--effort 2`: a language model scores the first candidates of another
+//! ranking.
 //!
-//! Source: the LLM reranker of STaRK (Wu et al. 2024): final score = score of the model in 0..=1
-//! plus 0.1 * (n - i) / n for place i of n, from 0. Mended: several candidates are asked about in
-//! one request, any number in 0..=1 is read, and one unusable reply does not lose the others.
+//! Source: the LLM reranker of STaRK (Wu et al. 2024). Mended: several candidates are asked about in
+//! one request, each with its relations and their directions; every request has what the query names,
+//! with its relations, so that the halves of a shortlist are judged alike; the order is that of the
+//! scores, and the place in the shortlist parts ties only (added to the score, as in the source, it
+//! lets a better placed candidate overtake the best); any number in 0..=1 is read, and one unusable
+//! reply does not lose the others.
 //!
 //! Must not know: programs, which answers are right.
 
@@ -13,10 +17,13 @@ use serde_json::{Value, json};
 use crate::{
     answer::{AnswerValue, Cell, Explanation},
     index::IndexedBase,
-    kb::{NodeId, best},
+    infer::{Asks, Miss, Misses, shown::Linked},
+    kb::NodeId,
     llm::{LlmError, RoleSpec},
-    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, Why, checked, place_of},
-    tools::{Assistant, AssistantError, document_about, unit_score},
+    retrieve::{
+        Answer, Detail, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
+    },
+    tools::{Assistant, AssistantError, unit_score},
 };
 
 /// Scores candidates of a ranking.
@@ -29,24 +36,50 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
 
 /// Candidates that are scored.
 const SCORED: usize = 20;
+/// Candidates that are scored where none of the first is scored high.
+const SCORED_DEEP: usize = 50;
+/// The score from which a candidate is scored high.
+const HIGH: f32 = 0.8;
 /// Candidates of one request.
 const A_REQUEST: usize = 10;
-/// Weight of the place in the shortlist.
-const PLACE_WEIGHT: f32 = 0.1;
+/// Requests for one batch of candidates at most: the first, its repair, one more.
+const TRIES: usize = 3;
+/// Requests for one shortlist: the first 20 in halves, at most 50 with all tries.
+pub const RERANK_ASKS: Asks = Asks {
+    role: RERANK_ROLE,
+    prompt: PROMPT,
+    later: None,
+    least: SCORED.div_ceil(A_REQUEST),
+    most: SCORED_DEEP.div_ceil(A_REQUEST) * TRIES,
+};
+/// What parts the scores of nodes that the model scores alike.
+const TIE: f32 = 1e-6;
 /// Characters of a candidate's document in a request.
-const DOCUMENT_CHARS: usize = 3_000;
+const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
 /// Rounds in which candidates without a usable score are asked about, with their repairs.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first 20 of another retriever. A candidate that gets no usable score counts as one
-/// that the model scored 0: it keeps its place among those. When no candidate gets one, the ranking
-/// is the shortlist. What follows the first 20 keeps its order behind them, with scores -1, -2, ...
+/// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
+/// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
+/// gets no usable score counts as one that the model scored 0. When no candidate gets one, the
+/// ranking is the shortlist as it is, and [`Retriever::unassisted`] counts the query. What was not
+/// judged keeps its order behind what was, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
+    unassisted: Misses,
+}
+
+/// A shortlist, and the score that the model gives each of its first nodes.
+struct Judged {
+    shortlist: Answer,
+    /// In the order of the shortlist; none without a usable one.
+    scores: Vec<Option<f32>>,
+    /// Whether its service gave no reply to a request.
+    outage: bool,
 }
 
 impl Rerank {
@@ -56,25 +89,35 @@ impl Rerank {
         shortlist: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
     ) -> Self {
-        Self { base, shortlist, assistant }
+        Self { base, shortlist, assistant, unassisted: Misses::default() }
     }
 
-    /// The score that the model gives each node, in their order; none without a usable one.
-    fn scores(&self, query: &str, nodes: &[NodeId]) -> Result<Vec<Option<f32>>, RetrieveError> {
-        let mut scores = vec![None; nodes.len()];
+    /// The score that the model gives each node, in their order, none without a usable one; and
+    /// whether its service gave no reply, after which it is not asked again.
+    fn scores(
+        &self,
+        query: &str,
+        linked: &Linked<'_>,
+        nodes: &[NodeId],
+    ) -> Result<(Vec<Option<f32>>, bool), RetrieveError> {
+        let (mut scores, mut outage) = (vec![None; nodes.len()], false);
         for (sample, repairs) in (0..).zip(ROUNDS) {
             let open: Vec<usize> = (0..nodes.len()).filter(|&at| scores[at].is_none()).collect();
             let batches: Vec<&[usize]> = open.chunks(A_REQUEST).collect();
             if batches.is_empty() {
                 break;
             }
+            let entities = linked.shown();
             let requests = batches.iter().map(|batch| {
-                let candidates: Vec<Value> = batch
-                    .iter()
-                    .zip(1..)
-                    .map(|(&at, n)| self.candidate(query, nodes[at], n))
+                let candidates: Vec<Value> = (1..)
+                    .zip(*batch)
+                    .map(|(n, &at)| {
+                        let text = linked.candidate(nodes[at], query, DOCUMENT_CHARS);
+                        json!({"n": n, "text": text})
+                    })
                     .collect();
-                let inputs = json!({"query": query, "candidates": candidates});
+                let inputs =
+                    json!({"query": query, "entities": entities, "candidates": candidates});
                 self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
             let replies = self.assistant.json_of(requests.collect(), repairs);
@@ -82,33 +125,78 @@ impl Rerank {
                 let reply = match reply {
                     Ok(reply) => reply,
                     Err(AssistantError::Llm(LlmError::Reply { .. })) => continue,
+                    Err(AssistantError::Llm(error)) if error.is_outage() => {
+                        outage = true;
+                        continue;
+                    }
                     Err(AssistantError::Llm(error)) => return Err(error.into()),
                     Err(error) => return Err(RetrieveError::Program(format!("rerank: {error}"))),
                 };
-                for entry in reply["scores"].as_array().into_iter().flatten() {
-                    let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
-                    let place = n.and_then(|n| batch.get(n.checked_sub(1)?));
-                    let score = unit_score(&entry["score"]);
-                    if let (Some(&at), Some(score)) = (place, score) {
-                        // Of several scores of one candidate the first counts.
-                        scores[at].get_or_insert(score as f32);
-                    }
-                }
+                read_scores(&reply, batch, &mut scores);
+            }
+            if outage {
+                break;
             }
         }
-        Ok(scores)
+        Ok((scores, outage))
     }
 
-    fn candidate(&self, query: &str, node: NodeId, n: usize) -> Value {
-        let kind = self.base.kb.type_name(self.base.kb.node_type(node));
-        let text = document_about(&self.base, node, query, DOCUMENT_CHARS);
-        json!({"n": n, "type": kind, "text": text})
+    fn judged(&self, query: &str, k: usize, detail: Detail) -> Result<Judged, RetrieveError> {
+        let query = checked(query)?;
+        // Those that come first here are among so many there.
+        let explained = if detail.explained > 0 { detail.explained.max(SCORED_DEEP) } else { 0 };
+        let detail = Detail { explained, ..detail };
+        let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP), detail)?;
+        let nodes: Vec<NodeId> =
+            shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
+        let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
+        let linked = Linked::of(&self.base, query);
+        let (mut scores, outage) = self.scores(query, &linked, first)?;
+        let best = scores.iter().flatten().copied().reduce(f32::max);
+        // A judge that says nothing of the first says no more of the others.
+        if best.is_some_and(|best| best < HIGH) && !more.is_empty() && !outage {
+            scores.extend(self.scores(query, &linked, more)?.0);
+        }
+        Ok(Judged { shortlist, scores, outage })
     }
 }
 
-/// The final score of place `at` of `n`, from 0.
-fn final_score(score: Option<f32>, at: usize, n: usize) -> f32 {
-    score.unwrap_or(0.0) + PLACE_WEIGHT * (n - at) as f32 / n as f32
+/// Takes the scores of a reply to a batch of places.
+fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
+    for entry in reply["scores"].as_array().into_iter().flatten() {
+        let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
+        let place = n.and_then(|n| batch.get(n.checked_sub(1)?));
+        if let (Some(&at), Some(score)) = (place, unit_score(&entry["score"])) {
+            // Of several scores of one candidate the first counts.
+            scores[at].get_or_insert(score as f32);
+        }
+    }
+}
+
+impl Judged {
+    /// Whether the model said nothing of any candidate.
+    fn is_silent(&self) -> bool {
+        self.scores.iter().all(Option::is_none)
+    }
+
+    /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
+    /// judged follow.
+    fn ranking(&self) -> Ranking {
+        let (shortlist, n) = (self.shortlist.ranking(), self.scores.len());
+        let mut order: Vec<usize> = (0..n).collect();
+        let score = |at: usize| self.scores[at].unwrap_or(0.0);
+        // Stable: equal scores keep their places.
+        order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+        let mut last = f32::INFINITY;
+        let mut ranking: Ranking = Vec::with_capacity(shortlist.len());
+        for at in order {
+            last = score(at).min(last - TIE);
+            ranking.push((shortlist[at].0, last));
+        }
+        let rest = shortlist.iter().skip(n).zip(1..);
+        ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
+        ranking
+    }
 }
 
 impl Retriever for Rerank {
@@ -116,45 +204,51 @@ impl Retriever for Rerank {
         format!("rerank:{}", self.shortlist.name())
     }
 
+    /// Without any score, the shortlist's own answer as it is, with its end.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
-        // Those that come first here are among so many there.
-        let explained = if detail.explained > 0 { detail.explained.max(SCORED) } else { 0 };
-        let first = Detail { explained, ..detail };
-        let given = self.shortlist.answer(query, k.max(SCORED), first)?;
-        let shortlist = given.ranking();
-        let nodes: Vec<NodeId> = shortlist.iter().take(SCORED).map(|pair| pair.0).collect();
-        let scores = self.scores(query, &nodes)?;
-        let n = scores.len();
-        let reranked = shortlist.iter().zip(&scores).enumerate();
-        let first = reranked.map(|(at, (pair, score))| (pair.0, final_score(*score, at, n)));
-        let mut ranking = best(first.collect(), n);
-        let rest = shortlist.iter().skip(n).zip(1..);
-        ranking.extend(rest.map(|(pair, behind)| (pair.0, -(behind as f32))));
+        let judged = self.judged(query, k, detail)?;
+        if judged.is_silent() {
+            if !judged.scores.is_empty() {
+                self.unassisted.note(if judged.outage { Miss::Outage } else { Miss::Unusable });
+            }
+            return Ok(cut(judged.shortlist, k, detail));
+        }
+        let mut ranking = judged.ranking();
         ranking.truncate(k);
-        Ok(self.told(ranking, given, &scores, detail))
+        Ok(self.told(ranking, judged, detail))
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.shortlist.category(query)
     }
+
+    fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted().or(self.shortlist.unassisted())
+    }
+}
+
+/// An answer with at most `k` nodes, and no more detail than is asked for.
+fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
+    let mut ranking = answer.ranking().to_vec();
+    ranking.truncate(k);
+    let (mut paths, mut words, mut why) =
+        (answer.paths.clone(), answer.words.clone(), answer.why.clone());
+    paths.truncate(k);
+    words.truncate(k);
+    why.truncate(detail.explained.min(k));
+    Answer { value: AnswerValue::nodes(ranking), paths, words, why, ..answer }
 }
 
 impl Rerank {
     /// The ranking with what the shortlist's own answer says of each node, and what the model does.
-    fn told(
-        &self,
-        ranking: Ranking,
-        given: Answer,
-        scores: &[Option<f32>],
-        detail: Detail,
-    ) -> Answer {
+    fn told(&self, ranking: Ranking, judged: Judged, detail: Detail) -> Answer {
+        let Judged { shortlist: given, scores, .. } = judged;
         let places: HashMap<NodeId, usize> =
             given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
         let before = |node: NodeId| places.get(&node).copied();
         let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
             let of_shortlist = before(node).and_then(|at| given.why.get(at)).cloned();
-            let own = place_of(&self.name(), at, score).with(self.judgement(before(node), scores));
+            let own = place_of(&self.name(), at, score).with(judgement(before(node), &scores));
             let of_shortlist = of_shortlist.unwrap_or_default();
             Why { explanation: own.with([of_shortlist.explanation]), ..of_shortlist }
         });
@@ -168,15 +262,14 @@ impl Rerank {
         };
         Answer { value: AnswerValue::nodes(ranking), end: None, paths, why, ..given }
     }
+}
 
-    /// What the model says of a node at a place of the shortlist, from 0, and what that place adds.
-    fn judgement(&self, place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
-        let n = scores.len();
-        let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
-            return vec![Explanation::new("the model", format!("asked about the first {n} alone"))];
-        };
-        let given = score.map_or(Cell::from("no usable score"), Cell::from);
-        let adds = PLACE_WEIGHT * (n - at) as f32 / n as f32;
-        vec![Explanation::new("the model", given), Explanation::new("its place before adds", adds)]
-    }
+/// What the model says of a node at a place of the shortlist, from 0.
+fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
+    let n = scores.len();
+    let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
+        return vec![Explanation::new("the model", format!("asked about the first {n} alone"))];
+    };
+    let given = score.map_or(Cell::from("no usable score"), Cell::from);
+    vec![Explanation::new("the model", given), Explanation::new("its place before", at + 1)]
 }

@@ -1,21 +1,32 @@
 //! Programs, the reranker and ReAct with a scripted model.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
 
 use serde_json::{Value as Json, json};
 
 use crate::{
     bundle::{Bundle, Category, Dataset, FORMAT, Fusion, Provenance, Validation, router::Router},
+    dataset::{
+        Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
+        sample::{SampleKind, SampleOptions, generate},
+    },
+    index::{IndexedBase, build},
     infer::{
         self, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime,
     },
-    kb::NodeId,
+    kb::{Kb, NodeId},
     llm::{
         Finish, LlmError, Request, Role,
         ledger::Ceilings,
         scripted::{Heard, llm, llm_within, question, said},
     },
     program::Program,
+    remote::RemoteError,
     retrieve::{Baseline, Detail, RetrieveError, Retriever, System},
     sandbox::{FailureKind, Workers},
     tools::{
@@ -42,6 +53,13 @@ fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtim
     (runtime.with_assistant(Some(assistant(model))), heard)
 }
 
+/// What a candidate is shown to say itself, without its relations.
+fn own(text: &str) -> &str {
+    ["\nlinks to what", "\nrelations:"]
+        .iter()
+        .fold(text, |text, mark| text.split(mark).next().unwrap())
+}
+
 /// Scores things by whether their text has a word.
 fn likes(word: &'static str) -> impl Fn(&Request) -> Said + Send + Sync + 'static {
     move |request| {
@@ -51,7 +69,7 @@ fn likes(word: &'static str) -> impl Fn(&Request) -> Said + Send + Sync + 'stati
             .iter()
             .zip(1..)
             .map(|((_, text), n)| {
-                let score = if text.contains(word) { 0.9 } else { 0.1 };
+                let score = if own(text).contains(word) { 0.9 } else { 0.1 };
                 json!({"n": n, "reason": "", "score": score})
             })
             .collect();
@@ -151,21 +169,19 @@ fn asking_for_too_much_is_the_programs_failure() {
     assert!(failure.message.contains("more than 40"), "{failure}");
 }
 
-/// A bundle of two programs, of which its router holds the first for the right one of any query,
-/// as a model routes it that names the second.
-fn routed(most: usize, reply: Json) -> BundleRetriever {
-    let category = |name: &str, source: &str| Category {
+/// A bundle of two programs, each a search of words of one type, of which its router holds the first
+/// for the right one of any query.
+fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
+    let category = |name: &str, kind: &str| Category {
         name: name.to_owned(),
-        program: Program::new(source),
+        program: Program::new(&format!(
+            "fn retrieve(query, candidates, params) {{ search(query, \"{kind}\", 60) }}"
+        )),
         params: ParamValues::new(),
         proposed_by: "search".to_owned(),
         validation: None,
     };
-    let words = |kind: &str| {
-        format!("fn retrieve(query, candidates, params) {{ search(query, \"{kind}\", 20) }}")
-    };
-    let base = example_base();
-    let bundle = Bundle {
+    Bundle {
         format: FORMAT,
         dataset: Dataset {
             name: "example".to_owned(),
@@ -174,7 +190,7 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
             index: base.fingerprint().to_owned(),
             embedder: String::new(),
         },
-        categories: vec![category("right", &words("product")), category("wrong", &words("brand"))],
+        categories: vec![category("right", types[0]), category("wrong", types[1])],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
         fusion: Fusion { most, normalized: true, ordered: false },
         reranker: None,
@@ -196,12 +212,26 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
             n_validation: 0,
             llm: None,
             without: Vec::new(),
+            synthetic: false,
+            baseline: None,
         },
         digest: String::new(),
-    };
+    }
+}
+
+/// The bundle on the example base, read by a model that always replies so.
+fn routed(most: usize, reply: Json) -> BundleRetriever {
+    let bundle = bundle(&example_base(), most, ["product", "brand"]);
     let (runtime, _) = runtime(|_| said("no"));
     let (model, _) = llm(move |_| said(reply.to_string()));
-    BundleRetriever::new(Arc::new(runtime), &bundle).unwrap().routed_by(assistant(model))
+    BundleRetriever::new(Arc::new(runtime), &bundle).unwrap().read_by(assistant(model))
+}
+
+/// A reading that names a category alone.
+fn named(category: Json, sure: f64) -> Json {
+    json!({
+        "category": category, "probability": sure, "entities": [], "type": null, "constraints": [],
+    })
 }
 
 #[test]
@@ -213,17 +243,14 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
     };
     for most in [1, 2] {
         // Null: the router alone.
-        let alone = nodes(most, json!({"category": null, "probability": 1.0}));
+        let alone = nodes(most, named(json!(null), 1.0));
         assert!(alone.len() > 3, "{alone:?}");
         for sure in [0.0, 0.5, 1.0] {
-            let mixed = nodes(most, json!({"category": 2, "probability": sure}));
+            let mixed = nodes(most, named(json!(2), sure));
             assert!(alone.iter().all(|node| mixed.contains(node)), "{sure}: {alone:?} {mixed:?}");
         }
     }
-    let weights = |sure: f64| {
-        let reply = json!({"category": 2, "probability": sure});
-        routed(1, reply).route(query).unwrap()
-    };
+    let weights = |sure: f64| routed(1, named(json!(2), sure)).route(query).unwrap();
     // The router holds the first for the right one with 1 / (1 + e^-1).
     let own = 1.0 / (1.0 + (-1.0_f32).exp());
     let [first, second] = weights(1.0)[..] else { panic!() };
@@ -237,7 +264,7 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
 #[test]
 fn an_answer_with_all_its_reasons_runs_each_program_once() {
     let query = "a durable steel bottle by Tidewell";
-    let system = routed(2, json!({"category": 2, "probability": 0.5}));
+    let system = routed(2, named(json!(2), 0.5));
     let detail = Detail { explained: 5, paths: true };
     let answer = infer::answer(&example_base(), &system, query, 20, detail).unwrap();
     let kb = &example_base().kb;
@@ -297,34 +324,183 @@ fn rerank(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Rerank,
 }
 
 #[test]
-fn the_reranker_adds_the_models_score_and_the_place() {
+fn a_reading_is_mixed_in_and_a_useless_one_changes_nothing() {
+    let query = "a durable steel bottle by Tidewell";
+    let nodes = |bundle: &BundleRetriever| -> Vec<NodeId> {
+        bundle.retrieve(query, 40).unwrap().into_iter().map(|pair| pair.0).collect()
+    };
+    let reading = |probability: f64| {
+        json!({
+            "category": null, "probability": probability, "entities": [1], "type": "product",
+            "constraints": ["socks of wool"],
+        })
+    };
+    let alone = nodes(&routed(1, named(json!(null), 0.0)));
+    assert_eq!(nodes(&routed(1, reading(0.0))), alone, "what the model does not believe");
+    let mixed = nodes(&routed(1, reading(1.0)));
+    assert_ne!(mixed, alone);
+    assert!(alone.iter().all(|node| mixed.contains(node)), "nothing is taken away");
+    // Socks by Tidewell: only the reading knows of them.
+    assert!(mixed.iter().position(|&node| node == 7) < alone.iter().position(|&node| node == 7));
+    let silent = routed(1, json!("no reading"));
+    assert_eq!((nodes(&silent), silent.unassisted().unusable), (alone, 1));
+}
+
+#[test]
+fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     let query = "a durable steel bottle";
-    let shortlist = hybrid().retrieve(query, 20).unwrap();
-    let n = shortlist.len() as f32;
+    let shortlist = hybrid().retrieve(query, 50).unwrap();
     let (reranker, heard) = rerank(likes("glass"));
-    let ranking = reranker.retrieve(query, 20).unwrap();
+    let ranking = reranker.retrieve(query, 50).unwrap();
     assert_eq!(reranker.name(), "rerank:hybrid");
-    assert_eq!((ranking.len(), ranking[0].0), (shortlist.len(), 3));
-    for (at, (node, _)) in shortlist.iter().enumerate() {
-        let model = if *node == 3 { 0.9 } else { 0.1 };
-        let expected = model + 0.1 * (n - at as f32) / n;
-        let score = ranking.iter().find(|pair| pair.0 == *node).unwrap().1;
-        assert!((score - expected).abs() < 1e-6, "{node}: {score} {expected}");
-    }
-    assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
+    let mut expected = vec![3];
+    expected.extend(shortlist.iter().map(|pair| pair.0).filter(|&node| node != 3));
+    assert_eq!(ranking.iter().map(|pair| pair.0).collect::<Vec<_>>(), expected);
+    assert!((ranking[0].1 - 0.9).abs() < 1e-6 && (ranking[1].1 - 0.1).abs() < 1e-6);
+    assert!(ranking.is_sorted_by(|a, b| a.1 > b.1), "scores part all ranks: {ranking:?}");
     assert_eq!(heard.requests()[0].role, Role::new("rerank"));
-    assert_eq!(heard.count(), shortlist.len().div_ceil(10));
+    // One of the first twenty is scored high: the others are not asked about.
+    assert_eq!(heard.count(), shortlist.len().min(20).div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
     let (reranker, heard) = rerank(likes("glass"));
     let detail = Detail { explained: 1, paths: false };
-    let told = reranker.answer(query, 20, detail).unwrap();
+    let told = reranker.answer(query, 50, detail).unwrap();
     assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
-    assert_eq!(heard.count(), shortlist.len().div_ceil(10), "asked once, explained and all");
+    let asked = shortlist.len().min(20).div_ceil(10);
+    assert_eq!(heard.count(), asked, "asked once, explained and all");
     let why = &told.why[0].explanation;
     assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
     let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
     let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
     assert_eq!(place.value, (at + 1).into());
+}
+
+#[test]
+fn every_request_to_the_judge_has_what_the_query_names() {
+    let (reranker, heard) = rerank(likes("socks"));
+    reranker.retrieve("warm socks by Tidewell", 20).unwrap();
+    let requests = heard.requests();
+    assert!(!requests.is_empty());
+    for request in &requests {
+        let entities = blocks(question(request), "entity");
+        assert!(entities[0].1.contains("Tidewell (brand)"), "{entities:?}");
+        assert!(entities[0].1.contains("<-has_brand- product (4)"), "{entities:?}");
+        let candidates = blocks(question(request), "candidate");
+        let linked = candidates.iter().filter(|(_, text)| text.contains("\n-has_brand-> Tidewell"));
+        assert!(linked.count() > 0, "{candidates:?}");
+    }
+}
+
+/// A sample base with its training queries.
+fn sample() -> &'static (Arc<IndexedBase>, Vec<LabelledQuery>) {
+    static SAMPLE: LazyLock<(Arc<IndexedBase>, Vec<LabelledQuery>)> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("files");
+        let options = SampleOptions { seed: 1, scale: Some(0.001) };
+        generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
+        let (home, stop) = (Home::new(dir.path().join("home")), AtomicBool::new(false));
+        let import = ImportOptions::default();
+        let base =
+            import_neutral(&files, &home, "sample", &import, &mut |_| {}, &stop).unwrap().base;
+        let (kb_dir, index) = (base.kb_dir(), base.index_dir());
+        build(&Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
+        let queries = load_split(&base, &Split::Train).unwrap();
+        // What is mapped stays readable after its files are gone.
+        (Arc::new(IndexedBase::open(&kb_dir, &index, "sample").unwrap()), queries)
+    });
+    &SAMPLE
+}
+
+/// A bundle over the sample base with effort 0, and with effort 2 by a model.
+fn efforts(
+    answer: impl Fn(&Request) -> Said + Send + Sync + 'static,
+) -> (Arc<BundleRetriever>, Rerank, Heard) {
+    let (base, _) = sample();
+    let bundle = bundle(base, 2, ["product", "product"]);
+    let runtime = Arc::new(Runtime::new(base.clone(), Arc::new(Workers::new(2).unwrap()), None));
+    let (model, heard) = llm(answer);
+    let model = assistant(model);
+    let open = || BundleRetriever::new(runtime.clone(), &bundle).unwrap();
+    let read = open().read_by(model.clone());
+    (Arc::new(open()), Rerank::new(base.clone(), Box::new(read), model), heard)
+}
+
+#[test]
+fn a_perfect_judge_answers_first_whatever_is_in_the_shortlist() {
+    let (base, queries) = sample();
+    let beginning =
+        |node: NodeId| -> String { base.kb.text(node).trim().chars().take(200).collect() };
+    let known: HashMap<String, Vec<String>> = queries
+        .iter()
+        .map(|query| {
+            let answers = query.answers.iter().map(|&node| beginning(node)).collect();
+            (query.text.trim().to_owned(), answers)
+        })
+        .collect();
+    let (without, with, heard) = efforts(move |request| {
+        if request.role == Role::new("router") {
+            return said(named(json!(null), 0.0).to_string());
+        }
+        let asked = question(request);
+        let answers = &known[blocks(asked, "query")[0].1.trim()];
+        let scores: Vec<Json> = (1..)
+            .zip(blocks(asked, "candidate"))
+            .map(|(n, (_, text))| {
+                let right = answers.iter().any(|answer| text.contains(answer));
+                json!({"n": n, "reason": "", "score": if right { 1.0 } else { 0.0 }})
+            })
+            .collect();
+        said(json!({"scores": scores}).to_string())
+    });
+    let (mut first, mut deep, mut judged_deep) = (0, 0, 0);
+    for query in queries {
+        let is_answer = |pair: &(NodeId, f32)| query.answers.contains(&pair.0);
+        let shortlist = without.retrieve(&query.text, 50).unwrap();
+        let at = shortlist.iter().position(is_answer);
+        deep += usize::from(at.is_some());
+        judged_deep += usize::from(at.is_some_and(|at| at >= 20));
+        let judged = with.retrieve(&query.text, 50).unwrap();
+        first += usize::from(judged.first().is_some_and(is_answer));
+    }
+    assert_eq!(first, deep, "hit@1 of the judge is hit@50 of the shortlist");
+    assert!(judged_deep > 0, "some answers stand behind the first 20");
+    assert!(deep < queries.len() || judged_deep > 0);
+    assert_eq!(with.unassisted().total(), 0);
+    assert!(heard.count() > 3 * queries.len(), "a reading and two halves for each query");
+}
+
+#[test]
+fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
+    let (_, queries) = sample();
+    let replies: [fn(&Request) -> Said; 4] = [
+        |_| said(" "),
+        |_| Err(LlmError::Remote(RemoteError::Setup("down".to_owned()))),
+        |_| said("I would rather not."),
+        |_| said("{\"scores\": [{\"n\": 99, \"reason\": \"\", \"score\": 7}]}"),
+    ];
+    for reply in replies {
+        let (without, with, heard) = efforts(reply);
+        for query in queries.iter().take(8) {
+            let told = |system: &dyn Retriever| {
+                let detail = Detail { explained: 3, paths: true };
+                let answer = system.answer(&query.text, 50, detail).unwrap();
+                (answer.ranking().to_vec(), answer.end, answer.route, answer.why, answer.paths)
+            };
+            assert_eq!(told(&with), told(&*without), "{}", query.text);
+        }
+        assert_eq!(with.unassisted().total(), 8);
+        assert!(heard.count() >= 8, "it was asked");
+    }
+}
+
+#[test]
+fn a_ceiling_ends_the_query_and_nothing_stands_in_for_it() {
+    let ceilings = Ceilings { usd: None, tokens: Some(10) };
+    let (model, heard) = llm_within(likes("wool"), ceilings, Vec::new());
+    let reranker = Rerank::new(example_base(), hybrid(), assistant(model));
+    let error = reranker.retrieve("warm socks", 5).unwrap_err();
+    assert!(matches!(error, RetrieveError::Llm(LlmError::Budget { .. })), "{error}");
+    assert_eq!(heard.count(), 0);
 }
 
 #[test]
@@ -337,7 +513,7 @@ fn candidates_without_a_score_keep_their_places() {
     };
     let (reranker, heard) = rerank(|_| said("no"));
     assert_eq!(order(&reranker), shortlist);
-    assert_eq!(heard.count(), 3);
+    assert_eq!(heard.count(), 3 * shortlist.len().div_ceil(10));
     // Only the last one is scored, the others get nothing that can be used.
     let last = *shortlist.last().unwrap();
     let name = example_base().kb.name(last).to_owned();
@@ -346,8 +522,7 @@ fn candidates_without_a_score_keep_their_places() {
             .iter()
             .zip(1..)
             .map(|((_, text), n)| {
-                let own = text.split("- relations:").next().unwrap();
-                let score = if own.contains(&name) { json!(0.5) } else { json!("7 of 10") };
+                let score = if own(text).contains(&name) { json!(0.5) } else { json!("7 of 10") };
                 json!({"n": n, "reason": "", "score": score})
             })
             .collect();
@@ -362,7 +537,7 @@ fn candidates_without_a_score_keep_their_places() {
 
 fn react(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (React, Heard) {
     let (model, heard) = llm(answer);
-    (React::new(example_base(), assistant(model), None), heard)
+    (React::new(example_base(), assistant(model), None, false), heard)
 }
 
 /// A turn that calls tools.
@@ -376,31 +551,33 @@ fn finish(ids: Json) -> Said {
 }
 
 #[test]
-fn react_calls_tools_by_handles_and_names_nodes() {
+fn react_chains_calls_within_a_turn_and_names_nodes() {
     let (system, heard) = react(|request| {
         assert!(!question(request).contains("Left out"), "the toolkit fits the budget");
-        let steps = blocks(question(request), "step");
-        match steps.len() {
-            0 => calls(json!([
+        let given = blocks(question(request), "call");
+        match request.messages.len() {
+            // The brand, and in the same turn what it makes.
+            2 => calls(json!([
                 {"tool": "link", "args": ["Tidewell", ["brand"], 1]},
+                {"tool": "hop", "args": ["$1", "has_brand", "in"]},
                 {"tool": "links", "args": []},
                 {"tool": "hop", "args": ["$9", "has_brand"]},
+                {"tool": "top", "args": ["$3", 1]},
             ])),
-            3 => {
-                assert!(steps[0].1.contains("$1: 1 scores: 10 \"Tidewell\" (brand)"), "{steps:?}");
-                assert!(steps[1].1.contains("no function \"links\"; near are link"), "{steps:?}");
-                assert!(steps[2].1.contains("no handle $9"), "{steps:?}");
-                calls(json!([{"tool": "hop", "args": ["$1", "has_brand", "in"]}]))
-            }
             4 => {
-                assert!(steps[3].1.contains("$2: 4 scores"), "{steps:?}");
-                calls(json!([
-                    {"tool": "&", "args": ["$2", "$2"]},
-                    {"tool": "hop", "args": ["$2"]},
-                    {"tool": "search", "args": ["socks", "product", 1]},
-                ]))
+                assert!(given[0].1.contains("1 scores: 10 \"Tidewell\" (brand)"), "{given:?}");
+                assert!(given[1].1.contains("= 4 scores"), "{given:?}");
+                assert!(given[2].1.contains("no function \"links\"; near are link"), "{given:?}");
+                assert!(given[3].1.contains("there is no call 9"), "{given:?}");
+                assert!(given[4].1.contains("call 3 failed"), "{given:?}");
+                calls(json!([{"tool": "top", "args": ["$2", 1]}]))
             }
-            _ => finish(json!([7, 4, 999, 7, -1])),
+            6 => {
+                assert_eq!(given.len(), 1, "only what is new is sent");
+                assert!(given[0].1.contains("= 1 scores"), "{given:?}");
+                finish(json!([7, 4, 999, 7, -1]))
+            }
+            n => panic!("{n} messages"),
         }
     });
     let ranking = system.retrieve("socks by Tidewell", 20).unwrap();
@@ -409,7 +586,14 @@ fn react_calls_tools_by_handles_and_names_nodes() {
     let products: Vec<NodeId> = ranking.iter().map(|pair| pair.0).collect();
     assert!(products.len() > 2 && products[2..].iter().all(|node| ![7, 4].contains(node)));
     assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
-    assert_eq!(heard.count(), 4);
+    let requests = heard.requests();
+    assert_eq!(requests.len(), 3);
+    // What was said stays as it is, so that a service that caches beginnings pays for it once.
+    for pair in requests.windows(2) {
+        assert_eq!(pair[1].messages[..pair[0].messages.len()], pair[0].messages[..]);
+    }
+    let shown = blocks(question(&requests[0]), "node");
+    assert!(shown.iter().any(|(_, text)| text.contains("\n-has_brand-> Tidewell")), "{shown:?}");
     let detail = Detail { explained: 2, paths: false };
     let told = system.answer("socks by Tidewell", 20, detail).unwrap();
     assert_eq!(told.ranking(), ranking);
@@ -417,6 +601,26 @@ fn react_calls_tools_by_handles_and_names_nodes() {
     assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
     assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);
+}
+
+#[test]
+fn react_offers_tools_that_ask_a_model_only_where_they_are_allowed() {
+    let asks = |request: &Request| match request.messages.len() {
+        2 => calls(json!([{"tool": "classify_by_llm", "args": ["x", ["a", "b"]]}])),
+        4 => finish(json!([7])),
+        _ => said("{\"class\": 1}"),
+    };
+    let refused = |llm_tools: bool| {
+        let (model, heard) = llm(asks);
+        let system = React::new(example_base(), assistant(model), None, llm_tools);
+        let _ = system.retrieve("socks", 5);
+        let requests = heard.requests();
+        let offered = question(&requests[0]).contains("classify_by_llm");
+        let last = requests.iter().rev().find(|one| one.role == Role::new("react")).unwrap();
+        (offered, question(last).contains("no function \"classify_by_llm\""))
+    };
+    assert_eq!(refused(false), (false, true));
+    assert_eq!(refused(true), (true, false));
 }
 
 #[test]
@@ -431,8 +635,10 @@ fn react_ends_within_its_bounds() {
     assert!(error.contains("no answer after 12 turns"), "{error}");
     assert_eq!(heard.count(), 12);
     let last = heard.requests().pop().unwrap();
-    assert_eq!(blocks(question(&last), "step").len(), 30, "calls are bounded");
+    let users = last.messages.iter().skip(2).map(|message| blocks(&message.text, "call").len());
+    assert_eq!(users.sum::<usize>(), 30, "calls are bounded");
     assert!(question(&last).contains("This is the last turn"));
+    assert!(question(&last).contains("0 calls left"), "{}", question(&last));
 }
 
 #[test]

@@ -52,10 +52,12 @@ mod error;
 mod graph;
 mod manifest;
 mod marks;
+pub mod metapath;
 mod open;
 mod paths;
 mod publish;
 mod rows;
+pub mod schema;
 mod scores;
 mod set;
 

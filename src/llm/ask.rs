@@ -107,6 +107,9 @@ impl Llm {
             let mut answer = turn.lock().unwrap_or_else(PoisonError::into_inner);
             answer.get_or_insert_with(|| self.ask_in_turn(&key, request)).clone()
         };
+        if let Ok(reply) = &reply {
+            self.ledger.used(&request.model, reply.usage);
+        }
         let mut asked = self.lock_asked();
         // This thread's and the map's are the only ones left.
         if Arc::strong_count(&turn) == 2 {

@@ -110,6 +110,8 @@ impl Tally {
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
+    /// What all replies took that were used, those that had been kept among them.
+    used: BTreeMap<String, Tally>,
     /// What is set aside for requests under way.
     reserved: Vec<Reserved>,
     next: u64,
@@ -148,6 +150,19 @@ impl Ledger {
     /// Counts a reply that was paid for, now or before the run was interrupted.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
         self.lock().add(role, model, usage);
+    }
+
+    /// Counts a reply that is used, whether it is paid for now or was kept.
+    pub fn used(&self, model: &str, usage: Usage) {
+        self.lock().used.entry(model.to_owned()).or_default().add(usage);
+    }
+
+    /// What all replies took that were used, those that had been kept among them: what would have
+    /// been spent without any.
+    pub fn total_used(&self) -> Spent {
+        let books = self.lock();
+        let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
+        spent.fold(Spent::default(), Spent::and)
     }
 
     /// What was spent, by role, in the order of their names. The same whatever the order in which replies came.

@@ -13,8 +13,8 @@ use crate::llm::{
 };
 
 /// Who may ask it.
-const ROLES: [&str; 7] =
-    ["actor", "comparator", "categories", "router", "tools", "react", "rerank"];
+const ROLES: [&str; 8] =
+    ["actor", "comparator", "categories", "router", "tools", "react", "rerank", "synthesize"];
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "scripted";
 

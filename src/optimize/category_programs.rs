@@ -13,6 +13,9 @@ pub(super) const MAX_CATEGORIES: usize = 12;
 /// Share of the training queries that a category must add, as reciprocal rank.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
+/// Reciprocal rank from which a query counts as answered well: an answer is first.
+pub(super) const GOOD: f32 = 1.0;
+
 /// Queries that were put into a category by what they ask, by position in their pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Queries {
@@ -32,8 +35,10 @@ pub(super) struct CategoryProgram {
     pub(super) name: Option<String>,
     /// Its queries, if they were put into it; otherwise those that its program answers best.
     pub(super) queries: Option<Queries>,
-    /// Reciprocal rank on every training query.
+    /// Reciprocal rank on every training query; 0 where it was not run.
     pub(super) train: Vec<f32>,
+    /// The training queries that it is run on, where these are not all.
+    pub(super) part: Option<Vec<usize>>,
 }
 
 impl CategoryProgram {

@@ -10,10 +10,22 @@
 //! bounded random variables by betting*, JRSS B 2024. It depends on the differences alone, not on
 //! their order, nor on a random number.
 //!
+//! Several changes are tested together and then each by itself. That all together do not help is
+//! one claim, that one of them does not help are others; each kind has a part of the error rate.
+//! Those of the second kind are tested by the closed procedure with means: a change is proven when
+//! every mean of its capital and of some of the others' is large enough. The chance to prove any change
+//! that does not help stays below its part, however capitals depend on one another (Vovk & Wang,
+//! *E-values: calibration, combination and applications*, Annals of Statistics 2021).
+//!
 //! Must not know: programs, queries, where differences come from.
 
 /// The chance, over a whole run, that changes are frozen into a bundle which do not help.
 pub const ERROR_RATE: f64 = 0.2;
+/// Share of what is left of the error rate that a sequential test may spend. Nearly every run makes
+/// one sequential test.
+const A_TEST: f64 = 0.9;
+/// Share of a sequential test's part for all changes together; the rest is for each by itself.
+const TOGETHER: f64 = 2.0 / 3.0;
 /// Gamblers: their shares are the middles of so many equal parts of `[0, 1]`.
 const GAMBLERS: usize = 20;
 /// Capital of a gambler at most, so that it stays finite.
@@ -21,11 +33,41 @@ const MOST: f64 = 1e300;
 /// More queries than this are not said to be needed.
 const MOST_NEEDED: f64 = 1e6;
 
-/// The level of the `test`-th test of a run, from 1: `ERROR_RATE * 6 / (pi * test)^2`. However many
-/// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
-pub fn level(test: usize) -> f64 {
-    let at = test.max(1) as f64 * std::f64::consts::PI;
-    ERROR_RATE * 6.0 / (at * at)
+/// What a sequential test may spend: a claim is proven at a level when its capital reaches one
+/// divided by it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Levels {
+    /// For all changes together.
+    pub together: f64,
+    /// For each by itself, all of them in sum.
+    pub each: f64,
+}
+
+impl Levels {
+    /// Those of the `sequential test`-th sequential test of a run, from 1. However many sequential
+    /// tests a run makes, their levels add up to no more than [`ERROR_RATE`].
+    pub fn of(test: usize) -> Self {
+        let left = (1..test).fold(ERROR_RATE, |left, _| left * (1.0 - A_TEST));
+        let level = left * A_TEST;
+        Self { together: level * TOGETHER, each: level * (1.0 - TOGETHER) }
+    }
+}
+
+/// The e-value of each of several changes by itself, given their capitals: the smallest mean of
+/// its own and of any of the others'. O(n log n + n^2).
+pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
+    let alone = |at: usize| {
+        let mut others: Vec<f64> = capitals.to_vec();
+        let own = others.swap_remove(at);
+        others.sort_by(f64::total_cmp);
+        let (mut sum, mut least) = (own, own);
+        for (n, other) in others.into_iter().enumerate() {
+            sum += other;
+            least = least.min(sum / (n + 2) as f64);
+        }
+        least
+    };
+    (0..capitals.len()).map(alone).collect()
 }
 
 /// What was won so far by betting that differences are above 0 on average.
@@ -142,7 +184,7 @@ mod tests {
                 let mut e_value = EValue::default();
                 for _ in 0..n {
                     e_value.add(draw(&mut rng));
-                    proven |= e_value.proves(level(test));
+                    proven |= e_value.proves(Levels::of(test).together);
                 }
             }
             any += usize::from(proven);
@@ -181,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_does_not_depend_on_the_order_and_is_known_in_small_cases() {
+    fn an_e_value_does_not_depend_on_the_order_and_is_known_in_small_cases() {
         assert_eq!(EValue::default().e(), 1.0);
         // The mean of 1 + share is 1.5, of (1 + share)(1 - share) just above 2 / 3.
         assert!((EValue::of(&[1.0]).e() - 1.5).abs() < 1e-12);
@@ -194,8 +236,47 @@ mod tests {
 
     #[test]
     fn levels_add_up_to_the_error_rate() {
-        let sum: f64 = (1..100_000).map(level).sum();
-        assert!(sum <= ERROR_RATE && sum > 0.99 * ERROR_RATE, "{sum}");
+        let levels = |test| {
+            let Levels { together, each } = Levels::of(test);
+            together + each
+        };
+        let sum: f64 = (1..50).map(levels).sum();
+        assert!(sum <= ERROR_RATE + 1e-12 && sum > 0.99 * ERROR_RATE, "{sum}");
+    }
+
+    #[test]
+    fn one_change_is_judged_with_those_that_fail_beside_it() {
+        let near = |found: Vec<f64>, expected: &[f64]| {
+            assert_eq!(found.len(), expected.len());
+            let pairs = found.iter().zip(expected);
+            assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+        };
+        near(each_alone(&[30.0]), &[30.0]);
+        near(each_alone(&[30.0, 0.0]), &[15.0, 0.0]);
+        near(each_alone(&[30.0, 60.0, 0.0]), &[15.0, 30.0, 0.0]);
+        near(each_alone(&[2.0, 8.0, 5.0]), &[2.0, 5.0, 3.5]);
+        near(each_alone(&[]), &[]);
+    }
+
+    #[test]
+    fn no_change_of_several_that_do_not_help_is_proven_more_often_than_stated() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let (level, runs) = (Levels::of(1).each, 10_000);
+        let mut any = 0;
+        for _ in 0..runs {
+            // The first helps, the others do not; a false claim is about one of these.
+            let mut capital = |up: f64| {
+                let mut e_value = EValue::default();
+                (0..20).for_each(|_| {
+                    e_value.add(if rng.random::<f64>() < up { 1.0 } else { -1.0 });
+                });
+                e_value.e()
+            };
+            let capitals = [capital(0.9), capital(0.5), capital(0.5), capital(0.5)];
+            let proven = each_alone(&capitals).into_iter().skip(1).any(|e| e * level >= 1.0);
+            any += usize::from(proven);
+        }
+        assert!(f64::from(any as u32) / f64::from(runs) <= level, "{any} of {runs}");
     }
 
     #[test]

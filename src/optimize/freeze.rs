@@ -15,20 +15,21 @@ use crate::{
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, is_synthetic},
     eval::statistics::bootstrap_interval,
     infer::{Joining, chosen_categories, join},
     kb::NodeId,
     optimize::{
         OptimizeError, Run,
         ablation::Ablation,
-        accept::Challenge,
         actor::Actor,
+        asks::asks,
         category_programs::{CategoryProgram, needed},
         cutoff::{self, FOLDS},
-        reading, reranker, route,
+        fallback, reading, reranker, route,
+        sequential_test::Challenge,
         trial::{Origin, Pool, mean, reciprocal_rank},
-        verdict::Verdict,
+        verdict::{Standing, Verdict},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
 };
@@ -178,16 +179,26 @@ fn reranked(n_categories: usize) -> Fusion {
 /// A ranking, and why the program failed if it did.
 type Ranked = (Ranking, Option<String>);
 
-/// The rankings of all programs of categories on all queries of a pool, by category.
+/// The rankings of all programs of categories on all queries of a pool, by category. A program that
+/// is run on a part of the training queries alone has none on the others.
 fn all_rankings(
     run: &Run<'_>,
     category_programs: &[CategoryProgram],
-    pool: &Pool,
+    on_validation: bool,
 ) -> Result<Vec<Vec<Ranked>>, OptimizeError> {
+    let pool = if on_validation { &run.validation } else { &run.train };
     let all: Vec<usize> = (0..pool.queries.len()).collect();
     let of = |category_program: &CategoryProgram| {
-        let compiled = run.trials.compile(&category_program.program)?;
-        run.trials.rankings(&compiled, &category_program.params, pool, &all)
+        let queries = category_program.part.as_ref().filter(|_| !on_validation).unwrap_or(&all);
+        let ranked = run.trials.rankings(
+            &category_program.program,
+            &category_program.params,
+            pool,
+            queries,
+        )?;
+        let mut of_all: Vec<Ranked> = vec![(Ranking::new(), None); all.len()];
+        queries.iter().zip(ranked).for_each(|(&query, ranked)| of_all[query] = ranked);
+        Ok(of_all)
     };
     category_programs.iter().map(of).collect()
 }
@@ -207,7 +218,7 @@ impl Lessons {
         category_programs: &[CategoryProgram],
         routing: &Routing,
     ) -> Result<Self, OptimizeError> {
-        let rankings = without_failures(all_rankings(run, category_programs, &run.train)?);
+        let rankings = without_failures(all_rankings(run, category_programs, false)?);
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
@@ -292,7 +303,7 @@ impl Answers {
     ) -> Result<Self, OptimizeError> {
         let routing = Routing::new(features, category_programs);
         run.trials.check_stop()?;
-        let rankings = all_rankings(run, category_programs, &run.validation)?;
+        let rankings = all_rankings(run, category_programs, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
         for (category_program, ranked) in category_programs.iter().zip(&rankings) {
             let origin = Origin {
@@ -347,8 +358,8 @@ fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
 
-/// What a run ends with: the programs it began with and, if a sequential test was won, the improved
-/// ones.
+/// What a run ends with: the programs it began with and, where a sequential test was won, the
+/// improved ones.
 pub(super) struct Finished {
     /// The programs it began with.
     pub(super) begun: Vec<CategoryProgram>,
@@ -357,9 +368,22 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// The sequential test, if it was won.
-    fn won(&self) -> Option<&Challenge> {
-        self.challenge.as_ref().filter(|challenge| challenge.proof.proven)
+    /// By category, whether its change is proven.
+    fn kept(&self) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, Challenge::kept)
+    }
+
+    /// The same as far as it would be without some validation queries.
+    fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
+        self.challenge.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
+    }
+
+    /// The programs, with the changes of these categories.
+    fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
+        match &self.challenge {
+            Some(challenge) => challenge.category_programs(&self.begun, kept),
+            None => self.begun.clone(),
+        }
     }
 }
 
@@ -376,12 +400,11 @@ pub(super) fn freeze(
         true => needed(category_programs.to_vec(), n_train),
         false => category_programs.to_vec(),
     };
-    let category_programs =
-        lean(finished.won().map_or(&finished.begun, |challenge| &challenge.category_programs));
+    let category_programs = lean(&finished.category_programs(&finished.kept()));
     let answers = Answers::new(run, &category_programs, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let (fusion, ranks) = answers.chosen(&all)?.clone();
-    let held_out = held_out(run, finished, &lean(&finished.begun), &answers, features)?;
+    let held_out = held_out(run, finished, &lean, &answers, features)?;
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
     let best: Vec<f32> = answers.best.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
@@ -422,8 +445,14 @@ pub(super) fn freeze(
         steps: run.options.steps,
         n_train,
         n_validation: ranks.len(),
-        llm: actor.map(|actor| actor.provenance(run.options)),
+        llm: actor.map(|actor| {
+            actor.provenance(
+                category_programs.iter().any(|category_program| asks(&category_program.program)),
+            )
+        }),
         without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
     };
     let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
     let (categories, router) = (categories?, answers.routing.router);
@@ -442,7 +471,35 @@ pub(super) fn freeze(
         provenance,
         digest,
     };
-    Ok((bundle.sealed(), verdict))
+    let bundle = match verdict.standing {
+        Standing::NotBetter => instead(run, bundle, &verdict.baseline, &baselines)?,
+        Standing::Better | Standing::Unproven => bundle.sealed(),
+    };
+    Ok((bundle, verdict))
+}
+
+/// The bundle of a baseline in the place of one that is not better, measured as it will answer.
+fn instead(
+    run: &Run<'_>,
+    bundle: Bundle,
+    baseline: &str,
+    baselines: &BTreeMap<&'static str, Vec<f32>>,
+) -> Result<Bundle, OptimizeError> {
+    let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
+    let all: Vec<usize> = (0..run.validation.queries.len()).collect();
+    let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
+    let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
+        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
+        let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
+        Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
+    };
+    let pairs = ranked.iter().zip(&run.validation.queries);
+    let ranks = pairs.map(rank).collect::<Result<Vec<f32>, OptimizeError>>()?;
+    let score = category_score(&all, &ranks, baselines, run.options.seed)?;
+    Ok(match score {
+        Some(score) => fallback::bundle(bundle, program, score),
+        None => bundle.sealed(),
+    })
 }
 
 /// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the
@@ -450,7 +507,7 @@ pub(super) fn freeze(
 fn held_out(
     run: &mut Run<'_>,
     finished: &Finished,
-    begun: &[CategoryProgram],
+    lean: &dyn Fn(&[CategoryProgram]) -> Vec<CategoryProgram>,
     answers: &Answers,
     features: &PoolFeatures,
 ) -> Result<HeldOut, OptimizeError> {
@@ -460,18 +517,25 @@ fn held_out(
     rng.set_stream(FOLD_STREAM);
     order.shuffle(&mut rng);
     let folds = FOLDS.min(n);
-    let mut before: Option<Answers> = None;
+    let kept = finished.kept();
+    let mut others_kept: Vec<(Vec<bool>, Answers)> = Vec::new();
     let mut ranks = vec![0.0; n];
     for fold in 0..folds {
         let (inside, others): (Vec<usize>, Vec<usize>) =
             (0..n).partition(|place| place % folds == fold);
         let [inside, others] = [inside, others]
             .map(|places| places.iter().map(|&place| order[place]).collect::<Vec<_>>());
-        let still_won = finished.won().is_none_or(|challenge| challenge.wins_without(&inside));
-        let answers = match (&mut before, still_won) {
-            (_, true) => answers,
-            (Some(before), _) => before,
-            (none, _) => none.insert(Answers::new(run, begun, features)?),
+        let kept_here = finished.kept_without(&inside);
+        let known = others_kept.iter().position(|(other, _)| *other == kept_here);
+        let answers = match (kept_here == kept, known) {
+            (true, _) => answers,
+            (_, Some(at)) => &others_kept[at].1,
+            _ => {
+                let category_programs = lean(&finished.category_programs(&kept_here));
+                let answers = Answers::new(run, &category_programs, features)?;
+                others_kept.push((kept_here, answers));
+                &others_kept[others_kept.len() - 1].1
+            }
         };
         let of = &answers.chosen(&others)?.1;
         for query in inside {

@@ -1,12 +1,12 @@
-//! Improvement: in every step a category, a program of its front and a proposer are chosen, and
-//! what the proposer makes of the program is measured.
+//! Improvement: in every step a category's program is changed, and what comes of it is measured.
 //!
 //! ```text
-//! category  drawn by what its training queries lack
-//! parent    drawn from the category's front in the archive
-//! proposer  the arm of the bandit that promises most for its cost and can change the parent
-//! child     measured on the category's queries; archived where it answers some query, or all
-//!           together, better than every other; the category's program where it gains enough
+//! steps     those of the search actor, and so many of the model for each category, evenly mixed
+//! category  the search actor's drawn by what training queries lack; the model's in turn
+//! parent    the category's best program
+//! proposer  the operator that promises most for its cost and can change the parent; the model
+//! child     tried on the gate, then on the category's queries; the category's program where it
+//!           gains enough, and only then run on all training queries
 //! ```
 //!
 //! All state follows from trials, replies and the seed, so that a run that goes on comes to the
@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 use rand::{SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
 use crate::{
@@ -26,10 +27,12 @@ use crate::{
         Ablation, Event, OptimizeError, Run, Stop,
         accept::MIN_GAIN,
         actor::{Actor, headed},
-        archive::{Archive, Archived, Parent, drawn},
-        bandit::{Arm, Bandit, Cost},
-        category_programs::{CategoryProgram, assign, lacking},
+        archive::{Archive, Archived, drawn},
+        asks::asks,
+        bandit::Bandit,
+        category_programs::{CategoryProgram, GOOD, assign, lacking},
         discover::Metapath,
+        gate::gate,
         mutate::{Material, Operator, children, in_order},
         plan::Plan,
         search::SEARCH,
@@ -37,6 +40,9 @@ use crate::{
     },
     program::Program,
 };
+
+/// Kind of the journal's steps that say which program was changed.
+const PARENT: &str = "parent";
 
 /// What a run began with.
 #[derive(Default)]
@@ -47,10 +53,28 @@ pub(super) struct Begun {
     pub(super) archive: Archive,
     /// Metapaths that operators draw from.
     pub(super) metapaths: Vec<Metapath>,
+    /// First programs of a model that are better than a category's, by its position, and are still
+    /// to be proven so.
+    pub(super) challengers: Vec<(usize, CategoryProgram)>,
+}
+
+/// Which program a step changed, as the journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The category, by its position.
+    pub category: usize,
+    /// Its training queries by position.
+    pub queries: Vec<usize>,
+    /// Id of the program that was changed.
+    pub parent: String,
+    /// Id of what came of it.
+    pub child: String,
 }
 
 /// A category in one step.
 pub(super) struct Place<'a> {
+    /// The step.
+    pub(super) step: usize,
     /// Its position.
     pub(super) at: usize,
     /// Its present program.
@@ -70,14 +94,24 @@ pub(super) struct Child {
 /// What came of a child.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
-    /// Mean reciprocal rank on the category's training queries.
+    /// Queries of the category on which it was run.
+    pub(super) n: usize,
+    /// Mean reciprocal rank on them, and that of the category's program.
     pub(super) mrr: f64,
-    /// What its sum there exceeds that of every other program by.
+    pub(super) before: f64,
+    /// What it gains there in the sum.
     pub(super) gain: f64,
     /// Whether it became the category's program.
     pub(super) accepted: bool,
-    /// What it cost.
-    pub(super) cost: Cost,
+    /// Queries on which a program was run.
+    pub(super) calls: usize,
+}
+
+/// Who takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Search,
+    Model,
 }
 
 /// What steps go by and add to.
@@ -87,6 +121,15 @@ struct State {
     metapaths: Vec<Metapath>,
     /// Plans that were measured for a category, with their branches in order.
     tried: BTreeSet<(usize, Plan)>,
+    /// Steps of the model by category.
+    asked: Vec<usize>,
+}
+
+/// The steps of both in their order, those of the model spread evenly.
+fn turns(search: usize, model: usize) -> Vec<Turn> {
+    let total = search + model;
+    let is_model = |at: usize| (at + 1) * model / total > at * model / total;
+    (0..total).map(|at| if is_model(at) { Turn::Model } else { Turn::Search }).collect()
 }
 
 impl Run<'_> {
@@ -97,127 +140,175 @@ impl Run<'_> {
         begun: Begun,
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
-        let Begun { mut category_programs, archive, metapaths } = begun;
+        let Begun { mut category_programs, archive, metapaths, challengers } = begun;
+        self.take_challengers(&mut category_programs, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
         let tunes = !without(Ablation::Tuning);
-        let bandit = Bandit::new(mutates, actor.is_some());
-        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new() };
-        let total = self.options.steps + if tunes { category_programs.len() } else { 0 };
-        for step in 0..total {
-            if self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget) {
+        let of_search = if mutates { self.options.steps } else { 0 };
+        let of_model =
+            if actor.is_some() { self.options.llm_steps * category_programs.len() } else { 0 };
+        let (bandit, asked) = (Bandit::default(), vec![0; category_programs.len()]);
+        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), asked };
+        let turns = turns(of_search, of_model);
+        for (step, turn) in turns.iter().enumerate() {
+            if self.is_late() {
                 return Ok((category_programs, Stop::Minutes));
             }
-            let (phase, done, of) = match step.checked_sub(self.options.steps) {
-                Some(done) => ("tuning parameters", done, category_programs.len()),
-                None => ("improving programs", step, self.options.steps),
-            };
-            (self.watch)(Event::Progress { phase, done, total: of });
-            if step == self.options.steps {
-                self.take_archived(&mut category_programs, &state.archive)?;
-            }
-            if step >= self.options.steps {
-                let assigned = assign(&category_programs, self.train.queries.len());
-                let at = step - self.options.steps;
-                self.tune(&mut category_programs[at], &assigned[at])?;
-                continue;
-            }
-            match actor.as_deref().and_then(Actor::stop) {
-                Some(unusable @ Stop::Unusable(_)) => {
-                    return Ok((category_programs, unusable.clone()));
+            let (phase, total) = ("improving programs", turns.len());
+            (self.watch)(Event::Progress { phase, done: step, total });
+            match (turn, actor.as_deref_mut()) {
+                (Turn::Search, actor) => {
+                    self.search_step(step, &mut category_programs, &mut state, actor.as_deref())?;
                 }
-                Some(_) => {}
-                None => {
-                    self.step(step, &mut category_programs, &mut state, actor.as_deref_mut())?
-                }
+                (Turn::Model, Some(actor)) => match actor.stop() {
+                    Some(unusable @ Stop::Unusable(_)) => {
+                        return Ok((category_programs, unusable.clone()));
+                    }
+                    Some(_) => {}
+                    None => self.model_step(step, &mut category_programs, &mut state, actor)?,
+                },
+                (Turn::Model, None) => {}
+            }
+        }
+        self.take_archived(&mut category_programs, &state.archive)?;
+        if tunes {
+            if !self.tune_all(&mut category_programs)? {
+                return Ok((category_programs, Stop::Minutes));
             }
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
         Ok((category_programs, stopped.unwrap_or(Stop::Done)))
     }
 
-    /// One step: the first arm that can change the first parent of the first category, each in
-    /// the order drawn. Nothing where no arm can change any.
-    fn step(
+    /// Whether the time for the run is over.
+    fn is_late(&self) -> bool {
+        self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
+    }
+
+    /// Tunes the numbers of all categories' programs; whether there was time for all.
+    fn tune_all(
+        &mut self,
+        category_programs: &mut [CategoryProgram],
+    ) -> Result<bool, OptimizeError> {
+        let total = category_programs.len();
+        for at in 0..total {
+            if self.is_late() {
+                return Ok(false);
+            }
+            (self.watch)(Event::Progress { phase: "tuning parameters", done: at, total });
+            let assigned = assign(category_programs, self.train.queries.len());
+            self.tune(&mut category_programs[at], &assigned[at])?;
+        }
+        Ok(true)
+    }
+
+    /// First programs of a model become those of their categories where they gain enough.
+    fn take_challengers(
+        &mut self,
+        category_programs: &mut [CategoryProgram],
+        challengers: Vec<(usize, CategoryProgram)>,
+    ) -> Result<(), OptimizeError> {
+        for (at, category_program) in challengers {
+            let assigned = assign(category_programs, self.train.queries.len());
+            let origin = Origin {
+                proposed_by: category_program.proposed_by.clone(),
+                change: "the model's first program".to_owned(),
+                parent: None,
+            };
+            self.accept(&mut category_programs[at], category_program, &assigned[at], &origin)?;
+        }
+        Ok(())
+    }
+
+    /// A step of the search actor: the first operator that can change the program of the first
+    /// category, each in the order drawn. Nothing where none can change any.
+    fn search_step(
         &mut self,
         step: usize,
         category_programs: &mut [CategoryProgram],
         state: &mut State,
-        mut actor: Option<&mut Actor>,
+        actor: Option<&Actor>,
     ) -> Result<(), OptimizeError> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
         let assigned = assign(category_programs, self.train.queries.len());
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(step as u64 + 1);
+        let mut rng = self.rng_of(step);
         let plans: Vec<Plan> = category_programs
             .iter()
             .filter_map(|category_program| category_program.plan.clone())
             .collect();
-        let arms = state.bandit.order();
+        let operators = state.bandit.order();
         for at in drawn(&lacking(category_programs, &assigned), &mut rng) {
             let queries = assigned[at].as_slice();
-            let front = state.archive.front(queries);
-            let weights: Vec<f64> = front.iter().map(|parent| parent.weight).collect();
-            let mut place = Place { at, category_program: &mut category_programs[at], queries };
-            for chosen in drawn(&weights, &mut rng) {
-                for &arm in &arms {
-                    let measured = match (arm, actor.as_deref_mut()) {
-                        (Arm::Operator(operator), actor) => {
-                            let header =
-                                actor.map(|one| one.category_header(place.category_program.name()));
-                            let header =
-                                header.filter(|_| place.category_program.queries.is_some());
-                            let parents = (&front[chosen], front.as_slice());
-                            let header = header.as_deref();
-                            let by = (operator, header);
-                            self.operate(by, parents, &plans, &mut place, state, &mut rng)?
-                        }
-                        (Arm::Rewrite, Some(actor)) if state.is_text(front[chosen].at) => {
-                            let parent =
-                                self.whole(&state.archive, front[chosen].at)?.category_program;
-                            let archive = &mut state.archive;
-                            let done =
-                                self.rewrite(actor, step, &parent, &mut place, archive, &mut rng);
-                            match actor.unless_stopped(done)? {
-                                Some(measured) => measured,
-                                None => return Ok(()),
-                            }
-                        }
-                        (Arm::Rewrite, _) => None,
-                    };
-                    if let Some(measured) = measured {
-                        state.bandit.note(arm, measured.gain, measured.cost);
-                        return Ok(());
-                    }
+            let mut place =
+                Place { step, at, category_program: &mut category_programs[at], queries };
+            let header = actor.map(|one| one.category_header(place.category_program.name()));
+            let header = header.filter(|_| place.category_program.queries.is_some());
+            for &operator in &operators {
+                let by = (operator, header.as_deref());
+                if let Some(measured) = self.operate(by, &plans, &mut place, state, &mut rng)? {
+                    state.bandit.note(operator, measured.gain, measured.calls);
+                    return Ok(());
                 }
             }
         }
         Ok(())
     }
 
-    /// Measures one of the plans that an operator makes of a parent, drawn from those that were
-    /// not measured for the category; none if there is no such plan. Under `header`, if the
-    /// category has its own.
+    /// A step of the model: it rewrites the program of the category that had fewest of its steps, of
+    /// these the one that lacks most. Programs that are no text are left out.
+    fn model_step(
+        &mut self,
+        step: usize,
+        category_programs: &mut [CategoryProgram],
+        state: &mut State,
+        actor: &mut Actor,
+    ) -> Result<(), OptimizeError> {
+        self.trials.check_stop()?;
+        let _span = debug_span!("step", step).entered();
+        let assigned = assign(category_programs, self.train.queries.len());
+        let lacking = lacking(category_programs, &assigned);
+        let order = |&a: &usize, &b: &usize| {
+            let fewest = state.asked[a].cmp(&state.asked[b]);
+            fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
+        };
+        let readable =
+            (0..category_programs.len()).filter(|&at| !category_programs[at].program.is_module());
+        let Some(at) = readable.min_by(order) else { return Ok(()) };
+        state.asked[at] += 1;
+        let queries = assigned[at].as_slice();
+        let open = unanswered(category_programs, queries);
+        let place = Place { step, at, category_program: &mut category_programs[at], queries };
+        let mut rng = self.rng_of(step);
+        let done = self.rewrite(actor, place, &open, &mut state.archive, &mut rng);
+        actor.unless_stopped(done).map(drop)
+    }
+
+    fn rng_of(&self, step: usize) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(step as u64 + 1);
+        rng
+    }
+
+    /// Measures one of the plans that an operator makes of a category's program, drawn from those
+    /// that were not measured for the category; none if there is no such plan. Under `header`, if
+    /// the category has its own.
     fn operate(
         &mut self,
         (operator, header): (Operator, Option<&str>),
-        (parent, front): (&Parent, &[Parent]),
         plans: &[Plan],
         place: &mut Place<'_>,
         state: &mut State,
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Measured>, OptimizeError> {
-        let Some(own) = state.archive.get(parent.at).map(|one| one.category_program.clone()) else {
-            return Ok(None);
-        };
-        let Some(plan) = &own.plan else { return Ok(None) };
+        let parent = place.category_program.clone();
+        let Some(plan) = &parent.plan else { return Ok(None) };
         let mates: Vec<Option<&Plan>> = match operator {
-            Operator::Merge => mates(parent, front)
-                .into_iter()
-                .filter_map(|at| state.archive.get(at))
-                .map(|mate| mate.category_program.plan.as_ref())
-                .collect(),
+            Operator::Merge => {
+                let beyond = state.archive.beyond(&parent, place.queries).into_iter();
+                beyond.map(|mate| mate.category_program.plan.as_ref()).collect()
+            }
             _ => vec![None],
         };
         let untried = mates.into_iter().find_map(|mate| {
@@ -236,14 +327,15 @@ impl Run<'_> {
             program = Program::new(&headed(program.source(), header));
         }
         let proposed_by = format!("{SEARCH}:{}", operator.word());
-        let parent = Some(own.program.id().to_owned());
-        let origin = Origin { proposed_by, change, parent };
-        let child = Child { plan: Some(plan), program, params: own.params, origin };
+        let of = Some(parent.program.id().to_owned());
+        let origin = Origin { proposed_by, change, parent: of };
+        let child = Child { plan: Some(plan), program, params: parent.params, origin };
         self.measure(child, place, &mut state.archive).map(Some)
     }
 
-    /// Measures a child on the category's queries, archives it if it is better than all others
-    /// somewhere, and makes it the category's program if it gains enough.
+    /// Measures a child of a category's program: on the gate, if it is better there on all of the
+    /// category's queries, and if it then becomes the category's program on all training queries,
+    /// unless it asks a model.
     pub(super) fn measure(
         &mut self,
         child: Child,
@@ -251,25 +343,51 @@ impl Run<'_> {
         archive: &mut Archive,
     ) -> Result<Measured, OptimizeError> {
         let Child { plan, program, params, origin } = child;
-        let ranks = self.trial(&program, &params, false, place.queries, &origin)?;
-        let before = place.category_program.sum_on(place.queries);
-        let sum: f64 = ranks.iter().map(|&rank| f64::from(rank)).sum();
-        let mut measured = Measured {
-            mrr: mean(&ranks),
-            gain: sum - archive.most(place.queries).max(before),
-            accepted: false,
-            cost: Cost { calls: place.queries.len(), tokens: 0 },
+        let choice = Choice {
+            category: place.at,
+            queries: place.queries.to_vec(),
+            parent: place.category_program.program.id().to_owned(),
+            child: program.id().to_owned(),
         };
-        if sum <= before && !archive.lacks(place.queries, &ranks) {
-            return Ok(measured);
+        self.trials.journal.commit(PARENT, &place.step.to_string(), &choice, &[])?;
+        let gate = gate(place.queries, &self.train.queries, self.options.seed);
+        let mut measured = Measured::default();
+        let mut ranks = Vec::new();
+        for queries in [gate.as_slice(), place.queries] {
+            if queries.len() == ranks.len() {
+                break;
+            }
+            ranks = self.trial(&program, &params, false, queries, &origin)?;
+            let before = place.category_program.train_on(queries);
+            let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
+            measured.n = queries.len();
+            (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
+            measured.gain = sum(&ranks) - sum(&before);
+            measured.calls += queries.len();
+            if measured.gain <= 0.0 {
+                return Ok(measured);
+            }
         }
-        let category_program = self.category_program(plan, program, params, &origin)?;
-        measured.cost.calls += category_program.train.len();
-        let change = origin.change.clone();
-        archive.add(Archived { category_program: category_program.clone(), change, whole: true });
-        if sum > before {
-            measured.accepted =
-                self.accept(place.category_program, category_program, place.queries, &origin)?;
+        let part = asks(&program).then(|| place.queries.to_vec());
+        let whole = part.is_none();
+        let mut train = vec![0.0; self.train.queries.len()];
+        place.queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
+        let proposed_by = origin.proposed_by.clone();
+        let (name, queries) = (None, None);
+        let changed =
+            CategoryProgram { plan, program, params, proposed_by, name, queries, train, part };
+        measured.accepted = self.accept(place.category_program, changed, place.queries, &origin)?;
+        if measured.accepted {
+            if whole {
+                let all: Vec<usize> = (0..self.train.queries.len()).collect();
+                let CategoryProgram { program, params, .. } = &*place.category_program;
+                let (program, params) = (program.clone(), params.clone());
+                place.category_program.train =
+                    self.trial(&program, &params, false, &all, &origin)?;
+                measured.calls += all.len();
+            }
+            let (category_program, change) = (place.category_program.clone(), origin.change);
+            archive.add(Archived { category_program, change, whole: true });
         }
         Ok(measured)
     }
@@ -318,11 +436,12 @@ impl Run<'_> {
     fn whole(&mut self, archive: &Archive, at: usize) -> Result<Archived, OptimizeError> {
         let mut program = archive.programs()[at].clone();
         if !program.whole {
-            let CategoryProgram { plan, program: source, params, proposed_by, .. } =
+            let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
                 program.category_program;
             let change = program.change.clone();
             let origin = Origin { proposed_by, change, parent: None };
-            program.category_program = self.category_program(plan, source, params, &origin)?;
+            program.category_program =
+                self.category_program(plan, source, params, part, &origin)?;
             program.whole = true;
         }
         Ok(program)
@@ -330,11 +449,6 @@ impl Run<'_> {
 }
 
 impl State {
-    /// Whether a program can be read and written: a module is not.
-    fn is_text(&self, at: usize) -> bool {
-        self.archive.get(at).is_some_and(|one| !one.category_program.program.is_module())
-    }
-
     /// Whether it is known how a plan answers a category's queries.
     fn knows(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
@@ -345,31 +459,51 @@ impl State {
     }
 }
 
-/// The other programs of a front by position in the archive, first those whose best queries differ
-/// most from the parent's; ties in the order of the front.
-fn mates(parent: &Parent, front: &[Parent]) -> Vec<usize> {
-    let mut others: Vec<(usize, usize)> = front
-        .iter()
-        .filter(|other| other.at != parent.at)
-        .map(|other| (other.best.symmetric_difference(&parent.best).count(), other.at))
-        .collect();
-    others.sort_by_key(|pair| std::cmp::Reverse(pair.0));
-    others.into_iter().map(|pair| pair.1).collect()
+/// Those of some training queries that no category's program answers well: the others are for the
+/// router to send elsewhere, and no reason to change a program.
+fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
+    let is_open = |&&query: &&usize| {
+        category_programs.iter().all(|category_program| category_program.train[query] < GOOD)
+    };
+    queries.iter().filter(is_open).copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn category_program(ranks: &[f32]) -> CategoryProgram {
+        CategoryProgram {
+            plan: None,
+            program: Program::new(""),
+            params: ParamValues::new(),
+            proposed_by: "a test".to_owned(),
+            name: None,
+            queries: None,
+            train: ranks.to_vec(),
+            part: None,
+        }
+    }
+
     #[test]
-    fn mates_come_by_how_much_their_best_queries_differ() {
-        let parent = |at, best: &[usize]| Parent {
-            at,
-            best: best.iter().copied().collect(),
-            weight: best.len() as f64,
-        };
-        let front =
-            [parent(0, &[1, 2]), parent(3, &[2]), parent(5, &[4, 6]), parent(7, &[2, 4, 6])];
-        assert_eq!(mates(&front[0], &front), [5, 7, 3]);
+    fn steps_of_the_model_are_spread_over_all() {
+        use Turn::{Model, Search};
+        assert_eq!(turns(4, 2), [Search, Search, Model, Search, Search, Model]);
+        assert_eq!(turns(0, 2), [Model, Model]);
+        assert_eq!(turns(1, 3), [Search, Model, Model, Model]);
+        assert_eq!(turns(0, 0), []);
+        for (search, model) in [(24, 18), (3, 100)] {
+            let turns = turns(search, model);
+            assert_eq!(turns.iter().filter(|&&turn| turn == Model).count(), model);
+            assert_eq!(turns.len(), search + model);
+        }
+    }
+
+    #[test]
+    fn what_another_program_answers_is_no_failure() {
+        let category_programs =
+            [category_program(&[0.1, 0.0, 1.0, 0.1]), category_program(&[0.0, 0.5, 0.0, 0.19])];
+        assert_eq!(unanswered(&category_programs, &[0, 1, 2, 3]), [0, 3]);
+        assert_eq!(unanswered(&category_programs, &[1, 2]), [0usize; 0]);
     }
 }

@@ -18,6 +18,9 @@ use crate::words::{is_question_word, name_words};
 
 /// Letters of the shortest word that can be a leak.
 const MIN_LETTERS: usize = 4;
+/// Digits of the shortest id that can be a leak: a digit or two are numbers that any program may
+/// hold as text.
+const MIN_ID_DIGITS: usize = 3;
 /// Words of the longest name that is looked for.
 const MAX_NAME_WORDS: usize = 12;
 /// Queries below which no word counts as rare.
@@ -85,13 +88,16 @@ impl ForbiddenWords {
             .map(words)
             .filter(|name| !name.is_empty() && !name.iter().all(|word| schema.contains(word)))
             .map(|name| name.join(" "))
-            .filter(|name| name.chars().count() >= MIN_LETTERS || is_number(name))
+            .filter(|name| {
+                let least = if is_number(name) { MIN_ID_DIGITS } else { MIN_LETTERS };
+                name.chars().count() >= least
+            })
             .collect();
         Self { answers, rare }
     }
 
     /// The first leak of a program; none when its text literals say nothing of known queries. An id
-    /// is a leak only as a whole literal, a name also within one.
+    /// of three digits or more is a leak only as a whole literal, a name also within one.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
             let said = words(&literal);
@@ -172,7 +178,7 @@ mod tests {
         let mut queries: Vec<String> =
             (0..30).map(|at| format!("a durable product of brand {}", at % 2)).collect();
         queries.push("a glockenspiel by anyone".to_owned());
-        let answers = ["Steel Dart", "4711", "Product", "Ox"];
+        let answers = ["Steel Dart", "4711", "Product", "Ox", "5", "42", "123"];
         let schema = ["product", "has_brand"];
         ForbiddenWords::new(
             queries.iter().map(String::as_str),
@@ -189,6 +195,7 @@ mod tests {
         assert_eq!(leak("if query.contains(\"Glockenspiel\") { x }"), word("glockenspiel"));
         assert_eq!(leak("let names = [\"the STEEL-dart!\"];"), answer("steel dart"));
         assert_eq!(leak("node(`4711`)"), answer("4711"));
+        assert_eq!(leak("node('123')"), answer("123"));
         assert_eq!(leak("f('a', \"say \\\"Glockenspiel\\\"\")"), word("glockenspiel"));
     }
 
@@ -201,6 +208,7 @@ mod tests {
             "let k = 4711; let steel_dart = 1;",
             "\"41, 4711\"",
             "\"ox\"",
+            "if query.contains(\"5\") || word == \"42\" { x }",
             "\"unterminated",
         ] {
             assert_eq!(forbidden().leak(source), None, "{source}");

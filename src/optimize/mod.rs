@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! search actor: mine metapaths -> shortlist plans -> trials on training queries -> categories
-//! llm actor:    find categories -> put queries into them -> write programs -> mend, try
-//!    -> steps: change a program of a front by an operator or by a model's rewrite; archive what
-//!       answers some query best; keep what training queries speak for
-//!    -> tune parameters -> sequential test of all changes on validation -> router -> bundle
+//! llm actor:    find categories -> put queries into them -> write programs -> mend, try, tune
+//!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
+//!       training queries speak for
+//!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
 //! ```
 //!
 //! The search actor needs no language model. Everything is a function of the base, the two pools,
@@ -19,13 +19,16 @@ mod accept;
 mod actor;
 mod adam;
 mod archive;
+pub mod asks;
 mod bandit;
 mod category_programs;
 pub mod cutoff;
 pub mod discover;
 pub mod e_value;
+pub mod fallback;
 mod first_better;
 mod freeze;
+mod gate;
 mod improve;
 pub mod journal;
 pub mod leak;
@@ -37,10 +40,12 @@ pub mod reranker;
 pub mod roles;
 pub mod route;
 mod search;
+mod sequential_test;
 pub mod trial;
 pub mod tune;
 pub mod user;
 pub mod verdict;
+pub mod wording;
 
 use std::{
     path::Path,
@@ -56,6 +61,7 @@ pub use crate::optimize::{
     accept::Decision,
     actor::{ACTOR_ROLE, Attempt, Categories, CategoryFound, Estimate, Range, estimate},
     first_better::{Better, What},
+    improve::Choice,
     verdict::{Standing, Verdict},
 };
 use crate::{
@@ -69,6 +75,7 @@ use crate::{
     optimize::{
         actor::{Actor, LLM},
         archive::Archived,
+        asks::Allowance,
         category_programs::CategoryProgram,
         discover::Bound,
         first_better::FirstBetter,
@@ -85,7 +92,7 @@ use crate::{
     prompts::PromptError,
     retrieve::RetrieveError,
     sandbox::{Failure, SandboxOptions, Workers},
-    tools::{Assistant, ToolCache},
+    tools::{Assistant, Told, ToolCache},
 };
 
 /// Memory for answers of tool calls, bytes.
@@ -100,14 +107,20 @@ pub struct Options {
     pub dataset: String,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Steps of improvement.
+    /// Steps of improvement by the search actor.
     pub steps: usize,
+    /// Steps of improvement by a language model in every category.
+    pub llm_steps: usize,
     /// Steps of the longest metapath that is mined, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Who proposes programs.
     pub actors: Actors,
-    /// Whether programs may call tools that ask a model; a bundle of such programs needs one too.
+    /// Whether programs of the model may call tools that ask one, within [`asks::most_runs`]; a bundle
+    /// of such programs needs one too.
     pub llm_tools: bool,
+    /// Whether models are told of the functions of the AvaTaR tool API; programs may always call
+    /// them.
+    pub avatar_tools: bool,
     /// Programs that the user brings, at most [`user::MAX_USER_PROGRAMS`].
     pub programs: Vec<UserProgram>,
     /// Where programs run; the result does not depend on it.
@@ -117,6 +130,13 @@ pub struct Options {
     pub without: Vec<Ablation>,
     /// Wall time after which no further step is begun; the best so far is frozen.
     pub budget: Option<Duration>,
+}
+
+impl Options {
+    /// The tools that models are told of.
+    pub(crate) fn told(&self) -> Told {
+        Told { avatar: self.avatar_tools, llm: self.llm_tools }
+    }
 }
 
 /// Who proposes programs; at least one.
@@ -184,7 +204,7 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and raced too often.
+    /// The run was continued and tested too often.
     #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt cannot be rendered.
@@ -280,8 +300,8 @@ pub enum Event<'a> {
     },
     /// Something was better than every baseline for the first time, on training queries.
     Better(&'a Better),
-    /// All changes together were raced on validation.
-    Raced(&'a Proof),
+    /// All changes together were tested on validation.
+    SequentialTest(&'a Proof),
 }
 
 /// What a run ended with.
@@ -333,6 +353,8 @@ struct Run<'a> {
     trials: Trials<'a>,
     /// What programs that were written after a look at training queries must not say.
     forbidden: ForbiddenWords,
+    /// Program runs that may still ask a model.
+    allowance: Allowance,
     /// Answers of tool calls.
     cache: Arc<ToolCache>,
     /// Tool calls answered from the cache, and not, while parameters were tuned.
@@ -373,8 +395,11 @@ pub fn run(
         Runtime::in_sandbox(base.clone(), workers.clone(), cached, &options.sandbox)
             .stoppable(stop.clone())
     };
-    let asking = runtime().with_assistant(assistant.clone().filter(|_| options.llm_tools));
+    let asking = runtime()
+        .with_assistant(assistant.clone().filter(|_| options.llm_tools))
+        .asking_at_most(asks::REQUESTS_PER_RUN, asks::TOKENS_PER_RUN);
     let forbidden = forbidden_words(&base.kb, &train, &validation);
+    let allowance = Allowance::new(validation.len());
     let mut run = Run {
         base: base.clone(),
         options,
@@ -382,6 +407,7 @@ pub fn run(
         validation: Pool::new("validation", validation),
         trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
         forbidden,
+        allowance,
         cache,
         tuning_cache: (0, 0),
         watch,
@@ -493,7 +519,7 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "walks of another length (--hops)".to_owned()),
+                    ("hops", "metapaths of another length (--hops)".to_owned()),
                     ("without", "other parts left out".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
@@ -524,31 +550,37 @@ impl Run<'_> {
         Ok(ranks)
     }
 
-    /// A program on all training queries.
+    /// A program on all training queries, or on a part of them.
     fn category_program(
         &mut self,
         plan: Option<Plan>,
         program: Program,
         params: ParamValues,
+        part: Option<Vec<usize>>,
         origin: &Origin,
     ) -> Result<CategoryProgram, OptimizeError> {
-        let all: Vec<usize> = (0..self.train.queries.len()).collect();
-        let train = self.trial(&program, &params, false, &all, origin)?;
+        let n = self.train.queries.len();
+        let queries = part.clone().unwrap_or_else(|| (0..n).collect());
+        let ranks = self.trial(&program, &params, false, &queries, origin)?;
+        let mut train = vec![0.0; n];
+        queries.iter().zip(ranks).for_each(|(&query, rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
-        Ok(CategoryProgram { plan, program, params, proposed_by, name: None, queries: None, train })
+        let (name, queries) = (None, None);
+        Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
     /// The categories to begin with, what was measured on the way, and the metapaths that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { mut category_programs, mut archive, metapaths } =
+        let Begun { mut category_programs, mut archive, metapaths, .. } =
             match self.options.actors.search {
                 true => self.discover()?,
                 false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
             };
-        if let Some(actor) = actor {
-            self.write_programs(actor, &mut category_programs)?;
-        }
+        let challengers = match actor {
+            Some(actor) => self.write_programs(actor, &mut category_programs)?,
+            None => Vec::new(),
+        };
         for category_program in &category_programs {
             let change = "the category's first program".to_owned();
             archive.add(Archived {
@@ -557,6 +589,6 @@ impl Run<'_> {
                 whole: true,
             });
         }
-        Ok(Begun { category_programs, archive, metapaths })
+        Ok(Begun { category_programs, archive, metapaths, challengers })
     }
 }

@@ -5,11 +5,12 @@ use crate::{
     infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
     llm::{Role, RoleSpec},
     optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
+    synth::SYNTHESIZE_ROLE,
     tools::TOOLS_ROLE,
 };
 
 /// All roles, in the order of tables.
-pub const ROLES: [RoleSpec; 7] = [
+pub const ROLES: [RoleSpec; 8] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
     CATEGORIES_ROLE,
@@ -17,6 +18,7 @@ pub const ROLES: [RoleSpec; 7] = [
     TOOLS_ROLE,
     REACT_ROLE,
     RERANK_ROLE,
+    SYNTHESIZE_ROLE,
 ];
 
 /// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes

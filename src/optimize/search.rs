@@ -53,6 +53,7 @@ impl Run<'_> {
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
+            let whole = queries.len() == n;
             let mut train = vec![0.0; n];
             queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
             let (plan, params) = (Some(plan.clone()), ParamValues::new());
@@ -65,8 +66,9 @@ impl Run<'_> {
                 name: None,
                 queries: None,
                 train,
+                part: None,
             };
-            let (change, whole) = (origin.change.clone(), queries.len() == n);
+            let change = origin.change.clone();
             archive.add(Archived { category_program, change, whole });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
@@ -87,13 +89,13 @@ impl Run<'_> {
                 total: chosen.len(),
             });
             if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
-                category_programs.push(self.user_member(tried)?);
+                category_programs.push(self.program_of_user(tried)?);
                 continue;
             }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
             let category_program =
-                self.category_program(Some(plan), program, ParamValues::new(), &origin)?;
+                self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?;
             let change = origin.change.clone();
             archive.add(Archived {
                 category_program: category_program.clone(),
@@ -116,7 +118,7 @@ impl Run<'_> {
             let bound = bound.map(|plan| discover::bound(plan, &metapaths, &looked_at));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        Ok(Begun { category_programs, archive, metapaths })
+        Ok(Begun { category_programs, archive, metapaths, challengers: Vec::new() })
     }
 
     /// The program of a plan.
@@ -162,12 +164,12 @@ impl Run<'_> {
             change: "tuned parameters".to_owned(),
             parent: Some(category_program.program.id().to_owned()),
         };
-        let mut tuned = self.category_program(
+        let (plan, program, part) = (
             category_program.plan.clone(),
             category_program.program.clone(),
-            params,
-            &origin,
-        )?;
+            category_program.part.clone(),
+        );
+        let mut tuned = self.category_program(plan, program, params, part, &origin)?;
         tuned.proposed_by.clone_from(&category_program.proposed_by);
         tuned.name.clone_from(&category_program.name);
         self.accept(category_program, tuned, queries, &origin).map(|_| ())

@@ -18,7 +18,7 @@ use crate::{
     eval::{AnswerRanks, Candidates, ScoreRule},
     infer::{ParamValues, Runtime},
     kb::NodeId,
-    optimize::{OptimizeError, journal::Journal},
+    optimize::{OptimizeError, asks::asks, journal::Journal},
     program::Program,
     retrieve::Ranking,
     sandbox::{Compiled, Failure},
@@ -176,9 +176,9 @@ pub fn told(failure: &Failure) -> String {
 
 /// Runs trials and keeps them.
 pub struct Trials<'a> {
-    /// What programs run on.
+    /// What programs run on whose functions ask a language model, if that is allowed.
     pub runtime: Arc<Runtime>,
-    /// The same without a language model: what a tool asked before is still in its cache.
+    /// What all others run on: without a model, though what a tool asked before is in its cache.
     pub offline: Arc<Runtime>,
     /// Where trials are kept.
     pub journal: &'a mut Journal,
@@ -203,24 +203,30 @@ impl Trials<'_> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
-    /// [`rankings`] on the runtime of the run.
+    /// What a program runs on.
+    pub fn runtime_of(&self, program: &Program) -> &Arc<Runtime> {
+        if asks(program) { &self.runtime } else { &self.offline }
+    }
+
+    /// [`rankings`] on the runtime of the program.
     ///
     /// # Errors
-    /// As [`rankings`].
+    /// As [`Trials::compile`] and [`rankings`].
     pub fn rankings(
         &self,
-        compiled: &Compiled,
+        program: &Program,
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
     ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
-        rankings(&self.runtime, self.stop, compiled, params, pool, queries)
+        let compiled = self.compile(program)?;
+        rankings(self.runtime_of(program), self.stop, &compiled, params, pool, queries)
     }
 
     /// The trial of a program on queries of a pool: from the journal, or run and committed.
     ///
     /// # Errors
-    /// As [`Trials::compile`] and [`Trials::rankings`], and those of the journal.
+    /// As [`Trials::rankings`], and those of the journal.
     pub fn run(
         &mut self,
         program: &Program,
@@ -233,7 +239,7 @@ impl Trials<'_> {
         if let Some(trial) = self.journal.find(TRIAL, &key(program, params, pool, queries))? {
             return Ok(trial);
         }
-        let rankings = self.rankings(&self.compile(program)?, params, pool, queries)?;
+        let rankings = self.rankings(program, params, pool, queries)?;
         self.keep(program, params, pool, queries, origin, &rankings)
     }
 

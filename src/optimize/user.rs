@@ -12,6 +12,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Event, OptimizeError, Run,
+        asks::asks,
         category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
         discover::{self, Worth},
         journal::{Journal, JournalError},
@@ -94,6 +95,14 @@ impl Run<'_> {
         let mut tried = Vec::new();
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
+            if asks(&one.program) {
+                (self.watch)(Event::Told(format!(
+                    "{}: left out, it calls functions that ask a language model, which only \
+                     programs of the llm actor may",
+                    one.file
+                )));
+                continue;
+            }
             let change = one.file.clone();
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
@@ -112,11 +121,14 @@ impl Run<'_> {
     }
 
     /// A category of a tried program.
-    pub(super) fn user_member(&mut self, tried: &Tried) -> Result<CategoryProgram, OptimizeError> {
+    pub(super) fn program_of_user(
+        &mut self,
+        tried: &Tried,
+    ) -> Result<CategoryProgram, OptimizeError> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
         let mut category_program =
-            self.category_program(None, program.clone(), none, &tried.origin)?;
+            self.category_program(None, program.clone(), none, None, &tried.origin)?;
         let name = program.category().unwrap_or(file);
         category_program.name = Some(name.to_owned());
         Ok(category_program)
@@ -130,7 +142,7 @@ impl Run<'_> {
         let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
         let mut category_programs = Vec::new();
         for at in chosen {
-            category_programs.push(self.user_member(&tried[at])?);
+            category_programs.push(self.program_of_user(&tried[at])?);
         }
         if category_programs.is_empty() {
             return Ok(category_programs);
@@ -217,6 +229,7 @@ mod tests {
             name: name.map(str::to_owned),
             queries: None,
             train: Vec::new(),
+            part: None,
         };
         let mut category_programs = vec![
             category_program("", Some("mine")),

@@ -27,37 +27,52 @@ fn example(name: &str) -> Value {
                    link(query)\n}";
     let failure = json!({"query": queries[0], "message": "link: the base has no node type \"x\"",
                          "place": "line 3"});
-    let judged = |rank: Option<u32>, lost_at: &str| {
-        json!({
-            "query": queries[0], "reciprocal_rank": rank.map_or(0.0, |rank| 1.0 / f64::from(rank)),
-            "answer_rank": rank, "lost_at": lost_at,
-            "answers": [{"name": "steel dart", "score": rank.map(|_| 1.5)}],
-            "wrong": [{"name": "soft dart", "score": 1.25}],
-            "trace": ["link(\"a steel dart by Dart World\") = 1 scores: Dart World"],
-        })
-    };
+    let entity = json!({"n": 1, "id": 4, "type": "brand", "name": "Dart World", "strength": "1.00",
+        "relations": "<-has_brand- product (2): steel dart; soft dart"});
+    let solved = json!([
+        {"text": queries[0], "wording": "free wording", "n": 1,
+         "answers": ["0 \"steel dart\" (product)"]},
+        {"text": queries[1], "wording": "free wording", "n": 2, "answers": []},
+    ]);
+    let standing = json!({"source": program, "score": 0.5, "n": 20,
+        "by_wording": "quotes 0.7000 on 10 queries, free wording 0.3000 on 10 queries"});
+    let elsewhere = json!([{"category": "by use", "before": 0.4, "after": 0.6,
+                            "advice": "1. Link what is quoted only."}]);
+    let table = "query (free wording): a steel dart by Dart World\n1 right answer; ranked low at + \
+                 line 7\nR 0 \"steel dart\" (product), rank 2, score 1.31\n\
+                 W1 2 \"soft dart\" (product), rank 1, score 1.9\ncalls: R | W1\n\
+                 - text = match_text(query) x0.5: 3.1 | 4.9\n\
+                 start link(query, [\"brand\"]), 1 nodes; lead to a right answer? \
+                 4 \"Dart World\" (brand) 0.84: yes\nstep of_brand: 23 nodes, 1 right answers\n";
     let node = |n: u32| json!({"n": n, "type": "product", "text": "steel dart\nDurable barrel."});
     match name {
         "actor/initial" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
-            "category": category, "queries": queries, "limits": "2 s, 2,000 calls"}),
+            "category": category, "queries": solved, "limits": "2 s, 2,000 calls",
+            "metapaths": ["from brand that is named: [\"has_brand:in\"] to product: 90 %"],
+            "worked": ["query: a\nlink gives 4 \"Dart World\" (brand) 0.84"],
+            "links": ["link(query): 4 \"Dart World\" (brand) 0.84"],
+            "documents": [{"query": queries[0], "node": "0 \"steel dart\" (product)",
+                           "text": "- name: steel dart"}],
+            "best": standing, "elsewhere": elsewhere}),
         "actor/improve" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
-            "category": category, "queries": queries, "limits": "2 s, 2,000 calls",
-            "previous": [{"source": program, "score": 0.4, "n": 20, "advice": "Use the brand."},
-                         {"source": program, "score": 0.3, "n": 20, "advice": ""}],
-            "current": {"source": program, "score": 0.5}, "advice": "1. Fall back to a search.",
-            "failures": [failure], "traces": ["link(...) = 0 scores"]}),
+            "category": category, "queries": solved, "limits": "2 s, 2,000 calls",
+            "previous": [{"changes": "- a\n+ b", "score": 0.4, "n": 20, "advice": "Use the brand."},
+                         {"changes": "", "score": 0.3, "n": 20, "advice": ""}],
+            "current": standing, "advice": "1. Fall back to a search.",
+            "elsewhere": elsewhere, "traces": [table]}),
         "actor/mend" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "limits": "2 s, 2,000 calls", "failures": [failure],
             "current": {"source": program, "score": ""}}),
-        "comparator/contrast" => json!({"category": category, "program": program,
-            "good": [judged(Some(1), "")], "bad": [judged(None, "link"), judged(Some(7), "")]}),
+        "comparator/contrast" => json!({"category": category, "current": standing,
+            "good": table, "also_good": ["(free wording) a kite -> 1 \"red kite\" (product)"],
+            "bad": [table, table]}),
         "categories/discover" => json!({"schema": schema,
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),
         "categories/assign" => json!({
             "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}],
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),
-        "router/choose" => json!({"query": queries[0], "categories":
-            [{"n": 1, "name": "by brand", "description": "Names a brand.", "queries": queries}]}),
+        "router/read" => json!({"query": queries[0], "types": ["product"], "entities": [entity],
+            "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}]}),
         "tools/parse_query" => json!({"query": queries[0], "attributes": ["brand", "use"]}),
         "tools/summarize" => {
             json!({"max_words": 50, "texts": [{"n": 1, "text": "One."}, {"n": 2, "text": "Two."}]})
@@ -67,12 +82,24 @@ fn example(name: &str) -> Value {
         "tools/extract" => json!({"term": "material", "texts": [{"n": 1, "text": "Of steel."}]}),
         "tools/check" => json!({"requirement": "is of steel", "nodes": [node(1), node(2)]}),
         "tools/score" => json!({"query": queries[0], "nodes": [node(1), node(2)]}),
-        "rerank/score" => json!({"query": queries[0], "candidates": [node(1), node(2)]}),
+        "synthesize/properties" => {
+            json!({"type": "product", "document": "steel dart\nDurable barrel.", "n": 5})
+        }
+        "synthesize/fuse" => json!({"type": "product", "requirement": "by Dart World",
+            "properties": ["is of steel", "lasts long"], "style": "question"}),
+        "synthesize/rewrite" => json!({"query": queries[0], "style": "keyword"}),
+        "synthesize/check" | "synthesize/judge" => {
+            json!({"document": "steel dart\nDurable barrel.",
+                   "properties": [{"n": 1, "text": "is of steel"}, {"n": 2, "text": "lasts long"}]})
+        }
+        "rerank/score" => json!({"query": queries[0], "entities": [entity],
+            "candidates": [node(1), node(2)]}),
         "react/step" => json!({"schema": schema, "toolkit": toolkit, "query": queries[0],
-            "shortlist": [{"id": 0, "type": "product", "name": "steel dart", "text": "Durable."}],
-            "steps": [{"thought": "Find the brand.", "call": "link(\"Dart World\")",
-                       "result": "$1: 1 scores: 4 Dart World 1.0"}],
-            "turns_left": 11, "calls_left": 29}),
+            "entities": [entity], "turns": 12, "calls": 30,
+            "shortlist": [{"id": 0, "name": "steel dart", "text": "type: product\nDurable."}]}),
+        "react/results" => json!({"problem": "", "turns_left": 11, "calls_left": 29, "next": 2,
+            "steps": [{"number": 1, "call": "link(\"Dart World\")",
+                       "result": "1 scores: 4 \"Dart World\" (brand) 1.0"}]}),
         other => panic!("no example for {other}"),
     }
 }
@@ -204,17 +231,22 @@ fn the_first_input_of_the_order_is_given_up_first_and_as_little_as_possible() {
     let prompts = prompts();
     let mut inputs = example("actor/improve");
     let many = |n: usize| Value::from(vec!["x".repeat(300); n]);
-    inputs["traces"] = many(200);
-    inputs["queries"] = many(100);
+    let solved = |n: usize| {
+        let one = json!({"text": "x".repeat(300), "wording": "quotes", "n": 1, "answers": []});
+        Value::from(vec![one; n])
+    };
+    inputs["traces"] = many(100);
+    inputs["queries"] = solved(300);
     let prompt = prompts.render("actor/improve", inputs.clone()).unwrap();
-    assert_eq!(prompt.left_out.len(), 1, "{:?}", prompt.left_out);
-    assert!(prompt.left_out[0].starts_with("traces: the last "), "{:?}", prompt.left_out);
-    inputs["queries"] = many(1_000);
-    let prompt = prompts.render("actor/improve", inputs).unwrap();
-    assert_eq!(prompt.left_out[0], "traces: the last 200 of 200 items");
-    assert_eq!(prompt.left_out[1], "previous: the last 2 of 2 items");
+    assert_eq!(prompt.left_out.len(), 3, "{:?}", prompt.left_out);
     assert!(prompt.left_out[2].starts_with("queries: the last "), "{:?}", prompt.left_out);
-    assert_eq!(prompt.left_out.len(), 3);
+    inputs["traces"] = many(1_000);
+    let prompt = prompts.render("actor/improve", inputs).unwrap();
+    assert!(prompt.left_out[0].starts_with("changes of previous"), "{:?}", prompt.left_out);
+    assert_eq!(prompt.left_out[1], "elsewhere: the last 1 of 1 items");
+    assert_eq!(prompt.left_out[2], "queries: the last 300 of 300 items");
+    assert!(prompt.left_out[3].starts_with("traces: the last "), "{:?}", prompt.left_out);
+    assert_eq!(prompt.left_out.len(), 4);
 
     let text = json!({"text": "ä".repeat(60_000), "classes": [{"n": 1, "name": "a"}]});
     let prompt = prompts.render("tools/classify", text).unwrap();

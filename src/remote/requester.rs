@@ -19,10 +19,10 @@ use tracing::{Instrument, debug_span, field};
 use crate::remote::{
     Limits, RemoteError, account,
     attempt::Attempt,
-    chance,
     circuit_breaker::{CircuitBreaker, Probe},
     failure::AccountSecrets,
     rate_limiter::RateLimiter,
+    retry::{Ended, Retry},
 };
 
 /// How often a request looks whether it is to stop.
@@ -76,17 +76,17 @@ impl Requester {
         // The gate is never closed.
         let _turn = self.gate.acquire().await;
         let url = account::join(&self.base, path);
+        let Limits { attempts, first_wait, longest_wait, .. } = self.limits;
         let mut course = Course {
             deadline: Instant::now() + self.limits.total,
-            attempts: 0,
-            bound: self.limits.first_wait,
+            retry: Retry::new(attempts, first_wait, longest_wait),
             last: String::new(),
             probe: None,
         };
         loop {
             self.pass_circuit_breaker(arrival, &mut course).await?;
-            self.keep_pace(weight, &course).await?;
-            course.attempts += 1;
+            self.keep_rate(weight, &course).await?;
+            course.retry.begin();
             match self.traced_attempt(&url, body, &course).await {
                 Ok(reply) => {
                     self.circuit_breaker.succeeded();
@@ -133,7 +133,7 @@ impl Requester {
     }
 
     /// Waits until the limits of a minute let the next attempt begin.
-    async fn keep_pace(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
+    async fn keep_rate(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
         match self.rate_limiter.turn(Instant::now(), weight, course.deadline) {
             Ok(begin) => {
                 sleep_until(begin).await;
@@ -159,7 +159,7 @@ impl Requester {
         let span = debug_span!(
             "attempt",
             "server.address" = self.host,
-            "http.request.resend_count" = course.attempts.saturating_sub(1),
+            "http.request.resend_count" = course.retry.made().saturating_sub(1),
             "http.request.body.size" = body.len(),
             "http.response.body.size" = field::Empty,
             "error.type" = field::Empty,
@@ -178,25 +178,17 @@ impl Requester {
         course: &mut Course<'_>,
         told: Option<Duration>,
     ) -> Result<Duration, RemoteError> {
-        let Limits { attempts, longest_wait, .. } = self.limits;
         let last = &course.last;
-        if let Some(told) = told.filter(|told| *told > longest_wait) {
-            let (told, longest) = (told.as_secs_f64(), longest_wait.as_secs_f64());
-            return Err(self.failed(
-                course,
-                format!("{last}; it asks to wait {told:.0} s, and at most {longest} s are waited"),
-            ));
+        match course.retry.wait(told) {
+            Ok(wait) if Instant::now() + wait < course.deadline => Ok(wait),
+            Ok(_) => Err(self.out_of_time(course)),
+            Err(Ended::Attempts) => Err(self.failed(course, last.clone())),
+            Err(Ended::Told(told)) => {
+                let (told, most) = (told.as_secs_f64(), self.limits.longest_wait.as_secs_f64());
+                let what = format!("it asks to wait {told:.0} s, and at most {most} s are waited");
+                Err(self.failed(course, format!("{last}; {what}")))
+            }
         }
-        if course.attempts >= attempts {
-            return Err(self.failed(course, last.clone()));
-        }
-        let jitter = course.bound.min(longest_wait).mul_f64(chance());
-        let wait = told.unwrap_or_default() + jitter;
-        if Instant::now() + wait >= course.deadline {
-            return Err(self.out_of_time(course));
-        }
-        course.bound = course.bound.saturating_mul(2);
-        Ok(wait)
     }
 
     fn out_of_time(&self, course: &Course<'_>) -> RemoteError {
@@ -209,7 +201,7 @@ impl Requester {
         if course.probe.is_some() {
             self.circuit_breaker.gave_up();
         }
-        RemoteError::Failed { host: self.host.clone(), attempts: course.attempts, message }
+        RemoteError::Failed { host: self.host.clone(), attempts: course.retry.made(), message }
     }
 }
 
@@ -217,10 +209,8 @@ impl Requester {
 struct Course<'a> {
     /// When its total time is over.
     deadline: Instant,
-    /// Attempts begun.
-    attempts: u32,
-    /// Bound of the next wait.
-    bound: Duration,
+    /// Attempts begun, and the waits between them.
+    retry: Retry,
     /// Why the last attempt failed.
     last: String,
     /// Set while it is the one request that tries a failing service.

@@ -29,9 +29,9 @@ pub enum Effort {
     /// Not at all, but for programs that ask one.
     #[default]
     None,
-    /// It reads the query: it chooses the category.
+    /// It reads the query: category, linked entities, wanted type, constraints.
     Reads,
-    /// It also judges the first twenty answers.
+    /// It also judges the first 20 answers, or the first 50 if none of them is good.
     Judges,
 }
 
@@ -48,6 +48,12 @@ pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }
 
+/// Whether a name is that of a bundle, or of a system that stands on one, as `rerank:bundle:FILE`.
+pub fn is_within(name: &str) -> bool {
+    let stands_on = |name: &str| name.split_once(':').is_some_and(|(_, inner)| is_within(inner));
+    is_named(name) || stands_on(name)
+}
+
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.
 ///
 /// # Errors
@@ -59,7 +65,7 @@ pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, System
         SystemError::Failed { what: "the bundle".to_owned(), source: Box::new(source) }
     })?;
     if opener.effort >= Effort::Reads {
-        routed = routed.routed_by(opener.model("--effort 1")?);
+        routed = routed.read_by(opener.model("--effort 1")?);
     }
     let routed = Arc::new(routed);
     let answers: Box<dyn Retriever> = match opener.effort {

@@ -10,6 +10,8 @@
 pub mod bundle;
 pub mod program;
 
+mod ask;
+mod asks;
 mod dense;
 mod hybrid;
 mod late;
@@ -29,7 +31,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub use self::page::reference_page;
+pub use self::{asks::asks, page::reference_page};
 use crate::{
     bundle::BundleError,
     index::{IndexedBase, Part},
@@ -59,6 +61,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     bundle::SPEC,
     program::SPEC,
     run::SPEC,
+    ask::SPEC,
 ];
 
 /// Memory for answers of tool calls, bytes.
@@ -266,6 +269,9 @@ pub enum SystemError {
     /// It asks a language model.
     #[error("{0} needs a language model, and none is configured")]
     NoModel(String),
+    /// A server has not what it needs.
+    #[error("{0} needs a file, a model or labelled queries, and a server gives it none")]
+    NotServed(String),
     /// It answers queries that are known beforehand.
     #[error("{0} answers labelled queries only; measure it with `agent eval`")]
     NoQueries(String),

@@ -10,11 +10,20 @@ use crate::{
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "react",
-    arguments: "",
-    summary: "a language model calls tools step by step and names the answers",
+    arguments: "[:llm-tools]",
+    summary: "a language model calls tools step by step and names the answers; with llm-tools also those tools that ask a model",
     needs: &[Need::Model],
-    open: |_, opener| {
+    open: |arguments, opener| {
+        let llm_tools = match arguments {
+            "" | ":" => false,
+            LLM_TOOLS => true,
+            _ => return Err(SPEC.wrong(arguments, "is none of its forms")),
+        };
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
-        Ok(Box::new(React::new(opener.base.clone(), opener.model("react")?, Some(cache))))
+        let (base, model) = (opener.base.clone(), opener.model("react")?);
+        Ok(Box::new(React::new(base, model, Some(cache), llm_tools)))
     },
 };
+
+/// Allows tools that ask a language model.
+const LLM_TOOLS: &str = ":llm-tools";

@@ -9,7 +9,7 @@ use crate::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "rerank",
     arguments: "[:SYSTEM]",
-    summary: "a language model scores the first 20 of another system, of hybrid by default",
+    summary: "a language model scores the first 20 of another system, or 50 if none of them scores high; of hybrid by default",
     needs: &[Need::Model],
     open,
 };

@@ -399,10 +399,10 @@ mod tests {
             let end = NodeId::try_from(*end).unwrap();
             if !steps.is_empty() {
                 let metapath = vec![set(vec![brand]), path["steps"].clone()];
-                let Value::Scores(walked) = session.call(tool("walk"), metapath).unwrap() else {
+                let Value::Scores(reached) = session.call(tool("walk"), metapath).unwrap() else {
                     panic!("a metapath gives scores")
                 };
-                assert!(walked.get(end).is_some(), "{path:?}");
+                assert!(reached.get(end).is_some(), "{path:?}");
             }
             ends.push((end, steps.len()));
         }

@@ -242,15 +242,20 @@ fn thing(ctx: &mut ToolCtx<'_>, node: NodeId, wanted: &str) -> Result<Json, Tool
 }
 
 /// The document of a node with its relations, cut to what concerns the wanted words.
-pub(crate) fn document_about(
+fn document_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
+    let mut text = base.kb.text(node).to_owned();
+    text.push_str(&relations_in_words(base, node));
+    relevant(base, &text, wanted, max_chars)
+}
+
+/// The document of a node without its relations, cut in the same way.
+pub(crate) fn text_about(
     base: &IndexedBase,
     node: NodeId,
     wanted: &str,
     max_chars: usize,
 ) -> String {
-    let mut text = base.kb.text(node).to_owned();
-    text.push_str(&relations_in_words(base, node));
-    relevant(base, &text, wanted, max_chars)
+    relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
 /// Asks about texts, in the order given; of those without words nothing is asked.

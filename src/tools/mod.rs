@@ -10,6 +10,7 @@ mod assistant;
 mod avatar;
 mod cache;
 mod cost;
+mod examples;
 mod graph;
 mod llm;
 mod lookup;
@@ -28,11 +29,11 @@ use std::{sync::LazyLock, time::Duration};
 pub use asking::{Requester, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
-pub(crate) use llm::{document_about, unit_score};
+pub(crate) use llm::{text_about, unit_score};
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
-    EXAMPLE_QUERY, GROUPS, TOOLKIT, reference_page, schema_text, toolkit_text, toolkit_toml,
+    EXAMPLE_QUERY, GROUPS, TOOLKIT, Told, reference_page, schema_text, toolkit_text, toolkit_toml,
 };
 pub use value::{Args, Kind, Value, node_id};
 

@@ -79,8 +79,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES, ArgSpec { name: "exponent", kind: Kind::Number, default: None }],
         Kind::Scores,
         NodeFlow::Carry,
-        "Every score to a power; above 1 it sharpens differences, below 1 it flattens them. \
-         Negative scores count as 0.",
+        "Every score to a power; above 1 it sharpens differences, below 1 it flattens them, below \
+         0 it turns the order around. Negative scores count as 0; a node is dropped where the \
+         result is not finite, as of 0 to a negative power.",
         "power(link(query), 2.0)",
         |ctx, args| {
             let exponent = args.number(1)? as f32;
@@ -235,7 +236,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Scores,
         NodeFlow::Keep,
         "Only the scores of nodes in the set; the same as restrict.",
-        r#"search(query) & get_node_ids_by_type("product")"#,
+        r#"search(query) & of_type(neighbors(0), "product")"#,
         restrict,
     ),
     rank_tool(

@@ -26,7 +26,7 @@ use crate::{
 /// Why no tool answers over a base whose graph names nodes that do not exist.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
 /// Nodes, edges and postings that one program call may touch.
-const MAX_TOUCHED: u64 = 20_000_000;
+pub(super) const MAX_TOUCHED: u64 = 20_000_000;
 /// Requests to a language model that one program call may make, repairs not counted.
 const MAX_LLM_REQUESTS: u64 = 40;
 /// Nodes and texts that one program call may ask a language model about.
@@ -101,6 +101,8 @@ pub struct Meter {
     /// Set when the process is to end.
     stop: Option<Arc<AtomicBool>>,
     stopped: bool,
+    /// Requests and tokens for language models at most, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
 }
 
 impl Meter {
@@ -172,10 +174,11 @@ impl Meter {
                 "over {MAX_TOUCHED} nodes, edges and postings touched; start hops from fewer nodes"
             )));
         }
+        let (requests, tokens) = self.asking.unwrap_or((MAX_LLM_REQUESTS, MAX_LLM_TOKENS));
         for (n, most, what) in [
-            (work.llm_requests, MAX_LLM_REQUESTS, "requests to the LLM"),
+            (work.llm_requests, requests, "requests to the LLM"),
             (work.llm_items, MAX_LLM_ITEMS, "nodes and texts for the LLM"),
-            (work.llm_tokens, MAX_LLM_TOKENS, "tokens for the LLM"),
+            (work.llm_tokens, tokens, "tokens for the LLM"),
         ] {
             if n > most {
                 return Err(ToolError::Budget(format!(
@@ -274,6 +277,13 @@ impl Session {
     /// The same session, whose calls end soon once `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.meter.stop = Some(stop);
+        self
+    }
+
+    /// The same session, whose tools ask at most so many requests of so many tokens; no more than
+    /// any may.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.meter.asking = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
         self
     }
 

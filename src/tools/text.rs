@@ -6,7 +6,7 @@ use crate::{
     index::{TextPart, terms::QueryTerms},
     kb::{NodeId, Scores},
     tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
-    words::name_words,
+    words::{name_words, quoted},
 };
 
 /// Nodes that one search returns at most.
@@ -36,8 +36,13 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         flow: NodeFlow::Link,
         cost: PER_WORD,
         doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
-              0..1: full names in order are strongest, names found in part or with one typo are \
-              weaker. The k strongest of each given type (of all types when none is given).",
+              0..1: an identifier 1, a full name in order m / (m + 1.5), with m the rarity of its \
+              words, so that a name of one common word is weak; a part of a name c * c * m / (m + \
+              6), with c the share of it that the text has; with one typo 0.9 of that. Names may \
+              overlap: of nested ones all are given, the longest strongest. Words that only shape \
+              questions (which, find, like) name nothing in part, but other words of the question \
+              do; give only the part of the text that names something, such as one of \
+              quoted(query). The k strongest of each given type, of every type when none is given.",
         example: r#"link(query, ["brand", "category"], 3)"#,
         cached: true,
         run: link,
@@ -159,8 +164,10 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         result: Kind::Text,
         flow: NodeFlow::Carry,
         cost: "1,000 per word (per 64 bytes of a longer one), 10 per node",
-        doc: "The text without the words that name any of the nodes: what is left describes the \
-              answer rather than the nodes it is linked to.",
+        doc: "The text without the words that name any of the nodes, wherever they stand: what is \
+              left describes the answer rather than the nodes it is linked to. Every word of a \
+              name or alias goes, also an ordinary one, so give it sure links only; signs between \
+              words go too.",
         example: r#"without_names(query, link(query, "brand", 1))"#,
         cached: true,
         run: |ctx, args| {
@@ -187,6 +194,24 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             let text = args.text(0)?;
             cost::analysed(ctx, text)?;
             Ok(Value::List(name_words(text).map(|(_, word)| Value::text(&word)).collect()))
+        },
+    },
+    ToolSpec {
+        name: "quoted",
+        group: "text",
+        args: &[TEXT],
+        result: Kind::Texts,
+        flow: NodeFlow::Carry,
+        cost: "1 per byte of the text",
+        doc: "The parts of a text between quotation marks, in order, without the marks, at most 32; \
+              none where nothing is quoted. A mark behind a number is no quotation mark where \
+              another closes the quotation.",
+        example: r#"quoted("like \"Steel Bottle\" by Northpeak")"#,
+        cached: false,
+        run: |ctx, args| {
+            let text = args.text(0)?;
+            cost::analysed(ctx, text)?;
+            Ok(Value::List(quoted(text).into_iter().map(Value::text).collect()))
         },
     },
     ToolSpec {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     kb::{Kb, TypeId},
-    tools::{ToolSpec, registry, source::literal},
+    tools::{ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal},
 };
 
 /// The toolkit's name, and its folder under `toolkits/`.
@@ -91,30 +91,57 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     ))
 }
 
-/// What a language model is told of the tools: by group, for each its signature, what it does and
-/// what it costs, one line each. Tools that ask a language model themselves are left out unless
-/// wanted.
-pub fn toolkit_text(with_llm: bool) -> String {
+/// Which tools a language model is told of, beside those that every program needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The functions of the AvaTaR tool API that take one node or lists of nodes: what they do,
+    /// others do with sets and scores.
+    pub avatar: bool,
+    /// Functions that ask a language model themselves.
+    pub llm: bool,
+}
+
+/// What a language model is told of the tools: by group, for each its signature, what it does and an
+/// example in the names of the base, one line each; behind each group what its calls cost, and at
+/// the end what one run may spend.
+pub fn toolkit_text(kb: &Kb, told: Told) -> String {
+    let names = BaseNames::new(kb);
     let mut text = String::new();
     for (group, purpose) in GROUPS {
-        if group == "llm" && !with_llm {
+        if (group == "llm" && !told.llm) || (group == "avatar" && !told.avatar) {
             continue;
         }
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
+        let mut costs: Vec<(&str, Vec<&str>)> = Vec::new();
         for spec in registry().iter().filter(|spec| spec.group == group) {
-            let _ = writeln!(
-                text,
-                "- {}: {} Cost: {}. Example: {}",
-                spec.signature(),
-                spec.doc,
-                spec.cost,
-                spec.example
-            );
+            let _ = write!(text, "- {}: {}", spec.signature(), spec.doc);
+            match names.example(spec.example).filter(|_| !spec.is_operator()) {
+                Some(example) => drop(writeln!(text, " Example: {example}")),
+                None => text.push('\n'),
+            }
+            match costs.iter_mut().find(|pair| pair.0 == spec.cost) {
+                Some(pair) if pair.1.contains(&spec.name) => {}
+                Some(pair) => pair.1.push(spec.name),
+                None => costs.push((spec.cost, vec![spec.name])),
+            }
         }
-        text.push('\n');
+        // What most calls of a group cost needs no names.
+        costs.sort_by_key(|pair| pair.1.len());
+        let last = costs.len().saturating_sub(1);
+        let cost = |(at, (cost, names)): (usize, &(&str, Vec<&str>))| match at == last {
+            true => format!("the others {cost}"),
+            false => format!("{} {cost}", names.join(", ")),
+        };
+        let costs: Vec<String> = costs.iter().enumerate().map(cost).collect();
+        let _ = writeln!(text, "Cost of a call: {}.\n", costs.join("; "));
     }
-    text.truncate(text.trim_end().len());
+    let _ = write!(
+        text,
+        "Cost is counted in nodes, edges and postings touched: one run for one query may touch {} \
+         million in all.",
+        MAX_TOUCHED / 1_000_000
+    );
     text
 }
 

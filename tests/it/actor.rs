@@ -363,15 +363,43 @@ fn a_bundle_leans_on_a_model_as_far_as_it_is_told_to() {
         Ran::of(command.output().unwrap()).json_lines().pop().unwrap()
     };
     let calls = |line: &Value| line["llm"]["calls"].as_u64().unwrap();
-    let (without, routed, judged) = (measured("0"), measured("1"), measured("2"));
+    let (without, read, judged) = (measured("0"), measured("1"), measured("2"));
     // The scripted model names the first category for every query, and is sure of it: that is wrong
     // for most of them, and takes nothing away that the bundle's own router finds.
     let found = |line: &Value| line["metrics"]["hit@20"].as_f64().unwrap();
-    assert_eq!(found(&routed), found(&without), "{routed} {without}");
+    assert_eq!(found(&read), found(&without), "{read} {without}");
     let n = without["n"].as_u64().unwrap();
     assert_eq!(calls(&without), 0);
-    assert_eq!(calls(&routed), n, "one request for each query");
+    assert_eq!(calls(&read), n, "one request for each query");
     assert!(calls(&judged) > n, "{judged}");
+    // All in one go: what was asked before is not paid for again, and is counted all the same.
+    let more = ["--effort", "0,1,2", "--model", "scripted", "--no-cache"];
+    let mut command = world.command(eval.iter().copied().chain(more));
+    let lines = Ran::of(command.env("OPENAI_BASE_URL", server.url()).output().unwrap());
+    let lines = lines.json_lines();
+    let rows: Vec<&Value> = lines.iter().rev().take(3).rev().collect();
+    let asked = |line: &Value| line["asked"]["calls"].as_u64();
+    assert_eq!(rows.iter().map(|line| asked(line)).collect::<Vec<_>>()[..2], [None, Some(n)]);
+    assert_eq!(asked(rows[2]), Some(calls(&judged)));
+    assert_eq!(calls(rows[2]), calls(&judged) - n, "the readings were kept");
+    assert_eq!(rows[2]["metrics"], judged["metrics"]);
+    assert!(rows[2]["system"].as_str().unwrap().ends_with(" effort 2"), "{}", rows[2]);
+    assert_eq!(rows[2]["versus"][0]["system"], rows[0]["system"]);
+    // Told beforehand, and never passed.
+    let requests = server.requests().len();
+    let dry = ["--effort", "0,1,2", "--model", "scripted", "--dry-run"];
+    let mut command = world.command(eval.iter().copied().chain(dry));
+    let told = Ran::of(command.env("OPENAI_BASE_URL", server.url()).output().unwrap());
+    assert_eq!(server.requests().len(), requests, "nothing is asked");
+    let told = told.json_lines();
+    for (row, told) in rows.iter().zip(told.iter().rev().take(3).rev()) {
+        let most = |name: &str| told[name].as_u64().unwrap();
+        let used = |name: &str| row["asked"][name].as_u64().unwrap_or(0);
+        let [least, most_calls] = [0, 1].map(|end| told["calls"][end].as_u64().unwrap());
+        assert!((least..=most_calls).contains(&used("calls")), "{told} {row}");
+        assert!(used("tokens_in") <= most("tokens_in"), "{told} {row}");
+        assert!(used("tokens_out") <= most("tokens_out"), "{told} {row}");
+    }
     // The scripted model turns the first twenty around.
     assert_ne!(judged["metrics"], without["metrics"]);
     // Without a model there is nothing to lean on.

@@ -76,6 +76,8 @@ fn bundle(world: &World, source: &str) -> Bundle {
             n_validation: 2,
             llm: None,
             without: Vec::new(),
+            synthetic: false,
+            baseline: None,
         },
         digest: String::new(),
     }

@@ -186,6 +186,8 @@ fn routed(world: &World, first: &str, second: &str) {
             n_train: 1,
             n_validation: 2,
             without: Vec::new(),
+            synthetic: false,
+            baseline: None,
             llm: None,
         },
         digest: String::new(),

@@ -1,4 +1,4 @@
-//! `--help` of every command, walked from the first page on, so that no command can be forgotten.
+//! `--help` of every command, followed from the first page on, so that no command can be forgotten.
 
 use std::collections::BTreeMap;
 

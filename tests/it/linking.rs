@@ -6,7 +6,7 @@
 //! the query is linked again: recall is the share of linked entities that are still among the
 //! strongest of their type. A small sample holds floors; `AGENT_TEST_HOME` names a home with
 //! `products`, `biomed` and `papers` indexed, for which the same figures are printed, with the time
-//! of building the index of names and of linking a query.
+//! of building the entity index and of linking a query.
 
 use std::{
     collections::BTreeMap,

@@ -36,6 +36,8 @@ pub(crate) enum Mood {
     Limits,
     /// It works until it has replied so often, then it takes no connection.
     Dies(usize),
+    /// It replies, and its improved programs ask it for something themselves.
+    Asks,
 }
 
 /// A running server; it ends with the value, or with the process.
@@ -43,9 +45,19 @@ pub(crate) struct ModelServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,
     asked: Arc<AtomicUsize>,
+    crowd: Arc<Crowd>,
     off: Arc<AtomicBool>,
 }
 
+/// Requests for first programs under way, and how many were at most.
+#[derive(Default)]
+struct Crowd {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// How long a first program takes, so that others can be asked for meanwhile.
+const WRITES_FOR: Duration = Duration::from_millis(300);
 /// Requests that are kept; all are counted.
 const KEPT: usize = 1_000;
 
@@ -57,6 +69,8 @@ impl ModelServer {
         let (heard, off) = (requests.clone(), Arc::new(AtomicBool::new(false)));
         let asked = Arc::new(AtomicUsize::new(0));
         let (stopped, counted) = (off.clone(), asked.clone());
+        let crowd = Arc::new(Crowd::default());
+        let crowded = crowd.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::Relaxed) {
@@ -64,10 +78,11 @@ impl ModelServer {
                 }
                 let (stream, heard) = (stream.unwrap(), heard.clone());
                 let (asked, stopped) = (counted.clone(), stopped.clone());
-                thread::spawn(move || serve(stream, mood, &heard, &asked, &stopped));
+                let crowd = crowded.clone();
+                thread::spawn(move || serve(stream, mood, &heard, &asked, &crowd, &stopped));
             }
         });
-        ModelServer { address, requests, asked, off }
+        ModelServer { address, requests, asked, crowd, off }
     }
 
     /// What OPENAI_BASE_URL is to be.
@@ -78,6 +93,11 @@ impl ModelServer {
     /// How many requests came so far.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// How many first programs were asked for at a time, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.crowd.most.load(Ordering::Relaxed)
     }
 
     /// The bodies of the first requests.
@@ -99,6 +119,7 @@ fn serve(
     mood: Mood,
     heard: &Mutex<Vec<Value>>,
     asked: &AtomicUsize,
+    crowd: &Crowd,
     off: &AtomicBool,
 ) {
     let Some((_, body)) = read(&stream) else { return };
@@ -107,9 +128,16 @@ fn serve(
     if n < KEPT {
         heard.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
     }
+    if body.contains("You write retrieval programs") {
+        let now = crowd.now.fetch_add(1, Ordering::Relaxed) + 1;
+        crowd.most.fetch_max(now, Ordering::Relaxed);
+        thread::sleep(WRITES_FOR);
+        crowd.now.fetch_sub(1, Ordering::Relaxed);
+    }
     let (status, body) = match mood {
-        Mood::Works => (200, completion(&answer(&request))),
-        Mood::Dies(after) if n < after => (200, completion(&answer(&request))),
+        Mood::Works => (200, completion(&answer(&request, false))),
+        Mood::Asks => (200, completion(&answer(&request, true))),
+        Mood::Dies(after) if n < after => (200, completion(&answer(&request, false))),
         Mood::Dies(_) => return,
         Mood::Babbles => (200, completion("I would rather talk about the weather.")),
         Mood::Garbage => (200, "<html><body>It works!</body></html>".to_owned()),
@@ -173,8 +201,8 @@ fn completion(text: &str) -> String {
     .to_string()
 }
 
-/// The reply to a request, by what its first words ask for.
-fn answer(request: &Value) -> String {
+/// The reply to a request, by what its first words ask for. Improved programs may ask.
+fn answer(request: &Value, asks: bool) -> String {
     let message = |role: &str| {
         let messages = request["messages"].as_array().unwrap();
         let last = messages.iter().rfind(|message| message["role"] == role);
@@ -208,11 +236,21 @@ fn answer(request: &Value) -> String {
     if asked("You repair retrieval programs") {
         return fenced("A bracket was missing.", POOR);
     }
-    if asked("You improve retrieval programs") {
-        return fenced("Follow the relations.", &better(&user));
+    if asked("You improve retrieval programs") && user.contains(TRIED_OUT) {
+        return fenced("Names count too.", REVISED);
     }
-    if asked("You choose the category of a query") {
-        return json!({ "category": 1, "probability": 0.9 }).to_string();
+    if asked("You improve retrieval programs") {
+        let better = better(&user);
+        return fenced("Follow the relations.", &if asks { asking(&better) } else { better });
+    }
+    if asked("You choose the class that fits a text best") {
+        return json!({ "class": 1 }).to_string();
+    }
+    if asked("You read a query") {
+        return json!({
+            "category": 1, "entities": [], "type": null, "constraints": [], "probability": 0.9,
+        })
+        .to_string();
     }
     if asked("You judge candidates") {
         return judged(&user);
@@ -237,6 +275,11 @@ const DESCRIBED: &str = "queries that describe something";
 /// A program that gives the shortlist back.
 const POOR: &str = "fn retrieve(query, candidates, params) {\n    \
                     uniform(candidates, 0.1) + search(query, [], 20)\n}";
+/// What it becomes when it was tried out.
+pub(crate) const REVISED: &str = "fn retrieve(query, candidates, params) {\n    \
+                    uniform(candidates, 0.1) + search_with_names(query, [], 20)\n}";
+/// Says that a program was tried out.
+pub(crate) const TRIED_OUT: &str = "This is your first program, tried out";
 /// The same without its last bracket.
 const BROKEN: &str = "fn retrieve(query, candidates, params) {\n    search(query, [], 20)\n";
 
@@ -270,6 +313,15 @@ fn categories(user: &str) -> String {
     json!({ "categories": [category(NAMED, named), category(DESCRIBED, described)] }).to_string()
 }
 
+/// The same program, which asks for the class of its query first.
+fn asking(source: &str) -> String {
+    let body = "fn retrieve(query, candidates, params) {\n";
+    source.replace(
+        body,
+        &format!("{body}    let class = classify_by_llm(query, [\"one\", \"two\"]);\n"),
+    )
+}
+
 /// A program that links names of every type next to a type of answers and follows the relation.
 fn better(user: &str) -> String {
     let is_answer = |kind: &str| {
@@ -295,12 +347,12 @@ fn better(user: &str) -> String {
     }
     metapaths.truncate(8);
     let mut source = String::from(
-        "fn params() {\n    #{ w_walk: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
+        "fn params() {\n    #{ w_metapath: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
          fn retrieve(query, candidates, params) {\n    \
          let pool = normalize(search_with_names(query, [], 200)) * 0.5;\n",
     );
     for metapath in &metapaths {
-        source += &format!("    pool = pool + {metapath} * params.w_walk;\n");
+        source += &format!("    pool = pool + {metapath} * params.w_metapath;\n");
     }
     source += "    let pool = top(pool, 500);\n    top(pool + normalize(match_text(query, pool)), 100)\n}";
     source

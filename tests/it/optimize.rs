@@ -409,7 +409,7 @@ fn what_a_run_needs_is_asked_for_before_anything_is_written() {
     }
     assert!(!world.path("home/runs").exists(), "a run was begun that cannot go on");
     let llm = ["optimize", "--dataset", "planted", "--actor", "llm"];
-    world.run(llm).fails(1, &["no LLM configured", "leave out --actor"]);
+    world.run(llm).fails(1, &["no LLM configured", "--actor search"]);
 }
 
 #[test]

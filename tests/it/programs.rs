@@ -145,6 +145,7 @@ fn write_run(world: &World) -> [Program; 3] {
             change,
             n: 2,
             difference: 0.25,
+            gain: 0.5,
             p: 0.125,
             e: 1.25,
             needed: Some(9),

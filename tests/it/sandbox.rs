@@ -168,7 +168,7 @@ fn resident() -> Option<u64> {
 /// Programs of which equal counts are asked.
 const COUNTED: usize = 400;
 
-/// Programs that walk, search and loop, one for each number.
+/// Programs that hop, search and loop, one for each number.
 fn counting_program(number: usize) -> String {
     let (turns, k) = (number * 7 % 50, 1 + number % 10);
     let weight = (number % 8) as f64 / 4.0;

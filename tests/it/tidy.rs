@@ -22,11 +22,18 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
-    ("rusqlite", &["src/optimize/journal"]),
+    ("rusqlite", &["src/optimize/journal", "src/table/"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
-    ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
+    ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs", "src/serve/"]),
+    ("axum", &["src/serve/"]),
+    ("hyper", &["src/serve/"]),
+    ("hyper_util", &["src/serve/"]),
+    ("utoipa", &["src/serve/"]),
+    ("prometheus_client", &["src/serve/metrics.rs"]),
+    ("clap_complete", &["src/cli/manual.rs"]),
+    ("clap_mangen", &["src/cli/manual.rs"]),
     ("usearch", &["src/index/ann.rs"]),
     ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
     ("clap", &["src/cli/", "src/main.rs"]),
@@ -43,7 +50,7 @@ const FETCHED: [&str; 2] = ["target", "node_modules"];
 
 /// The only places that start threads. What a program waits for on another thread must stay out of
 /// rayon's pool of the process, whose threads may all be waiting for programs; each says how it does.
-const STARTS_THREADS: [&str; 5] = [
+const STARTS_THREADS: [&str; 6] = [
     // Programs, each thread with a pool of its own; a pool apart for the compiler.
     "src/sandbox/workers.rs",
     // Lets deadlines pass.
@@ -52,6 +59,8 @@ const STARTS_THREADS: [&str; 5] = [
     "src/embed/bert/device.rs",
     // Waits for replies.
     "src/llm/ask.rs",
+    // Wait for programs, and no program waits for them.
+    "src/serve/queue.rs",
     // Starts programs, and no program waits for it.
     "src/cli/",
 ];

@@ -1,5 +1,6 @@
 //! `agent bench`: what single pieces of work cost on a dataset, to be compared with other software
-//! that does the same work. One file per measurement; this one times, counts and prints.
+//! that does the same work. One file per measurement; this one times, counts and prints. What no
+//! other software does is measured in `benches/`, to compare two builds.
 //!
 //! Each measurement runs its work once to warm up, then again until [`LEAST_SECONDS`] have passed,
 //! and prints the mean of one piece. A digest of the results says whether another program had the

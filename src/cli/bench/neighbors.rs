@@ -20,7 +20,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
     let pairs: Vec<work::Metapath<1>> = match &args.work {
         Some(path) => work::read_metapaths(path, &kb)?,
-        None => work::draw_walks(&kb),
+        None => work::draw_metapaths(&kb),
     };
     let typed =
         |&(node, [relation]): &work::Metapath<1>| kb.neighbors(node, relation, Direction::Out);
@@ -64,7 +64,7 @@ pub(super) fn run_hop2(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
     let metapaths: Vec<work::Metapath<2>> = match &args.work {
         Some(path) => work::read_metapaths(path, &kb)?,
-        None => work::draw_walks(&kb),
+        None => work::draw_metapaths(&kb),
     };
     let mut marks = Marks::new(kb.n_nodes());
     let mut hop2 = |&(node, [first, second]): &work::Metapath<2>| {

@@ -78,7 +78,7 @@ fn ids(text: &str) -> Option<Vec<NodeId>> {
 
 /// Draws metapaths that lead somewhere: half from any node, half from one met as a neighbor, so
 /// that popular nodes come up as often as programs meet them.
-pub(super) fn draw_walks<const N: usize>(kb: &Kb) -> Vec<Metapath<N>> {
+pub(super) fn draw_metapaths<const N: usize>(kb: &Kb) -> Vec<Metapath<N>> {
     let random = &mut ChaCha8Rng::seed_from_u64(SEED);
     let mut metapaths = Vec::new();
     for _ in 0..DRAWN * DRAWS_PER_PIECE {
@@ -129,7 +129,7 @@ pub(super) fn draw_queries(kb: &Kb) -> Vec<String> {
 /// Draws questions: the name of a node, relations and words, with candidates that metapaths start
 /// from.
 pub(super) fn draw_questions(kb: &Kb) -> Vec<(String, Vec<NodeId>)> {
-    let metapaths = draw_walks::<1>(kb);
+    let metapaths = draw_metapaths::<1>(kb);
     let question = |(metapaths, words): (&[Metapath<1>], String)| {
         let name = metapaths.iter().take(1).map(|metapath| kb.name(metapath.0));
         let relations =

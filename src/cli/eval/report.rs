@@ -17,8 +17,10 @@ use crate::{
     llm::ledger::Spent,
 };
 
-/// Metrics in tables; CSV and JSON have all.
+/// Metrics in tables that are compared; CSV and JSON have all.
 pub(super) const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
+/// The recall of the shortlist: shares of queries with an answer up to there.
+const DEPTHS: [Metric; 3] = [Metric::Hit20, Metric::Hit50, Metric::Hit100];
 /// What the row of all queries is called where there are groups.
 pub(super) const ALL: &str = "all";
 
@@ -97,6 +99,12 @@ struct Printed<'a> {
     #[serde(flatten)]
     evaluation: &'a Evaluation,
     llm: LlmUse,
+    /// What its replies took, those that had been kept among them; only if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<LlmUse>,
+    /// Queries that a model was to help with and did not; only if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unassisted: Option<u64>,
     /// What the defaults do not say.
     #[serde(flatten)]
     measures: Measures,
@@ -165,6 +173,8 @@ impl Report<'_> {
                 system: &one.system,
                 evaluation: &one.evaluation,
                 llm: one.llm.into(),
+                asked: (one.used.calls > 0).then(|| one.used.into()),
+                unassisted: Some(one.unassisted.total()).filter(|&n| n > 0),
                 measures: self.measures,
                 invalid: one.invalid(),
                 test_openings: self.openings,
@@ -208,27 +218,40 @@ impl Report<'_> {
     }
 
     fn means(&self) -> Rows {
-        let row =
-            |(group, system, evaluation): (&str, &str, &Evaluation)| {
-                let mut row = vec![group.to_owned(), system.to_owned()];
-                row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
-                row.extend(SHOWN.map(|metric| {
+        let row = |(group, system, evaluation): (&str, &str, &Evaluation)| {
+            let mut row = vec![group.to_owned(), system.to_owned()];
+            row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+            row.extend(
+                SHOWN.map(|metric| {
                     percent(evaluation.means.get(metric), evaluation.ci95.get(metric))
-                }));
-                row.extend(
-                    [evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")),
-                );
-                row
-            };
-        let [hit1, hit5, recall20, mrr] = SHOWN.map(Metric::name);
-        let mut headings =
-            vec!["queries", "system", "n", "failed", hit1, hit5, recall20, mrr, "p50 ms", "p95 ms"];
+                }),
+            );
+            row.extend(DEPTHS.map(|metric| format!("{:.1}", 100.0 * evaluation.means.get(metric))));
+            row.extend(
+                [evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")),
+            );
+            row
+        };
+        let mut headings = vec!["queries", "system", "n", "failed"];
+        headings.extend(SHOWN.map(Metric::name));
+        headings.extend(DEPTHS.map(Metric::name));
+        headings.extend(["p50 ms", "p95 ms"]);
         let mut rows: Vec<Vec<String>> = self.evaluations().map(row).collect();
+        if self.measured.iter().any(|one| one.used.calls > 0) {
+            headings.extend(COSTS);
+            // Rows of groups follow those of all queries; what they cost is not told apart.
+            let costs = self.measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
+            for (row, costs) in rows.iter_mut().zip(costs) {
+                row.extend(costs.unwrap_or_default());
+            }
+        }
+        let mut numbers = 2;
         if self.groups.is_empty() {
             headings.remove(0);
             rows.iter_mut().for_each(|row| drop(row.remove(0)));
+            numbers = 1;
         }
-        Rows { numbers: headings.len() - 8, headings, rows }
+        Rows { numbers, headings, rows }
     }
 
     fn means_by_metric(&self) -> Rows {
@@ -270,6 +293,22 @@ impl Report<'_> {
         let rows = self.versus.iter().map(row).collect();
         Rows { headings, numbers: 2, rows }
     }
+}
+
+/// What a query costs with a language model, on average.
+const COSTS: [&str; 4] = ["requests", "tokens", "s", "USD"];
+
+/// These for one system: replies that had been kept count as well.
+fn costs(one: &Measured) -> [String; COSTS.len()] {
+    let n = one.evaluation.n.max(1) as f64;
+    let Spent { calls, tokens_in, tokens_out, usd, unpriced } = one.used;
+    let usd = if unpriced > 0 { "not known".to_owned() } else { format!("{:.5}", usd / n) };
+    [
+        format!("{:.1}", calls as f64 / n),
+        format!("{:.0}", (tokens_in + tokens_out) as f64 / n),
+        format!("{:.2}", one.seconds()),
+        usd,
+    ]
 }
 
 /// A mean with its interval, both in percent.

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, CategoryScore},
+    bundle::{Bundle, CategoryScore, Provenance},
     cli::{
         Context,
         eval::{self, Measured, percent, signed},
@@ -124,11 +124,15 @@ impl Report<'_> {
     /// That it cannot be written.
     pub(super) fn print(&self, ctx: &Context) -> Result<()> {
         let bundle = &self.outcome.bundle;
-        ctx.printer.data(&verdict(&self.outcome.verdict, self.test.as_ref()))?;
+        ctx.printer.data(&verdict(
+            &self.outcome.verdict,
+            self.test.as_ref(),
+            &bundle.provenance,
+        ))?;
         ctx.printer.data("\n")?;
         print_categories(bundle, ctx)?;
         if let Some(test) = &self.test {
-            print_test(test, ctx)?;
+            print_test(test, bundle, ctx)?;
         }
         ctx.printer.data(&format!("\n{}", self.further()))?;
         if self.spent.calls > 0 {
@@ -225,6 +229,8 @@ impl Report<'_> {
             "bundle": self.dir.join(BUNDLE_FILE),
             "seed": bundle.provenance.seed,
             "steps": bundle.provenance.steps,
+            "synthetic": bundle.provenance.synthetic,
+            "baseline_frozen": bundle.provenance.baseline,
             "verdict": self.outcome.verdict,
             "categories": categories,
             "validation": bundle.validation,
@@ -247,7 +253,7 @@ impl Report<'_> {
 }
 
 /// How the bundle stands, in two lines; the first says the main thing.
-fn verdict(verdict: &Verdict, test: Option<&OnTest>) -> String {
+fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> String {
     let Verdict {
         standing,
         n,
@@ -269,16 +275,27 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>) -> String {
     let head = match standing {
         Standing::Better => format!("validation: {gain} MRR over {baseline}"),
         Standing::Unproven => format!("not proven better: {gain} MRR over {baseline}"),
-        Standing::NotBetter => format!("not better: {gain} MRR against {baseline}"),
+        Standing::NotBetter => {
+            let frozen = made.baseline.as_ref();
+            let frozen = frozen.map_or(String::new(), |name| format!(", so {name} is frozen"));
+            format!("not better{frozen}: {gain} MRR against {baseline}")
+        }
     };
+    let questions = synthetic(made, " synthetic questions");
+    let validation = synthetic(made, " (synthetic questions)");
     format!(
-        "{head} {interval}, n {n} ({test})\n\
-         validation MRR {} against {} of the best baseline, {} (Holm over {} baselines)\n",
+        "{head} {interval}, n {n}{questions} ({test})\n\
+         validation{validation} MRR {} against {} of the best baseline, {} (Holm over {} baselines)\n",
         percent(*mrr, *ci95),
         hundred(*baseline_mrr),
         p_value(*p),
         System::ALL.len()
     )
+}
+
+/// Words that are said where the questions are synthetic.
+fn synthetic<'a>(made: &Provenance, words: &'a str) -> &'a str {
+    if made.synthetic { words } else { "" }
 }
 
 /// A share in percent.
@@ -311,7 +328,10 @@ fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
         }
         rows.add_row(row);
     }
-    ctx.printer.notice("validation, by the category a query is routed to; MRR in percent");
+    let questions = synthetic(&bundle.provenance, " (synthetic questions)");
+    ctx.printer.notice(&format!(
+        "validation{questions}, by the category a query is routed to; MRR in percent"
+    ));
     ctx.printer.table(&rows)
 }
 
@@ -332,7 +352,7 @@ fn printed_test(test: &OnTest) -> Vec<PrintedTest<'_>> {
     baselines.chain([bundle]).collect()
 }
 
-fn print_test(test: &OnTest, ctx: &Context) -> Result<()> {
+fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<()> {
     let headings = ["system", "n", "hit@1", "recall@20", "mrr", "bundle better by (mrr)", "p"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5, 6]);
     let row = |one: &Measured| {
@@ -350,7 +370,10 @@ fn print_test(test: &OnTest, ctx: &Context) -> Result<()> {
     }
     rows.add_row(row(&test.bundle));
     ctx.printer.data("\n")?;
-    ctx.printer.notice("test: means in percent with 95 % intervals, p corrected after Holm");
+    let questions = synthetic(&bundle.provenance, " (synthetic questions)");
+    ctx.printer.notice(&format!(
+        "test{questions}: means in percent with 95 % intervals, p corrected after Holm"
+    ));
     ctx.printer.table(&rows)?;
     ctx.printer.data(&format!("{}\n", test_split::told(test.openings)))
 }
@@ -375,7 +398,18 @@ mod tests {
                 p: 0.000_01,
                 needed: None,
             };
-            verdict(&of, None).lines().next().unwrap().to_owned()
+            let made = Provenance {
+                version: String::new(),
+                seed: 1,
+                steps: 0,
+                n_train: 0,
+                n_validation: of.n,
+                llm: None,
+                without: Vec::new(),
+                synthetic: standing == Standing::Unproven,
+                baseline: (standing == Standing::NotBetter).then(|| of.baseline.clone()),
+            };
+            verdict(&of, None, &made).lines().next().unwrap().to_owned()
         };
         let better = told(Standing::Better, 0.185);
         assert_eq!(
@@ -383,7 +417,10 @@ mod tests {
             "validation: +18.5 MRR over bm25+names [13.5, 23.5], n 150 (test not opened)"
         );
         assert!(better.len() <= 80);
-        assert!(told(Standing::NotBetter, -0.01).starts_with("not better: -1.0 MRR against bm25"));
-        assert!(told(Standing::Unproven, 0.01).starts_with("not proven better: +1.0 MRR over"));
+        let baseline = told(Standing::NotBetter, -0.01);
+        assert!(baseline.starts_with("not better, so bm25+names is frozen: -1.0 MRR against bm25"));
+        let unsure = told(Standing::Unproven, 0.01);
+        assert!(unsure.starts_with("not proven better: +1.0 MRR over"), "{unsure}");
+        assert!(unsure.contains("n 150 synthetic questions"), "{unsure}");
     }
 }

@@ -433,7 +433,7 @@ fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> 
     parameters
 }
 
-/// Numbers that differ, by name.
+/// Parameters that differ, by name.
 fn changed(from: &BTreeMap<String, f64>, to: &BTreeMap<String, f64>) -> Vec<Changed> {
     let gone = from.keys().filter(|name| !to.contains_key(*name));
     let mut names: Vec<&String> = gone.chain(to.keys()).collect();

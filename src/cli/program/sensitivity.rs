@@ -31,11 +31,11 @@ const FEW_QUERIES: usize = 20;
 
 /// Show what each number of a program does to its answers
 ///
-/// Moves one declared number at a time over values spread evenly within its bounds, all others as
+/// Moves one declared parameter at a time over values spread evenly within its bounds, all others as
 /// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
-/// to the program as it is, and how many queries are answered better and worse. Numbers that change
-/// no rank are named once. Of a program in a bundle, the queries are those that the router sends to
-/// it.
+/// to the program as it is, and how many queries are answered better and worse. Parameters that
+/// change no rank are named once. Of a program in a bundle, the queries are those that the router
+/// sends to it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// At least six digits of its id, or its category

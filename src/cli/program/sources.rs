@@ -70,7 +70,7 @@ pub(in crate::cli) struct Entry {
     pub(in crate::cli) program: Program,
     /// The category it answers; empty when it says none.
     pub(in crate::cli) category: String,
-    /// Numbers that differ from the declared ones.
+    /// Parameters that differ from the declared ones.
     pub(in crate::cli) params: ParamValues,
     /// Who proposed it.
     pub(in crate::cli) proposed_by: String,
@@ -129,7 +129,7 @@ impl Place {
     /// That the run or the bundle cannot be read.
     pub(in crate::cli) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, ctx)?),
+            (Some(dir), _) => Sources::of_run(&named::run_dir(dir, &ctx.home)?),
             (_, Some(file)) => Ok(of_bundle(&read_bundle(file, ctx)?)),
             (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
         }

@@ -18,7 +18,7 @@ use crate::{
         eval::{self, Measured as System, SEED, percent},
         explain::{explain_all, points},
         failure::Result,
-        optimize::raced,
+        optimize::tested,
         printer::{harmless, p_cell},
         program::sources::{Entry, Sources, declared},
         report::{
@@ -338,7 +338,7 @@ pub(super) fn page<'a>(
         earlier_decisions,
         sequential_test: validation
             .and_then(|validation| validation.proof.as_ref())
-            .map_or(String::new(), |proof| sentence(&raced(proof))),
+            .map_or(String::new(), |proof| sentence(&tested(proof))),
         taken: &record.taken,
         work: work(record),
         commands: commands(record),

@@ -72,7 +72,7 @@ struct Cost<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, ctx)?)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let roles = of_roles(&record);
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {

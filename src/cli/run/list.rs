@@ -43,7 +43,7 @@ struct Listed {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let mut listed: Vec<Listed> = named::run_dirs(ctx)?.into_iter().map(entry).collect();
+    let mut listed: Vec<Listed> = named::run_dirs(&ctx.home)?.into_iter().map(entry).collect();
     if let Some(dataset) = &args.dataset {
         listed.retain(|run| run.dataset == *dataset);
     }

@@ -75,7 +75,7 @@ struct Line {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, ctx)?)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let lines = lines(&record);
     if args.json {
         for line in &lines {

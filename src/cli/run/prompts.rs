@@ -63,7 +63,7 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, ctx)?)?;
+    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let chosen = chosen(args, &record)?;
     if chosen.is_empty() {
         ctx.printer.notice("there are no such prompts in this run");

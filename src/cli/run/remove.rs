@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let found: Result<Vec<PathBuf>> = args.runs.iter().map(|run| removable(run, ctx)).collect();
     for dir in found? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let aside = named::runs_dir(ctx).join(format!("{REMOVED}{name}"));
+        let aside = named::runs_dir(&ctx.home).join(format!("{REMOVED}{name}"));
         let failed = || format!("cannot remove {}", dir.display());
         // One step, so that no half of a run is ever seen under its name.
         fs::rename(&dir, &aside).with_context(failed)?;
@@ -43,10 +43,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// The directory of a run that may be removed.
 fn removable(run: &PathBuf, ctx: &Context) -> Result<PathBuf> {
-    let dir = named::run_dir(run, ctx)?;
+    let dir = named::run_dir(run, &ctx.home)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
-    if !named::run_dirs(ctx)?.iter().any(|known| place(known) == place(&dir)) {
-        let runs = named::runs_dir(ctx);
+    if !named::run_dirs(&ctx.home)?.iter().any(|known| place(known) == place(&dir)) {
+        let runs = named::runs_dir(&ctx.home);
         return Err(CommandError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
             .hint("remove the directory yourself if nothing else is in it");
     }

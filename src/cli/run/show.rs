@@ -65,7 +65,7 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let dir = named::run_dir(&args.dir, ctx)?;
+    let dir = named::run_dir(&args.dir, &ctx.home)?;
     let record = Record::read(&dir)?;
     let bundle = dir.join(BUNDLE_FILE);
     let timing = Timing::read(&dir);

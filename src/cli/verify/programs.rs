@@ -1,4 +1,4 @@
-//! Checks of a bundle's programs that need no base: that they compile, that their numbers lie
+//! Checks of a bundle's programs that need no base: that they compile, that their parameters lie
 //! within the declared bounds, and that they call functions that exist.
 //!
 //! Functions are looked up when they are called, so each program is run once with tools that
@@ -34,7 +34,7 @@ pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
     }
     if failed.is_empty() {
         let n = bundle.categories.len();
-        failed.push(Check::ok("program", format!("{n} compile, numbers are within bounds")));
+        failed.push(Check::ok("program", format!("{n} compile, parameters are within bounds")));
     }
     Ok(failed)
 }

@@ -1,5 +1,4 @@
-//! The generated graph: sizes of the types, edges per tuple, and exact set-valued metapaths over
-//! them.
+//! The generated graph: sizes of the types, edges per tuple, neighbours over them.
 //!
 //! It must not know names, documents or wording.
 //! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
@@ -9,11 +8,13 @@
 //! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
 //! first, so that the graph has hubs, communities and the triangles that two-branch questions need.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::dataset::sample::SampleKind;
 use crate::dataset::sample::random::{Spread, Stream};
 use crate::dataset::sample::schema::{self, Degree, EdgePlan};
+use crate::kb::metapath::Links;
 
 /// Share of the edges, in per cent, that stay inside one theme.
 const INSIDE_THEME: usize = 75;
@@ -171,18 +172,17 @@ impl Graph {
     pub(super) fn neighbors(&self, step: Step, node: u32) -> &[u32] {
         self.adjacency.get(&step).map_or(&[], |adjacency| adjacency.neighbors(node))
     }
+}
 
-    /// Returns the end nodes of a metapath from one start node, ascending and distinct.
-    pub(super) fn follow(&self, steps: &[Step], start: u32) -> Vec<u32> {
-        let mut nodes = vec![start];
-        for &step in steps {
-            let mut next: Vec<u32> =
-                nodes.iter().flat_map(|&node| self.neighbors(step, node)).copied().collect();
-            next.sort_unstable();
-            next.dedup();
-            nodes = next;
-        }
-        nodes
+impl Links for Graph {
+    type Step = Step;
+
+    fn linked(&self, step: &Step, node: u32) -> Cow<'_, [u32]> {
+        Cow::Borrowed(self.neighbors(*step, node))
+    }
+
+    fn reversed(&self, step: &Step) -> Step {
+        step.reversed()
     }
 }
 

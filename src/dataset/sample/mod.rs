@@ -9,8 +9,9 @@
 //! for nodes that a metapath reaches (`templates`) and that have certain facts (`queries`). Both
 //! parts are needed: the property is shared by many nodes, and the relation is in no document.
 //!
-//! This module knows nothing of the rest of the crate and nothing of the rest of the crate needs to
-//! know it, except who calls [`generate`].
+//! This module knows nothing of the rest of the crate but how metapaths are followed
+//! ([`crate::kb::metapath`]), and nothing of the rest of the crate needs to know it, except who
+//! calls [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -28,7 +29,7 @@ mod mag_text;
 mod names;
 mod prime_text;
 mod queries;
-mod random;
+pub(crate) mod random;
 mod schema;
 mod templates;
 mod wording;

@@ -13,8 +13,9 @@ use crate::dataset::sample::graph::{Graph, Step, World};
 use crate::dataset::sample::names::{self, Name};
 use crate::dataset::sample::random::{Stream, hash64};
 use crate::dataset::sample::schema;
-use crate::dataset::sample::templates::Template;
+use crate::dataset::sample::templates::{self, Template};
 use crate::dataset::sample::wording::TEMPLATES;
+use crate::kb::metapath::{self, Branch};
 
 /// Answers at most per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;
@@ -77,7 +78,7 @@ impl Source<'_> {
         self.graph.neighbors(step, index).len()
     }
 
-    /// Returns the steps of one branch and the type it starts at.
+    /// Returns the steps of one branch.
     fn steps(&self, template: &'static Template, branch: usize) -> Vec<Step> {
         let branch = &template.branches[branch];
         let start = if branch.negated { &template.target } else { &template.slots[branch.slot] };
@@ -91,29 +92,22 @@ impl Source<'_> {
         steps
     }
 
+    /// Returns the branches of a template as metapaths over the graph.
+    fn branches(&self, template: &'static Template) -> Vec<Branch<Step>> {
+        let of = |(position, branch): (usize, &templates::Branch)| Branch {
+            slot: (!branch.negated).then_some(branch.slot),
+            steps: self.steps(template, position),
+        };
+        template.branches.iter().enumerate().map(of).collect()
+    }
+
     /// Returns the candidates of a grounded template, ascending: the intersection of all metapaths,
     /// without targets of negated metapaths and, where the template says so, without the slot
     /// nodes.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
-        let mut candidates: Option<Vec<u32>> = None;
-        for (position, branch) in template.branches.iter().enumerate() {
-            let steps = self.steps(template, position);
-            if branch.negated {
-                if let Some(nodes) = &mut candidates {
-                    nodes.retain(|&node| self.graph.follow(&steps, node).is_empty());
-                }
-                continue;
-            }
-            let ends = self.graph.follow(&steps, slots[branch.slot]);
-            candidates = Some(match candidates {
-                None => ends,
-                Some(mut nodes) => {
-                    nodes.retain(|node| ends.binary_search(node).is_ok());
-                    nodes
-                }
-            });
-        }
-        let mut nodes = candidates.unwrap_or_default();
+        let branches = self.branches(template);
+        let mut nodes =
+            metapath::execute(self.graph, &branches, slots, usize::MAX).unwrap_or_default();
         if template.exclude_slots {
             let same_type: Vec<u32> = (template.slots.iter().zip(slots))
                 .filter(|(name, _)| **name == template.target)
@@ -122,19 +116,6 @@ impl Source<'_> {
             nodes.retain(|node| !same_type.contains(node));
         }
         nodes
-    }
-
-    /// Draws the end of a random walk; none when it runs into a node without neighbours.
-    fn wander(&self, steps: &[Step], start: u32, stream: &mut Stream) -> Option<u32> {
-        let mut node = start;
-        for &step in steps {
-            let neighbors = self.graph.neighbors(step, node);
-            if neighbors.is_empty() {
-                return None;
-            }
-            node = stream.pick(neighbors);
-        }
-        Some(node)
     }
 
     /// Grounds the slots: the first from `starts`, further ones by following back from a random end
@@ -146,25 +127,13 @@ impl Source<'_> {
         stream: &mut Stream,
     ) -> Option<Vec<u32>> {
         let first = stream.pick(starts);
-        let mut slots = vec![first];
-        if template.slots.len() > 1 {
-            let target = self.wander(&self.steps(template, 0), first, stream)?;
-            for (position, branch) in template.branches.iter().enumerate() {
-                if branch.negated || branch.slot != slots.len() {
-                    continue;
-                }
-                let steps = self.steps(template, position);
-                let back: Vec<Step> = steps.iter().rev().map(|step| step.reversed()).collect();
-                let slot = self.wander(&back, target, stream)?;
-                let taken = (template.slots.iter().zip(&slots))
-                    .any(|(name, &other)| *name == template.slots[branch.slot] && other == slot);
-                if taken {
-                    return None;
-                }
-                slots.push(slot);
-            }
-        }
-        (slots.len() == template.slots.len()).then_some(slots)
+        let taken = |slot: usize, node: u32, filled: &[u32]| {
+            (template.slots.iter().zip(filled))
+                .any(|(name, &other)| *name == template.slots[slot] && other == node)
+        };
+        let (branches, n_slots) = (self.branches(template), template.slots.len());
+        let mut below = |n: usize| stream.below(n);
+        metapath::ground(self.graph, &branches, n_slots, first, &mut below, taken)
     }
 
     /// Returns whether at least [`MIN_SHARING`] nodes of the type have the properties.

@@ -26,18 +26,19 @@ fn write_sample(kind: SampleKind, seed: u64, scale: f64) -> (tempfile::TempDir, 
     (folder, report)
 }
 
+const FILES: [&str; 7] = [
+    "nodes.jsonl",
+    "edges.tsv",
+    "qa.csv",
+    "dataset.toml",
+    "split/train.index",
+    "split/val.index",
+    "split/test.index",
+];
+
 fn digest(folder: &Path) -> String {
-    let names = [
-        "nodes.jsonl",
-        "edges.tsv",
-        "qa.csv",
-        "dataset.toml",
-        "split/train.index",
-        "split/val.index",
-        "split/test.index",
-    ];
     let mut hasher = blake3::Hasher::new();
-    for name in names {
+    for name in FILES {
         hasher.update(&fs::read(folder.join(name)).unwrap());
     }
     hasher.finalize().to_hex().to_string()
@@ -118,6 +119,27 @@ fn same_seed_gives_the_same_bytes_and_another_seed_others() {
         assert_eq!(digest(first.path()), digest(second.path()), "{kind}");
         assert_eq!(first_report, second_report);
         assert_ne!(digest(first.path()), digest(other.path()), "{kind}");
+    }
+}
+
+/// What samples were when their questions were first made; a change of the executor or of a draw
+/// would change what users measured on them.
+#[test]
+fn a_sample_stays_the_same_from_version_to_version() {
+    use sha2::Digest as _;
+    let stated = [
+        "b2c17755602d52342de4a83ce929e4df4147a62a9f6ba7dc6ea42aa6f78c09d3",
+        "0f8acd2d627700db20c75ef7341995ff69ad5ddacf9e7a6b319e1cf425b8d0b8",
+        "39bd4b0b9517ff0a6a30ffb5e2f034f853af1216ff83a6629eb8dddf0b117a12",
+    ];
+    for (kind, stated) in SampleKind::ALL.into_iter().zip(stated) {
+        let (folder, _) = write_sample(kind, 7, tiny(kind));
+        let mut hasher = sha2::Sha256::new();
+        for name in FILES {
+            hasher.update(fs::read(folder.path().join(name)).unwrap());
+        }
+        let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found, stated, "{kind}");
     }
 }
 

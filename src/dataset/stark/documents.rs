@@ -162,7 +162,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The distinct numbers in the order in which a Python set of them is walked: by place in its
+/// The distinct numbers in the order in which a Python set of them is iterated: by place in its
 /// table. That has 8 places for up to 4 numbers, so that 8 comes before 1, and 32 for more, in
 /// which all of a base's types are in order.
 fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {

@@ -73,7 +73,7 @@ impl OnDevice {
         &self.name
     }
 
-    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the pieces
+    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the word pieces
     /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut. So few texts
     /// are cut on this thread.
     pub(super) fn embed_pooled(
@@ -125,7 +125,7 @@ impl OnDevice {
         Ok(vectors)
     }
 
-    /// The last rows of all pieces of a text, `[pieces, hidden]`.
+    /// The last rows of all word pieces of a text, `[word pieces, hidden]`.
     pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());

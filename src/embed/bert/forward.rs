@@ -39,7 +39,7 @@ pub(super) struct Scratch {
 
 /// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`.
 ///
-/// `None` if a piece, type or position has no row.
+/// `None` if a word piece, type or position has no row.
 pub(super) fn encode<'a>(
     isa: Isa,
     shape: &Shape,

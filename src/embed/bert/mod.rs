@@ -9,7 +9,7 @@
 //!   are the same, rankings by dot product are not.
 //! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents; its release
 //!   6.2 passes over these two.
-//! - A text without a piece of its own (an empty one, for instance) gets the zero vector.
+//! - A text without a word piece of its own (an empty one, for instance) gets the zero vector.
 //! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. On a CUDA device, which
 //!   is used where there is one, it does by rounding; `CUDA_VISIBLE_DEVICES=` keeps to the CPU.
 //!
@@ -195,7 +195,7 @@ impl BertEncoder {
         Matrix::new(texts.len(), dim, vectors.concat())
     }
 
-    /// Calls `of_text` with the pieces of each text, and their rows `[pieces, dim]`.
+    /// Calls `of_text` with the word pieces of each text, and their rows `[word pieces, dim]`.
     fn embed<T: Send>(
         &self,
         prompt: &str,

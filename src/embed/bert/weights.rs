@@ -68,7 +68,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Writes the row of piece `id` to `row`; `false` if the file has none.
+    /// Writes the row of word piece `id` to `row`; `false` if the file has none.
     pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();

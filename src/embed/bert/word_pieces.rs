@@ -6,7 +6,7 @@
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
-//! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million pieces |
+//! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million word pieces |
 //! | [`MAX_TEXT_BYTES`] | 1 MiB | read of one text; the rest lies beyond the last token of any usual text |
 
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ pub(super) struct WordPieces {
     pub(super) ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
     pub(super) types: Vec<u32>,
-    /// Whether a piece was added by the model and is none of the text's; as long as `ids`.
+    /// Whether a word piece was added by the model and is none of the text's; as long as `ids`.
     pub(super) special: Vec<bool>,
 }
 
 /// Cuts texts.
 pub(super) struct Cutter {
     tokenizer: Tokenizer,
-    /// Whether words end at white space, so that the start of a text gives the first pieces.
+    /// Whether words end at white space, so that the start of a text gives the first word pieces.
     cuts_at_spaces: bool,
     max_tokens: usize,
     lower_case: bool,
@@ -93,11 +93,11 @@ impl Cutter {
         })
     }
 
-    /// The pieces of `prompt` followed by `text`, at most as many as the model reads. Empty when the text
-    /// has no piece of its own. O(bytes read), usually those of the pieces returned.
+    /// The word pieces of `prompt` followed by `text`, at most as many as the model reads. Empty when the text
+    /// has no word piece of its own. O(bytes read), usually those of the word pieces returned.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when the tokenizer fails, or knows pieces that the weights do not.
+    /// [`EmbedError::Model`] when the tokenizer fails, or knows word pieces that the weights do not.
     pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces, EmbedError> {
         if text.trim().is_empty() {
             return Ok(WordPieces::default());
@@ -119,7 +119,7 @@ impl Cutter {
         }
     }
 
-    /// The pieces of many texts, in their order.
+    /// The word pieces of many texts, in their order.
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
@@ -131,7 +131,7 @@ impl Cutter {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
-    /// A piece as the vocabulary writes it.
+    /// A word piece as the vocabulary writes it.
     pub(super) fn name(&self, id: u32) -> String {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }

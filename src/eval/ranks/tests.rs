@@ -237,6 +237,7 @@ fn other_evaluators_give_the_same_values() {
     assert!(
         Metric::ALL
             .iter()
+            .filter(|&&metric| metric != Metric::Hit100)
             .all(|metric| { n_checked.get(&("any", metric.to_string())).is_some_and(|n| *n > 30) })
     );
     assert!(n_checked[&("positive", "recall@20".into())] > 20);
@@ -304,6 +305,10 @@ fn reference_output_is_reproduced() {
             let found =
                 AnswerRanks::new(&ranking, &answers[&record[1]], candidates, ScoreRule::Any);
             for (metric, value) in Metrics::from_ranks(&found).iter() {
+                // The benchmark does not report it.
+                if metric == Metric::Hit100 {
+                    continue;
+                }
                 let column = headers.iter().position(|header| header == metric.name()).unwrap();
                 let expected = record[column].parse::<f64>().unwrap() as f32;
                 let needed = match metric {
@@ -329,7 +334,7 @@ fn reference_output_is_reproduced() {
             }
         }
     }
-    let n_checked = n_queries * N_METRICS - beyond_mrr - beyond_map - 1;
+    let n_checked = n_queries * (N_METRICS - 1) - beyond_mrr - beyond_map - 1;
     eprintln!("{n_checked} cells checked, {n_same_bits} of them equal in every bit");
     assert!(mismatches.is_empty(), "{mismatches:#?}");
     assert_eq!((n_queries, beyond_mrr, beyond_map), (274, 51, 72));

@@ -1,4 +1,4 @@
-//! Builds the index of names: every way a node is named becomes an entry.
+//! Builds the entity index: every way a node is named becomes an entry.
 //!
 //! Must not know: queries.
 

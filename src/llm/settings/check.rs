@@ -1,4 +1,4 @@
-//! Walks through a file of settings before it is read: which names are known, what looks like a
+//! Goes through a file of settings before it is read: which names are known, what looks like a
 //! key, and on which line a setting stands. Must not know what settings mean.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -129,19 +129,19 @@ pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines,
     let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
     let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
     let roles = roles.iter().map(|spec| spec.name).collect();
-    let mut walk = Walk { text, roles, lines };
-    walk.table("", table.get_ref(), &FILE)?;
-    Ok(walk.lines)
+    let mut visitor = Visitor { text, roles, lines };
+    visitor.table("", table.get_ref(), &FILE)?;
+    Ok(visitor.lines)
 }
 
-struct Walk<'a> {
+struct Visitor<'a> {
     text: &'a str,
     /// Names of roles.
     roles: Vec<&'a str>,
     lines: Lines,
 }
 
-impl Walk<'_> {
+impl Visitor<'_> {
     fn table(
         &mut self,
         above: &str,
@@ -228,7 +228,7 @@ fn holds_secret(value: &DeValue<'_>) -> bool {
             text.len() >= 8 && (text.starts_with("sk-") || text.starts_with("Bearer "))
         }
         DeValue::Array(items) => items.iter().any(|item| holds_secret(item.get_ref())),
-        // Tables are walked through, or free of names.
+        // Tables are gone through, or free of names.
         DeValue::Table(table) => table.iter().any(|(_, value)| {
             !matches!(value.get_ref(), DeValue::Table(_)) && holds_secret(value.get_ref())
         }),

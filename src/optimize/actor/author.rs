@@ -1,31 +1,33 @@
-//! Programs written by a model: a first one for each category, then better ones, each tried on
-//! training queries before validation decides.
+//! Improvement by a model: good and bad queries of a category's program are contrasted, and the
+//! program is written anew by the advice that comes of it.
 //!
-//! A program is believed to be one when it compiles, declares its parameters and answers queries
-//! without failing. Until then the model is told what went wrong, twice at most. After
-//! [`PATIENCE`] steps of a category without progress the next program is begun anew, from other
-//! example queries and without memory; the best one stays.
+//! After [`PATIENCE`] steps of a category without progress the next program is begun anew, from
+//! other example queries and without memory; the best one stays.
 
-use rand::{SeedableRng, seq::SliceRandom};
+use std::collections::BTreeMap;
+
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
     infer::ParamValues,
-    llm::{RoleSpec, replies::program_of},
+    llm::RoleSpec,
     optimize::{
-        Event, OptimizeError, Run,
+        OptimizeError, Run,
         actor::{
-            Actor, Attempt, Categories, CategoryFound, LLM, Memory, Notes, categories::Found,
+            Actor, Attempt, Categories, CategoryFound, LLM, Memory,
+            advice::{Gained, elsewhere},
+            categories::Found,
+            changes::changes,
+            drafts::Written,
             execution_trace,
         },
         archive::Archive,
-        bandit::Cost,
-        category_programs::{CategoryProgram, Queries},
-        improve::{Child, Measured, Place},
-        plan::{self, Plan},
-        search::SEARCH,
-        trial::{Origin, mean, told},
+        asks::asks,
+        category_programs::{CategoryProgram, GOOD},
+        improve::{Child, Place},
+        trial::{Origin, mean},
+        wording::{self, Wording},
     },
     program::Program,
     tools::source::comment,
@@ -48,201 +50,69 @@ pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Times a program is mended.
-const MENDS: u32 = 2;
 /// Training queries that a program is tried on before it is measured.
-const TRIED: usize = 12;
-/// Example queries in a prompt.
-const EXAMPLES: usize = 20;
-/// Queries of each kind that are contrasted.
-const CONTRASTED: usize = 6;
-/// Reciprocal rank from which a query counts as answered well: its first answer is among five.
-const GOOD: f32 = 0.2;
+pub(super) const TRIED: usize = 12;
+/// Solved queries in a prompt for a better program.
+const SHOWN_TO_IMPROVE: usize = 8;
+/// Badly answered queries that are shown with their calls.
+const SHOWN_BAD: usize = 4;
+/// Well answered queries that are named, the first of them with its calls.
+const SHOWN_GOOD: usize = 6;
+/// Badly answered queries whose calls the author of the next program is shown.
+const SHOWN_TO_AUTHOR: usize = 2;
 /// Earlier programs that are remembered for a category, best first.
 const REMEMBERED: usize = 3;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
-/// Failures that a model is told.
-const TOLD_FAILURES: usize = 3;
-/// Stream of random numbers for the example queries of categories.
-const EXAMPLE_STREAM: u64 = 2 << 40;
 
 /// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
-    good: Vec<Value>,
-    bad: Vec<Value>,
+    /// The calls on a well answered query, if there is one.
+    good: Option<String>,
+    /// Further ones, a line each.
+    also_good: Vec<String>,
+    /// The calls on badly answered ones.
+    bad: Vec<String>,
 }
 
-/// What became of a reply: a program that runs, or why there is none.
-type Written = Result<Program, String>;
+/// Why there is no program where none was asked for.
+const NOTHING: &str = "nothing was asked";
+
+/// What a step does.
+struct Doing<'a> {
+    /// Key of the step in the journal.
+    key: String,
+    /// What is done to the program, in words.
+    change: &'a str,
+    /// The advice that is followed.
+    advice: &'a str,
+}
 
 impl Run<'_> {
-    /// Adds a program for every category the model finds: with its program, or with the best one
-    /// at hand where that answers the category's queries better.
-    pub(in crate::optimize) fn write_programs(
-        &mut self,
-        actor: &mut Actor,
-        category_programs: &mut Vec<CategoryProgram>,
-    ) -> Result<(), OptimizeError> {
-        (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
-        let found = self.find_categories(actor)?;
-        self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(category_programs)?;
-        let total = found.len();
-        for (done, Found { name, description, queries }) in found.into_iter().enumerate() {
-            (self.watch)(Event::Progress { phase: "writing programs", done, total });
-            actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
-            let best = fallback
-                .iter()
-                .map(|category_program| {
-                    (mean(&category_program.train_on(&queries.train)), category_program)
-                })
-                .reduce(|best, next| if next.0 > best.0 { next } else { best });
-            let Some((before, best)) = best else { continue };
-            let written = self.begin_category(actor, &name, &queries, before, 0);
-            let written = actor.unless_stopped(written)?.flatten();
-            let mut category_program = match written {
-                Some(category_program)
-                    if mean(&category_program.train_on(&queries.train)) > before =>
-                {
-                    category_program
-                }
-                _ => self.taken_over(best, &actor.category_header(&name))?,
-            };
-            let mrr = mean(&category_program.train_on(&queries.train));
-            let n = queries.train.len();
-            (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            category_program.queries = Some(queries);
-            category_programs.push(category_program);
-        }
-        Ok(())
-    }
-
-    /// Programs that a category has when the model writes none that is better: those of the search
-    /// actor, or search by words.
-    fn fallback(
-        &mut self,
-        category_programs: &[CategoryProgram],
-    ) -> Result<Vec<CategoryProgram>, OptimizeError> {
-        // A module has no header that could name another category.
-        let readable = category_programs
-            .iter()
-            .filter(|category_program| !category_program.program.is_module());
-        let readable: Vec<CategoryProgram> = readable.cloned().collect();
-        if !readable.is_empty() {
-            return Ok(readable);
-        }
-        let plan = Plan { target: None, branches: Vec::new() };
-        let program = plan::render(&self.base, &plan);
-        let change = "search by words".to_owned();
-        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
-        Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), &origin)?])
-    }
-
-    /// A category's program under another category's header.
-    fn taken_over(
-        &mut self,
-        category_program: &CategoryProgram,
-        header: &str,
-    ) -> Result<CategoryProgram, OptimizeError> {
-        let program = Program::new(&headed(category_program.program.source(), header));
-        let origin = Origin {
-            proposed_by: category_program.proposed_by.clone(),
-            change: "taken over for the category".to_owned(),
-            parent: Some(category_program.program.id().to_owned()),
-        };
-        self.category_program(
-            category_program.plan.clone(),
-            program,
-            category_program.params.clone(),
-            &origin,
-        )
-    }
-
-    /// A first program for a category, measured; none when nothing usable came. Committed as a
-    /// step.
-    fn begin_category(
-        &mut self,
-        actor: &mut Actor,
-        name: &str,
-        queries: &Queries,
-        before: f64,
-        sample: u32,
-    ) -> Result<Option<CategoryProgram>, OptimizeError> {
-        if actor.stop().is_some() {
-            return Ok(None);
-        }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
-        let mut examples = queries.train.clone();
-        examples.shuffle(&mut rng);
-        examples.truncate(EXAMPLES);
-        let mut inputs = self.briefed(actor, name);
-        inputs["queries"] = self.texts(&examples);
-        let written = self.written(actor, name, "actor/initial", inputs, &examples, sample)?;
-        let mut attempt = Attempt {
-            category: name.to_owned(),
-            what: "initial".to_owned(),
-            advice: None,
-            program: None,
-            failure: None,
-            before,
-            after: None,
-            accepted: false,
-        };
-        let category_program = match written {
-            Ok(program) => {
-                let change = "written for the category".to_owned();
-                let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
-                attempt.program = Some(program.id().to_owned());
-                let category_program =
-                    self.category_program(None, program, ParamValues::new(), &origin)?;
-                let after = mean(&category_program.train_on(&queries.train));
-                attempt.after = Some(after);
-                attempt.accepted = after > before;
-                actor.remember(name, &category_program.program, after, queries.train.len(), "");
-                Some(category_program)
-            }
-            Err(why) => {
-                self.tell(format!("no program for {name}: {why}"));
-                attempt.failure = Some(why);
-                None
-            }
-        };
-        self.commit_attempt(actor, &format!("initial {name} {sample}"), attempt)?;
-        Ok(category_program)
-    }
-
-    /// One step: contrast, advice, a better program than the parent, and its tests; none when the
-    /// parent answers all queries well.
+    /// One step: contrast, advice, a better program than the category's, and its tests. Of the badly
+    /// answered queries those count that are `open`; nothing is asked where there is none.
     pub(in crate::optimize) fn rewrite(
         &mut self,
         actor: &mut Actor,
-        step: usize,
-        parent: &CategoryProgram,
-        place: &mut Place<'_>,
+        mut place: Place<'_>,
+        open: &[usize],
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<Measured>, OptimizeError> {
+    ) -> Result<(), OptimizeError> {
         let name = place.category_program.name().to_owned();
-        let began = actor.tokens;
-        let sample = step as u32 + 1;
         let notes = actor.notes.entry(name.clone()).or_default();
-        let measured = if notes.gap > PATIENCE {
+        if notes.gap > PATIENCE {
             notes.gap = 0;
             notes.restarts += 1;
             notes.memory.clear();
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
-            self.restart(actor, &name, place, archive, sample)?
-        } else {
-            let Some(contrast) = self.contrast(parent, place.queries, rng)? else {
-                return Ok(None);
-            };
-            self.follow(actor, step, parent, &contrast, place, archive)?
+            return self.restart(actor, &name, &mut place, archive);
+        }
+        let Some(contrast) = self.contrast(place.category_program, place.queries, open, rng)?
+        else {
+            return Ok(());
         };
-        let tokens = actor.tokens - began;
-        let cost = Cost { tokens, ..measured.cost };
-        Ok(Some(Measured { cost, ..measured }))
+        self.follow(actor, &name, &contrast, &mut place, archive)
     }
 
     /// A program for a category that is written without memory, and its tests.
@@ -252,101 +122,141 @@ impl Run<'_> {
         name: &str,
         place: &mut Place<'_>,
         archive: &mut Archive,
-        sample: u32,
-    ) -> Result<Measured, OptimizeError> {
-        let own = Queries { train: place.queries.to_vec(), validation: Vec::new() };
+    ) -> Result<(), OptimizeError> {
+        let sample = place.step as u32 + 1;
+        let sheet = self.sheet(name, place.queries, place.category_program, sample);
         let before = mean(&place.category_program.train_on(place.queries));
-        let Some(changed) = self.begin_category(actor, name, &own, before, sample)? else {
-            return Ok(Measured::default());
-        };
-        let change = "begun anew".to_owned();
-        let parent = Some(place.category_program.program.id().to_owned());
-        let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-        let CategoryProgram { program, params, .. } = changed;
-        self.measure(Child { plan: None, program, params, origin }, place, archive)
+        let mut attempt = Attempt::new(name, "initial", before);
+        let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
+        let parent = (&*place.category_program, place.queries);
+        let program = self.not_tried_before(actor, name, parent, written);
+        let key = format!("initial {name} {sample}");
+        let doing = Doing { key, change: "begun anew", advice: "" };
+        self.test(actor, doing, &mut attempt, program, place, archive)
     }
 
     /// Advice from a contrast, a program that follows it, and its tests.
     fn follow(
         &mut self,
         actor: &mut Actor,
-        step: usize,
-        parent: &CategoryProgram,
-        Contrast { good, bad }: &Contrast,
+        name: &str,
+        contrast: &Contrast,
         place: &mut Place<'_>,
         archive: &mut Archive,
-    ) -> Result<Measured, OptimizeError> {
-        let name = place.category_program.name().to_owned();
-        let before = mean(&parent.train_on(place.queries));
-        let sample = step as u32 + 1;
-        let advice = self.advice(actor, &name, parent, good, bad, sample)?;
-        let mut attempt = Attempt {
-            category: name.clone(),
-            what: "improve".to_owned(),
-            advice: advice.as_ref().ok().cloned(),
-            program: None,
-            failure: advice.as_ref().err().cloned(),
-            before,
-            after: None,
-            accepted: false,
+    ) -> Result<(), OptimizeError> {
+        let before = mean(&place.category_program.train_on(place.queries));
+        let advice = self.advice(actor, name, place, contrast)?;
+        let mut attempt = Attempt::new(name, "improve", before);
+        attempt.advice = advice.as_ref().ok().cloned();
+        let program = match &advice {
+            Ok(advice) => self.improved(actor, name, place, advice, contrast)?,
+            Err(why) => Err(why.clone()),
         };
-        let mut measured = Measured::default();
-        if let Ok(advice) = &advice {
-            let program =
-                self.improved(actor, &name, parent, place.queries, advice, bad, sample)?;
-            match program {
-                Ok(program) => {
-                    attempt.program = Some(program.id().to_owned());
-                    let change = "rewritten after advice".to_owned();
-                    let of = Some(parent.program.id().to_owned());
-                    let origin = Origin { proposed_by: LLM.to_owned(), change, parent: of };
-                    let (source, params) = (program.clone(), ParamValues::new());
-                    let child = Child { plan: None, program, params, origin };
-                    measured = self.measure(child, place, archive)?;
-                    let n = place.queries.len();
-                    actor.remember(&name, &source, measured.mrr, n, advice);
-                    attempt.after = Some(measured.mrr);
-                    attempt.accepted = measured.accepted;
+        let advice = advice.unwrap_or_default();
+        let key = format!("step {}", place.step);
+        let doing = Doing { key, change: "rewritten after advice", advice: &advice };
+        self.test(actor, doing, &mut attempt, program, place, archive)
+    }
+
+    /// Tests what was written in the place of a category's program; committed as a step.
+    fn test(
+        &mut self,
+        actor: &mut Actor,
+        doing: Doing<'_>,
+        attempt: &mut Attempt,
+        written: Written,
+        place: &mut Place<'_>,
+        archive: &mut Archive,
+    ) -> Result<(), OptimizeError> {
+        let name = attempt.category.clone();
+        match written {
+            Ok(program) => {
+                attempt.program = Some(program.id().to_owned());
+                let change = doing.change.to_owned();
+                let parent = Some(place.category_program.program.id().to_owned());
+                let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+                let params = self.inherited(place.category_program, &program)?;
+                let source = program.clone();
+                let child = Child { plan: None, program, params, origin };
+                let measured = self.measure(child, place, archive)?;
+                actor.remember(&name, &source, measured.mrr, measured.n, doing.advice);
+                attempt.note(measured);
+                if measured.accepted && !doing.advice.is_empty() {
+                    actor.gained.push(Gained {
+                        category: name.clone(),
+                        advice: doing.advice.to_owned(),
+                        before: measured.before,
+                        after: measured.mrr,
+                    });
                 }
-                Err(why) => {
-                    self.tell(format!("no better program for {name}: {why}"));
-                    attempt.failure = Some(why);
+                if asks(&source) && !measured.accepted {
+                    let rest = place.queries.len().saturating_sub(measured.calls);
+                    self.allowance.give_back(rest + self.validation.queries.len());
                 }
+            }
+            Err(why) => {
+                self.tell(format!("no better program for {name}: {why}"));
+                attempt.failure = Some(why);
             }
         }
         let notes = actor.notes.entry(name).or_default();
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &format!("step {step}"), attempt)?;
-        Ok(measured)
+        self.commit_attempt(actor, &doing.key, attempt.clone())
     }
 
-    /// Execution traces of queries that a program answers well and badly; none when it answers all
-    /// well.
+    /// The tuned parameters of a program that another, written from it, declares alike: its author
+    /// left them as they were.
+    fn inherited(
+        &self,
+        parent: &CategoryProgram,
+        child: &Program,
+    ) -> Result<ParamValues, OptimizeError> {
+        if parent.params.is_empty() || parent.program.is_module() {
+            return Ok(ParamValues::new());
+        }
+        let declared = |program: &Program| -> Result<BTreeMap<String, [f64; 3]>, OptimizeError> {
+            let runtime = self.trials.runtime_of(program);
+            let params = runtime.declared_params(&self.trials.compile(program)?);
+            let params = params.unwrap_or_default().into_iter();
+            Ok(params.map(|param| (param.name, [param.value, param.min, param.max])).collect())
+        };
+        let (old, new) = (declared(&parent.program)?, declared(child)?);
+        let alike = |name: &String| old.get(name).is_some_and(|own| new.get(name) == Some(own));
+        let params = parent.params.iter().filter(|pair| alike(pair.0));
+        Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
+    }
+
+    /// Execution traces of queries that a program answers well, and of those of `open` that it
+    /// answers badly; none where there are none of these.
     fn contrast(
         &mut self,
         category_program: &CategoryProgram,
         queries: &[usize],
+        open: &[usize],
         rng: &mut ChaCha8Rng,
     ) -> Result<Option<Contrast>, OptimizeError> {
-        let (mut good, mut bad): (Vec<usize>, Vec<usize>) =
-            queries.iter().partition(|&&query| category_program.train[query] >= GOOD);
-        if bad.is_empty() {
+        if open.is_empty() {
             return Ok(None);
         }
+        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
+        let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
+        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
+        let bad = wording::sample(open, SHOWN_BAD, wording, rng);
         let compiled = self.trials.compile(&category_program.program)?;
-        let mut shown = |chosen: &mut Vec<usize>| -> Result<Vec<Value>, OptimizeError> {
-            chosen.shuffle(rng);
-            chosen.truncate(CONTRASTED);
-            chosen.sort_unstable();
-            let (runtime, pool) = (&self.trials.runtime, &self.train.queries);
-            chosen
-                .iter()
-                .map(|&at| {
-                    execution_trace::of(runtime, &compiled, &category_program.params, &pool[at])
-                })
-                .collect()
+        let (runtime, source) =
+            (self.trials.runtime_of(&category_program.program), category_program.program.source());
+        let shown = |at: &usize| {
+            let query = &self.train.queries[*at];
+            execution_trace::of(runtime, &compiled, &category_program.params, source, query)
         };
-        Ok(Some(Contrast { good: shown(&mut good)?, bad: shown(&mut bad)? }))
+        let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
+        Ok(Some(Contrast {
+            good: good.first().map(shown).transpose()?,
+            also_good: good.iter().skip(1).map(line).collect(),
+            bad: bad.iter().map(shown).collect::<Result<_, _>>()?,
+        }))
     }
 
     /// The comparator's advice.
@@ -354,16 +264,16 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         name: &str,
-        category_program: &CategoryProgram,
-        good: &[Value],
-        bad: &[Value],
-        sample: u32,
+        place: &Place<'_>,
+        contrast: &Contrast,
     ) -> Result<Result<String, String>, OptimizeError> {
+        let sample = place.step as u32 + 1;
         let inputs = json!({
             "category": actor.category(name),
-            "program": category_program.program.source(),
-            "good": good,
-            "bad": bad,
+            "current": self.standing(place.category_program, place.queries),
+            "good": contrast.good,
+            "also_good": contrast.also_good,
+            "bad": contrast.bad,
         });
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
         actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
@@ -371,25 +281,22 @@ impl Run<'_> {
     }
 
     /// A program that follows the advice.
-    #[expect(clippy::too_many_arguments, reason = "all of a step's state")]
     fn improved(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        category_program: &CategoryProgram,
-        queries: &[usize],
+        place: &Place<'_>,
         advice: &str,
-        bad: &[Value],
-        sample: u32,
+        contrast: &Contrast,
     ) -> Result<Written, OptimizeError> {
-        let before = mean(&category_program.train_on(queries));
+        let (category_program, queries, sample) =
+            (&*place.category_program, place.queries, place.step as u32 + 1);
         let mut inputs = self.briefed(actor, name);
-        let examples: Vec<usize> = queries.iter().copied().take(EXAMPLES).collect();
-        inputs["queries"] = self.texts(&examples);
-        inputs["current"] = json!({ "source": category_program.program.source(), "score": before });
+        inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
+        inputs["current"] = self.standing(category_program, queries);
         inputs["advice"] = advice.into();
-        inputs["failures"] = json!([]);
-        inputs["traces"] = bad.iter().map(trace).collect();
+        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         inputs["previous"] = actor
             .notes
             .get(name)
@@ -398,7 +305,7 @@ impl Run<'_> {
             .filter(|memory| memory.source != category_program.program.source())
             .map(|memory| {
                 json!({
-                    "source": memory.source,
+                    "changes": changes(&memory.source, category_program.program.source()),
                     "score": memory.score,
                     "n": memory.n,
                     "advice": memory.advice,
@@ -409,104 +316,35 @@ impl Run<'_> {
         tried.sort_by(|&a, &b| {
             category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
         });
-        let written = self.written(actor, name, "actor/improve", inputs, &tried, sample)?;
-        let tried = actor.notes.get(name).is_some_and(|notes| match &written {
-            Ok(program) => notes.tried.contains(program.id()),
-            Err(_) => false,
-        });
-        Ok(written.and_then(|program| {
-            match tried || program.id() == category_program.program.id() {
-                true => Err("the model gave a program that was tried before".to_owned()),
-                false => Ok(program),
-            }
-        }))
+        let sheet = self.sheet_of(name, tried, queries, category_program);
+        let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
+        let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
+        Ok(self.not_tried_before(actor, name, (category_program, queries), written))
     }
 
-    /// Asks for a program until one runs, with what went wrong, [`MENDS`] times at most.
-    fn written(
+    /// A program, unless it was measured before.
+    fn not_tried_before(
         &mut self,
-        actor: &mut Actor,
+        actor: &Actor,
         name: &str,
-        prompt: &str,
-        inputs: Value,
-        queries: &[usize],
-        sample: u32,
-    ) -> Result<Written, OptimizeError> {
-        let tried: Vec<usize> = queries.iter().copied().take(TRIED).collect();
-        let mut reply = actor.ask(ACTOR_ROLE.role(), prompt, inputs, sample)?;
-        let mut mended = 0;
-        loop {
-            let (source, failures) = match &reply {
-                Err(why) => {
-                    actor.used(Err(why));
-                    return Ok(Err(why.clone()));
-                }
-                Ok(reply) => match program_of(&reply.text, reply.finish) {
-                    Ok(source) => {
-                        let program = Program::new(&headed(&source, &actor.category_header(name)));
-                        match self.failures(&program, &tried)? {
-                            failures if failures.is_empty() => {
-                                actor.used(Ok(()));
-                                return Ok(Ok(program));
-                            }
-                            failures => (program.source().to_owned(), failures),
-                        }
-                    }
-                    Err(why) => (reply.text.clone(), vec![failure("", &why.to_string())]),
-                },
-            };
-            let why = failures[0]["message"].as_str().unwrap_or_default().to_owned();
-            if mended == MENDS {
-                actor.used(Err(&why));
-                return Ok(Err(format!("it does not run after {MENDS} repairs: {why}")));
-            }
-            mended += 1;
-            self.trials.check_stop()?;
-            let mut inputs = self.briefed(actor, name);
-            inputs["current"] = json!({ "source": source, "score": Value::Null });
-            inputs["failures"] = failures.into();
-            reply = actor.ask(ACTOR_ROLE.role(), "actor/mend", inputs, sample)?;
+        (category_program, queries): (&CategoryProgram, &[usize]),
+        written: Written,
+    ) -> Written {
+        let program = written?;
+        let notes = actor.notes.get(name);
+        let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
+        if !tried && program.id() != category_program.program.id() {
+            return Ok(program);
         }
-    }
-
-    /// Why a program cannot be measured: it does not compile, its parameters are not declared well,
-    /// it fails on queries, or it finds nothing. Empty when it can.
-    fn failures(&self, program: &Program, queries: &[usize]) -> Result<Vec<Value>, OptimizeError> {
-        let runtime = &self.trials.runtime;
-        let compiled = match runtime.compile(program) {
-            Ok(compiled) => compiled,
-            Err(failed) => return Ok(vec![failure("", &told(&failed))]),
-        };
-        if let Err(failed) = runtime.declared_params(&compiled) {
-            return Ok(vec![failure("", &format!("params(): {}", told(&failed)))]);
+        if asks(&program) {
+            self.allowance.give_back(queries.len() + self.validation.queries.len());
         }
-        if let Some(leak) = self.forbidden.leak(program.source()) {
-            return Ok(vec![failure("", &leak.to_string())]);
-        }
-        let rankings =
-            self.trials.rankings(&compiled, &ParamValues::new(), &self.train, queries)?;
-        let text = |at: usize| self.train.queries[queries[at]].text.as_str();
-        let failed: Vec<Value> = rankings
-            .iter()
-            .enumerate()
-            .filter_map(|(at, (_, failed))| Some(failure(text(at), failed.as_ref()?)))
-            .take(TOLD_FAILURES)
-            .collect();
-        let empty = rankings.iter().position(|(ranking, _)| ranking.is_empty());
-        Ok(match empty {
-            _ if !failed.is_empty() => failed,
-            Some(at) if rankings.iter().all(|(ranking, _)| ranking.is_empty()) => {
-                vec![failure(
-                    text(at),
-                    "the program returned no node for any query it was tried on",
-                )]
-            }
-            _ => Vec::new(),
-        })
+        Err("the model gave a program that was tried before".to_owned())
     }
 
     /// What every prompt for a program tells.
-    fn briefed(&self, actor: &Actor, category: &str) -> Value {
+    pub(super) fn briefed(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.schema,
             "toolkit": actor.briefing.toolkit,
@@ -516,17 +354,13 @@ impl Run<'_> {
         })
     }
 
-    fn texts(&self, queries: &[usize]) -> Value {
-        queries.iter().map(|&at| Value::from(self.train.queries[at].text.as_str())).collect()
-    }
-
     /// Commits the categories, unless they are to be found again when the run goes on.
-    fn commit_categories(
+    pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
         found: &[Found],
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(None);
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -542,13 +376,13 @@ impl Run<'_> {
 
     /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
     /// is done when the run goes on.
-    fn commit_attempt(
+    pub(super) fn commit_attempt(
         &mut self,
         actor: &mut Actor,
         key: &str,
         attempt: Attempt,
     ) -> Result<(), OptimizeError> {
-        let replies = actor.take_replies();
+        let replies = actor.take_replies(Some(&attempt.category));
         if actor.stop().is_some() {
             return Ok(());
         }
@@ -557,7 +391,12 @@ impl Run<'_> {
 }
 
 impl Actor {
-    fn category(&self, name: &str) -> Value {
+    /// Advice that gained in other categories, for a prompt.
+    pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
+        elsewhere(&self.gained, name)
+    }
+
+    pub(super) fn category(&self, name: &str) -> Value {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         json!({ "name": name, "description": description })
     }
@@ -571,7 +410,14 @@ impl Actor {
         }
     }
 
-    fn remember(&mut self, name: &str, program: &Program, score: f64, n: usize, advice: &str) {
+    pub(super) fn remember(
+        &mut self,
+        name: &str,
+        program: &Program,
+        score: f64,
+        n: usize,
+        advice: &str,
+    ) {
         let notes = self.notes.entry(name.to_owned()).or_default();
         if !notes.tried.insert(program.id().to_owned()) {
             return;
@@ -584,16 +430,8 @@ impl Actor {
 }
 
 /// What went wrong, for a prompt.
-fn failure(query: &str, message: &str) -> Value {
+pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
-}
-
-/// The calls on a query as one text.
-fn trace(execution: &Value) -> Value {
-    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
-    let calls = execution["trace"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let calls: Vec<&str> = calls.collect();
-    format!("{}\n{}\n{}", text("query"), text("lost_at"), calls.join("\n")).into()
 }
 
 /// A source that begins with the header of its category, whatever the author wrote there.

@@ -6,11 +6,13 @@
 use crate::{
     kb::Kb,
     sandbox::Limits,
-    tools::{schema_text, toolkit_text},
+    tools::{Told, schema_text, toolkit_text},
 };
 
 /// Notes on the language, which people read as well.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
+/// The part of the notes that prompts leave out: they name the limits that a program meets first.
+const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts.
 pub(super) struct Briefing {
@@ -25,10 +27,11 @@ pub(super) struct Briefing {
 }
 
 impl Briefing {
-    /// The texts for a base, with or without the tools that ask a model.
-    pub(super) fn new(kb: &Kb, llm_tools: bool) -> Self {
-        let (schema, toolkit) = (schema_text(kb), toolkit_text(llm_tools));
-        Self { schema, toolkit, language: LANGUAGE, limits: limits() }
+    /// The texts for a base, with some tools beside those that every program needs.
+    pub(super) fn new(kb: &Kb, told: Told) -> Self {
+        let (schema, toolkit) = (schema_text(kb), toolkit_text(kb, told));
+        let language = LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0);
+        Self { schema, toolkit, language, limits: limits() }
     }
 }
 
@@ -36,10 +39,14 @@ impl Briefing {
 fn limits() -> String {
     let limits = Limits::default();
     format!(
-        "At most {} s of time, {} steps, {} calls of functions and {} answers for one query.",
+        "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
+         heap and {} answers; nested calls at most {} deep, {} parameters.",
         limits.deadline.as_secs_f64(),
-        limits.operations,
+        limits.operations / 1_000_000,
         limits.tool_calls,
-        limits.max_answers
+        limits.memory_bytes >> 20,
+        limits.max_answers,
+        limits.call_levels,
+        limits.parameters
     )
 }

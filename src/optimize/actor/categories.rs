@@ -1,9 +1,10 @@
-//! Categories of queries by what they ask: found by a model on a sample of training queries, then
-//! every query is put into one.
+//! Categories of queries by what they ask: found by a model on a sample of training queries, which
+//! it puts into them at once; then every other query is put into one.
 //!
 //! A reply is checked number by number: a query that is put nowhere, twice, or into a category that
-//! does not exist is asked for once more, and then belongs to none. Queries of no category are
-//! looked at again for categories of their own, once; what is small joins the others.
+//! does not exist is asked for again, and then belongs to none. Queries of no category are looked at
+//! again for categories of their own, once; what is small joins the others. No request asks about a
+//! query that has its place.
 //!
 //! Must not know: answers, programs.
 
@@ -30,9 +31,9 @@ pub(in crate::optimize) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
 };
 
 /// Training queries that categories are found on.
-const SAMPLE: usize = 200;
+pub(super) const SAMPLE: usize = 200;
 /// Queries of one request for assignment.
-pub(super) const BATCH: usize = 40;
+pub(super) const BATCH: usize = 120;
 /// Training queries that a category must have: a share of all, and a number.
 const MIN_SHARE: usize = 25;
 const MIN_QUERIES: usize = 3;
@@ -68,17 +69,23 @@ impl Run<'_> {
         rng.set_stream(SAMPLE_STREAM);
         sample.shuffle(&mut rng);
         sample.truncate(SAMPLE);
-        let mut named = self.discover_categories(actor, &sample, MAX_CATEGORIES - 1)?;
-        let mut train = self.assign_queries(actor, &named, true, &(0..n).collect::<Vec<_>>())?;
-        let left: Vec<usize> = (0..n).filter(|&query| train[query].is_none()).collect();
+        let mut train: Vec<Option<usize>> = vec![None; n];
+        let mut named = self.discover_categories(actor, &sample, MAX_CATEGORIES - 1, &mut train)?;
+        let left = |train: &[Option<usize>]| -> Vec<usize> {
+            (0..n).filter(|&query| train[query].is_none()).collect()
+        };
+        let open = left(&train);
+        let assigned = self.assign_queries(actor, &named, true, &open)?;
+        open.iter().zip(assigned).for_each(|(&query, category)| train[query] = category);
+        let left = left(&train);
         if left.len() * MAX_LEFT_SHARE > n && left.len() >= MIN_QUERIES && actor.stop().is_none() {
             let room = (MAX_CATEGORIES - 1).saturating_sub(named.len());
             let more: Vec<usize> = left.iter().copied().take(SAMPLE).collect();
-            let found = self.discover_categories(actor, &more, room)?;
-            if !found.is_empty() {
-                named.extend(found);
-                let again = self.assign_queries(actor, &named, true, &left)?;
-                left.iter().zip(again).for_each(|(&query, category)| train[query] = category);
+            let known = named.len();
+            let mut places: Vec<Option<usize>> = vec![None; n];
+            named.extend(self.discover_categories(actor, &more, room, &mut places)?);
+            for &query in &more {
+                train[query] = places[query].map(|category| known + category);
             }
         }
         let all: Vec<usize> = (0..self.validation.queries.len()).collect();
@@ -87,12 +94,13 @@ impl Run<'_> {
     }
 
     /// Names and descriptions of at most `most` categories, as a model sees them in some training
-    /// queries.
+    /// queries, which it puts into them: `places` gets the category of each that has one.
     fn discover_categories(
         &mut self,
         actor: &mut Actor,
         sample: &[usize],
         most: usize,
+        places: &mut [Option<usize>],
     ) -> Result<Vec<(String, String)>, OptimizeError> {
         if most == 0 || actor.stop().is_some() {
             return Ok(Vec::new());
@@ -104,7 +112,13 @@ impl Run<'_> {
         let replies =
             actor.ask_json_all(CATEGORIES_ROLE.role(), "categories/discover", vec![inputs], 0)?;
         match replies.into_iter().next().unwrap_or_else(|| Err("nothing was asked".to_owned())) {
-            Ok(reply) => Ok(names(&reply, most)),
+            Ok(reply) => {
+                let found = found(&reply, sample.len(), most);
+                for (at, one) in found.iter().enumerate() {
+                    one.queries.iter().for_each(|&place| places[sample[place]] = Some(at));
+                }
+                Ok(found.into_iter().map(|one| (one.name, one.description)).collect())
+            }
             Err(why) => {
                 self.tell(format!("no categories were found: {why}"));
                 Ok(Vec::new())
@@ -170,20 +184,41 @@ fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
         .collect()
 }
 
-/// Names and descriptions from a reply: cut, each name once.
-fn names(reply: &Value, most: usize) -> Vec<(String, String)> {
+/// A category of a reply.
+#[derive(Debug, PartialEq)]
+struct Named {
+    name: String,
+    description: String,
+    /// Queries that belong to it and to no other, by their place in the prompt.
+    queries: Vec<usize>,
+}
+
+/// Categories of a reply: texts cut, each name once, and of the queries those that are named once.
+fn found(reply: &Value, n_queries: usize, most: usize) -> Vec<Named> {
     let text = |value: &Value, limit| -> String {
         let text = value.as_str().unwrap_or_default();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         line.chars().take(limit).collect()
     };
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut found: Vec<Named> = Vec::new();
+    let mut times = vec![0_usize; n_queries];
     for category in reply["categories"].as_array().into_iter().flatten() {
+        let numbers = category["queries"].as_array().into_iter().flatten();
+        let places = numbers.filter_map(|n| usize::try_from(n.as_u64()?.checked_sub(1)?).ok());
+        let mut queries: Vec<usize> = places.filter(|&place| place < n_queries).collect();
+        queries.sort_unstable();
+        queries.dedup();
         let name = text(&category["name"], NAME_CHARS);
-        let taken = name == OTHERS || found.iter().any(|(other, _)| *other == name);
-        if !name.is_empty() && !taken && found.len() < most {
-            found.push((name, text(&category["description"], DESCRIPTION_CHARS)));
+        let taken = name == OTHERS || found.iter().any(|other| other.name == name);
+        if name.is_empty() || taken || found.len() == most {
+            continue;
         }
+        queries.iter().for_each(|&place| times[place] += 1);
+        let description = text(&category["description"], DESCRIPTION_CHARS);
+        found.push(Named { name, description, queries });
+    }
+    for category in &mut found {
+        category.queries.retain(|&place| times[place] == 1);
     }
     found
 }
@@ -268,15 +303,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_and_come_once() {
-        let category = |name: &str| json!({ "name": name, "description": "a\n b" });
+    fn names_are_cut_and_come_once_and_so_do_queries() {
+        let category = |name: &str, queries: &[i64]| json!({ "name": name, "description": "a\n b", "queries": queries });
         let reply = json!({ "categories": [
-            category("by brand"), category("by brand"), category(""), category(OTHERS),
-            category(&"x".repeat(100)), category("one too many"),
+            category("by brand", &[1, 3, 3, 9, 0, -1]), category("by brand", &[2]),
+            category("", &[5]), category(OTHERS, &[5]), category(&"x".repeat(100), &[3, 4]),
+            category("one too many", &[6]),
         ] });
-        let found = names(&reply, 2);
-        assert_eq!(found[0], ("by brand".to_owned(), "a b".to_owned()));
-        assert_eq!((found.len(), found[1].0.len()), (2, NAME_CHARS));
+        let found = found(&reply, 6, 2);
+        assert_eq!((&*found[0].name, &*found[0].description), ("by brand", "a b"));
+        assert_eq!((found.len(), found[1].name.len()), (2, NAME_CHARS));
+        let queries: Vec<&[usize]> = found.iter().map(|one| &*one.queries).collect();
+        assert_eq!(queries, [&[0][..], &[3]]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! The least counts every reply as usable at once and short, the most counts every repair and
 //! every token that a reply may have; both are of the plan and the base's own texts, so that a run
-//! that is not stopped ends between them. Tools of programs that ask a model are not counted, as
-//! nobody knows what programs will do.
+//! that is not stopped ends between them. Programs that ask a model themselves are counted with all
+//! that they may ask.
 //!
 //! Must not know: answers, how models are asked.
 
@@ -18,12 +18,15 @@ use crate::{
     optimize::{
         Options,
         actor::{
-            ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING, briefing::Briefing,
-            categories::BATCH,
+            ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
+            briefing::Briefing,
+            categories::{BATCH, SAMPLE},
+            drafts::MENDS,
         },
+        asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, most_runs},
         category_programs::MAX_CATEGORIES,
     },
-    tools::Assistant,
+    tools::{Assistant, TOOLS_ROLE},
 };
 
 /// A least and a most.
@@ -36,7 +39,9 @@ const SHORT_REPLY: u64 = 200;
 /// Seconds of a reply, quick and slow.
 const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
 /// Requests for one program at most: the first and its repairs.
-const PER_PROGRAM: u64 = 3;
+const PER_PROGRAM: u64 = 1 + MENDS as u64;
+/// Requests of a program for one of its own at most: the first and its repair.
+const PER_TOOL_REQUEST: u64 = 2;
 /// Tokens of a contrast with its execution traces, at most.
 const TRACE_TOKENS: u64 = 20_000;
 
@@ -80,7 +85,7 @@ pub fn estimate(
     validation: &[LabelledQuery],
     options: &Options,
 ) -> Estimate {
-    let briefing = Briefing::new(kb, options.llm_tools);
+    let briefing = Briefing::new(kb, options.told());
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let sent = |bytes: &str, more: u64| {
         let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;
@@ -90,11 +95,17 @@ pub fn estimate(
         pool.iter().map(|query| query.text.as_str()).collect::<Vec<_>>().join("\n")
     };
     let batches = |n: usize| n.div_ceil(BATCH) as u64;
-    let assigned = batches(train.len()) + batches(validation.len());
-    let (steps, most) = (options.steps as u64, MAX_CATEGORIES as u64);
-    let all = format!("{}{}", queries(train), queries(validation));
-    let per_batch = all.len() as u64 / assigned.max(1);
-    let batch = "x".repeat(usize::try_from(per_batch).unwrap_or_default());
+    let rest = train.len().saturating_sub(SAMPLE);
+    let assigned = batches(rest) + batches(validation.len());
+    // The sample too, where no query of it was placed; twice, each with a repair.
+    let most_assigned = 4 * (batches(train.len()) + batches(validation.len()));
+    // With search, also its categories, which the model improves as well.
+    let found = if options.actors.search { 2 * MAX_CATEGORIES } else { MAX_CATEGORIES } as u64;
+    let (steps, most) = (options.llm_steps as u64 * found, MAX_CATEGORIES as u64);
+    let all = queries(train).len().max(queries(validation).len());
+    let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
+    let runs = if options.llm_tools { most_runs(validation.len()) as u64 } else { 0 };
+    let asked = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
     let kinds = [
         Kind { role: ACTOR_ROLE, calls: [1, 1], sent: sent(GREETING, 100) },
         Kind {
@@ -102,15 +113,21 @@ pub fn estimate(
             calls: [1, 4],
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
-        // Two passes, again for what was in no category, each with a repair.
-        Kind { role: CATEGORIES_ROLE, calls: [assigned, assigned * 6], sent: sent(&batch, 4_000) },
-        Kind { role: ACTOR_ROLE, calls: [1, most * PER_PROGRAM], sent: sent(&brief, TRACE_TOKENS) },
+        Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
+        // Each first program is revised once after it was tried out.
+        Kind {
+            role: ACTOR_ROLE,
+            calls: [2, most * (PER_PROGRAM + 1)],
+            sent: sent(&brief, TRACE_TOKENS),
+        },
         Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
-            calls: [0, steps * PER_PROGRAM],
+            // One that is begun anew is revised too.
+            calls: [0, steps * (PER_PROGRAM + 1)],
             sent: sent(&brief, TRACE_TOKENS),
         },
+        Kind { role: TOOLS_ROLE, calls: [0, asked], sent: [0, TOKENS_PER_RUN / REQUESTS_PER_RUN] },
     ];
     let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);
     let mut usd = Some([0.0; 2]);

@@ -1,104 +1,252 @@
-//! Execution traces for the comparator: how a program came to its answer for one training query,
-//! and where the right answers were lost.
+//! Evidence for prompts: how a program came to its answer for one training query, as a table of
+//! what its calls say of the best right answer and of the wrong nodes above it; from the end of the
+//! program, with what metapaths started from.
+//!
+//! ```text
+//! query (free wording): ...
+//! R 17 "steel dart" (product), rank 4, score 1.31
+//! W1 23 "soft dart" (product), rank 1, score 1.9
+//! calls: R | W1
+//! - matched = match_text(query) x0.5: 3.1 | 4.9
+//! start link(query, ["brand"]), 3 nodes; lead to a right answer? 4 "Dart World" (brand) 0.84: yes
+//! step of_brand: 23 nodes, 1 right answers
+//! ```
+//!
+//! Must not know: who asks for it.
 
-use serde_json::{Value, json};
+use std::fmt::Write;
 
 use crate::{
     dataset::LabelledQuery,
+    explain::{Kind, Linked, Shown, Signal, Signals, Start, Walked, signals},
     infer::{ParamValues, Runtime},
-    kb::NodeId,
-    optimize::{OptimizeError, trial::reciprocal_rank},
+    kb::{Kb, NodeId},
+    optimize::{OptimizeError, wording::Wording},
     retrieve::Ranking,
     sandbox::Compiled,
-    tools::{ToolCall, Trace, Value as ToolValue},
+    tools::{Trace, source::literal},
 };
 
-/// Right answers that are shown.
-const SHOWN_ANSWERS: usize = 3;
-/// Wrong nodes above them that are shown.
+/// Wrong nodes that are shown.
 const SHOWN_WRONG: usize = 3;
-/// Lines of the trace that are shown.
-const SHOWN_CALLS: usize = 14;
-/// Characters of a line or a name.
-const LINE_CHARS: usize = 220;
+/// Calls that are shown.
+const SHOWN_ROWS: usize = 8;
+/// Labels that are shown of calls that say the same of all.
+const SHOWN_SAME: usize = 3;
+/// Calls that are shown of those that metapaths start from, and of steps along relations.
+const SHOWN_STARTS: usize = 3;
+const SHOWN_STEPS: usize = 4;
+/// Characters of a name, a label, a query.
+const NAME_CHARS: usize = 40;
+const LABEL_CHARS: usize = 80;
+const QUERY_CHARS: usize = 600;
+const WHY_CHARS: usize = 200;
 
-/// What happened on one query, for a prompt.
+/// What happened on one query, for a prompt: lines, of which no part is longer than its limit, about
+/// 1,500 characters. `source` is the text of the program.
+///
+/// # Errors
+/// Those of [`Runtime::run`].
 pub(super) fn of(
     runtime: &Runtime,
     compiled: &Compiled,
     params: &ParamValues,
+    source: &str,
     query: &LabelledQuery,
-) -> Result<Value, OptimizeError> {
+) -> Result<String, OptimizeError> {
     let trace = Trace::default();
     let (ranking, failure) = match runtime.run(compiled, params, &query.text, Some(&trace))? {
         Ok(outcome) => (outcome.ranking, None),
         Err(failure) => (Ranking::new(), Some(failure.to_string())),
     };
-    let calls = trace.take();
-    let kb = &runtime.base().kb;
-    let is_answer = |node: NodeId| query.answers.contains(&node);
-    let place = |node: NodeId| ranking.iter().position(|pair| pair.0 == node);
-    let shown = |node: NodeId| {
-        let at = place(node);
-        json!({
-            "name": cut(kb.name(node)),
-            "type": kb.type_name(kb.node_type(node)),
-            "rank": at.map(|at| at + 1),
-            "score": at.map(|at| ranking[at].1),
-        })
-    };
-    let mut answers: Vec<NodeId> = query.answers.to_vec();
-    answers.sort_by_key(|&node| (place(node).unwrap_or(usize::MAX), node));
-    let best = answers.first().and_then(|&node| place(node));
-    let wrong = ranking.iter().map(|pair| pair.0).filter(|&node| !is_answer(node));
-    let first = answers.first().copied();
-    Ok(json!({
-        "query": query.text,
-        "reciprocal_rank": reciprocal_rank(runtime, &ranking, &query.answers),
-        "answer_rank": best.map(|at| at + 1),
-        "lost_at": failure.unwrap_or_else(|| lost_at(&calls, &query.answers, best)),
-        "n_answers": query.answers.len(),
-        "answers": answers.iter().take(SHOWN_ANSWERS).map(|&node| shown(node)).collect::<Vec<_>>(),
-        "wrong": wrong.take(SHOWN_WRONG).map(shown).collect::<Vec<_>>(),
-        "trace": calls
-            .iter()
-            .take(SHOWN_CALLS)
-            .map(|call| cut(&call.describe(kb, first)))
-            .collect::<Vec<_>>(),
-    }))
+    let (calls, base) = (trace.take(), runtime.base());
+    let known = (query.text.as_str(), query.answers.as_slice());
+    let signals = signals(base, &calls, &ranking, known, SHOWN_WRONG);
+    let mut text = head(query, &signals, failure);
+    nodes(&mut text, &base.kb, &signals);
+    rows(&mut text, &signals, source);
+    starts(&mut text, &base.kb, &signals);
+    steps(&mut text, &signals, source);
+    Ok(text)
 }
 
-/// Where the right answers were seen last, in words.
-fn lost_at(calls: &[ToolCall], answers: &[NodeId], best: Option<usize>) -> String {
-    if let Some(at) = best {
-        return format!("not lost: the first right answer is at rank {}", at + 1);
-    }
-    match calls.iter().rposition(|call| holds(call, answers)) {
-        None => "no call found a right answer".to_owned(),
-        Some(at) => {
-            let found = format!("call {} ({}) found a right answer", at + 1, calls[at].name);
-            match calls.get(at + 1) {
-                Some(next) => {
-                    format!("{found}; it is gone from call {} ({}) on", at + 2, next.name)
-                }
-                None => format!("{found}, and the result leaves it out"),
+/// A well answered query in one line: its wording, its words and its first answer.
+pub(super) fn line(kb: &Kb, query: &LabelledQuery) -> String {
+    let answer = query.answers.first().map_or_else(String::new, |&answer| named(kb, answer));
+    let wording = Wording::of(&query.text).name();
+    format!("({wording}) {} -> {answer}", cut(&query.text, QUERY_CHARS / 3))
+}
+
+/// A node with its id, name and type.
+pub(super) fn named(kb: &Kb, node: NodeId) -> String {
+    let name = literal(&cut(kb.name(node), NAME_CHARS));
+    format!("{node} {name} ({})", kb.type_name(kb.node_type(node)))
+}
+
+// Writing to a string cannot fail, here and below.
+fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>) -> String {
+    let wording = Wording::of(&query.text).name();
+    let mut text = format!("query ({wording}): {}\n", cut(&query.text, QUERY_CHARS));
+    let n = query.answers.len();
+    let answers = if n == 1 { "1 right answer".to_owned() } else { format!("{n} right answers") };
+    match (failure, &signals.loss) {
+        (Some(failure), _) => {
+            let _ = writeln!(text, "{answers}; the program failed: {}", cut(&failure, WHY_CHARS));
+        }
+        (None, Some(loss)) => {
+            let line = loss.line.map_or_else(String::new, |line| format!(" line {line}"));
+            let _ = write!(text, "{answers}; {} at {}{line}", loss.kind.name(), loss.function);
+            // The table says why others stand above.
+            if loss.kind != Kind::RankedLow {
+                let _ = write!(text, ": {}", cut(&loss.why, WHY_CHARS));
             }
+            text.push('\n');
+        }
+        (None, None) => {
+            let _ = writeln!(text, "{answers}; one is first");
         }
     }
+    text
 }
 
-/// Whether a call's result holds one of the answers.
-fn holds(call: &ToolCall, answers: &[NodeId]) -> bool {
-    match &call.result {
-        Ok(ToolValue::Nodes(nodes)) => answers.iter().any(|&node| nodes.contains(node)),
-        Ok(ToolValue::Scores(scores)) => answers.iter().any(|&node| scores.get(node).is_some()),
-        _ => false,
+/// The nodes of the table, each with its letter.
+fn nodes(text: &mut String, kb: &Kb, signals: &Signals) {
+    for (letter, Shown { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown) {
+        let place = match (rank, score) {
+            (Some(rank), Some(score)) => {
+                format!("rank {rank}, score {}", number(*score))
+            }
+            _ => "not ranked".to_owned(),
+        };
+        let _ = writeln!(text, "{letter} {}, {place}", named(kb, *node));
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(LINE_CHARS) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.to_owned(),
+/// `R` for the right answer, `W1` and so on for wrong nodes.
+fn letters(signals: &Signals) -> Vec<String> {
+    let mut wrong = 0;
+    let letter = |shown: &Shown| {
+        wrong += usize::from(!shown.is_answer);
+        if shown.is_answer { "R".to_owned() } else { format!("W{wrong}") }
+    };
+    signals.shown.iter().map(letter).collect()
+}
+
+/// What the calls say of the nodes.
+fn rows(text: &mut String, signals: &Signals, source: &str) {
+    if !signals.rows.is_empty() {
+        let letters = letters(signals).join(" | ");
+        let _ = writeln!(text, "calls: {letters}");
+    }
+    for Signal { label, line, weight, values } in signals.rows.iter().take(SHOWN_ROWS) {
+        let variable = line.and_then(|line| variable(source, line));
+        let variable = variable.map_or_else(String::new, |name| format!("{name} = "));
+        let weight = weight.map_or_else(String::new, |weight| format!(" x{}", number(weight)));
+        let value = |value: &Option<f32>| value.map_or_else(|| "-".to_owned(), number);
+        let values: Vec<String> = values.iter().map(value).collect();
+        let label = cut(label, LABEL_CHARS);
+        let _ = writeln!(text, "- {variable}{label}{weight}: {}", values.join(" | "));
+    }
+    if !signals.same.is_empty() {
+        let same: Vec<String> =
+            signals.same.iter().take(SHOWN_SAME).map(|label| cut(label, LABEL_CHARS / 2)).collect();
+        let _ = writeln!(text, "the same for all: {}", same.join("; "));
+    }
+}
+
+/// What metapaths start from: linked entities before what was found otherwise, of which the best is
+/// shown with the best that leads to an answer.
+fn starts(text: &mut String, kb: &Kb, signals: &Signals) {
+    let mut all: Vec<&Linked> = signals.linked.iter().collect();
+    all.sort_by_key(|linked| !linked.names);
+    for Linked { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
+        let start = |Start { node, strength, leads }: &Start| {
+            let strength = strength.map_or_else(String::new, |s| format!(" {}", number(s)));
+            let leads = if *leads { "yes" } else { "no" };
+            format!("{}{strength}: {leads}", named(kb, *node))
+        };
+        let leading = starts.iter().skip(1).find(|start| start.leads);
+        let shown: Vec<String> = match names {
+            true => starts.iter().map(start).collect(),
+            false => starts.iter().take(1).chain(leading).map(start).collect(),
+        };
+        let _ = writeln!(
+            text,
+            "start {}, {n} nodes; lead to a right answer? {}",
+            cut(label, LABEL_CHARS),
+            if shown.is_empty() { "none found".to_owned() } else { shown.join("; ") }
+        );
+    }
+}
+
+/// Steps along relations that reach answers, or that should and do not.
+fn steps(text: &mut String, signals: &Signals, source: &str) {
+    let tells = |step: &&Walked| step.ends || step.n_sought == 0;
+    for Walked { label, line, n, n_sought, ends } in
+        signals.walked.iter().filter(tells).take(SHOWN_STEPS)
+    {
+        let what = if *ends { "right answers" } else { "nodes that lead to one" };
+        let variable = line.and_then(|line| variable(source, line));
+        let label = variable.map_or_else(|| cut(label, LABEL_CHARS), str::to_owned);
+        let _ = writeln!(text, "step {label}: {n} nodes, {n_sought} {what}");
+    }
+}
+
+/// The variable that a line of a program gives a value.
+fn variable(source: &str, line: usize) -> Option<&str> {
+    let text = source.lines().nth(line.checked_sub(1)?)?.trim_start();
+    let text = text.strip_prefix("let ").unwrap_or(text);
+    let (name, _) = text.split_once([' ', '='])?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let rest = text.get(name.len()..)?.trim_start();
+    let assigns = rest.starts_with("+=") || rest.starts_with('=') && !rest.starts_with("==");
+    (is_name && assigns).then_some(name)
+}
+
+/// A number in few characters.
+pub(super) fn number(number: f32) -> String {
+    let decimals = match number.abs() {
+        large if large >= 100.0 => 0,
+        large if large >= 10.0 => 1,
+        middle if middle >= 0.1 => 2,
+        _ => 3,
+    };
+    let text = format!("{number:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// A text in one line, cut.
+pub(super) fn cut(text: &str, chars: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(chars) {
+        Some((at, _)) => format!("{}..", &line[..at]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_program_name_their_variables() {
+        let source = "let cat = hop(x);\n    pool = pool | cat;\n  + cover(a, b)\nreturn x == y;\n\
+                      sum += a;\nlet fused=b;";
+        let names: Vec<Option<&str>> = (0..8).map(|line| variable(source, line)).collect();
+        let expected =
+            [None, Some("cat"), Some("pool"), None, None, Some("sum"), Some("fused"), None];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn numbers_and_texts_are_short() {
+        let told: Vec<String> =
+            [1234.5, 12.34, 1.0, 0.126, 0.0123, 0.0, -0.5].into_iter().map(number).collect();
+        assert_eq!(told, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
+        assert_eq!(cut("a  b\nc", 3), "a b..");
+        assert_eq!(cut("a\nb", 3), "a b");
     }
 }

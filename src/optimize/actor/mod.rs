@@ -2,8 +2,9 @@
 //! answer well and badly, and asks for better ones (AvaTaR, Wu et al. 2024).
 //!
 //! ```text
-//! categories: discover on a sample -> assign all queries, twice -> small ones join the others
+//! categories: discover on a sample, which it places -> assign the rest -> small ones join the others
 //! program:    initial -> extracted, compiled, tried -> mended with the error, at most twice
+//!             -> tried out: score and traces go back, one revision is taken
 //! step:       good and bad queries with execution traces -> comparator's advice -> improve -> tried
 //! ```
 //!
@@ -15,11 +16,15 @@
 //!
 //! Must not know: how models are asked, what a reply costs.
 
+mod advice;
 mod author;
 mod briefing;
 mod categories;
+mod changes;
+mod drafts;
 mod estimate;
 mod execution_trace;
+mod first;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,11 +42,14 @@ pub(in crate::optimize) use crate::optimize::actor::{
 };
 use crate::{
     bundle::LlmProvenance,
-    llm::{
-        LlmError, Message, Reply, Request, Role, RoleSpec,
-        ledger::{estimated_tokens, tokens},
+    llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
+    optimize::{
+        Event, OptimizeError, Options, Run, Stop,
+        actor::{advice::Gained, briefing::Briefing},
+        improve::Measured,
+        mine::Mined,
+        roles::ROLES,
     },
-    optimize::{Event, OptimizeError, Options, Run, Stop, actor::briefing::Briefing, roles::ROLES},
     prompts::PromptError,
     tools::{Assistant, TOOLS_ROLE},
 };
@@ -68,12 +76,40 @@ pub struct Attempt {
     pub program: Option<String>,
     /// Why nothing came of it.
     pub failure: Option<String>,
-    /// Mean reciprocal rank on the category's training queries, before.
+    /// Mean reciprocal rank on training queries of the category, before.
     pub before: f64,
     /// And of the program.
     pub after: Option<f64>,
+    /// On how many queries; all of the category where nothing was measured.
+    #[serde(default)]
+    pub n: Option<usize>,
     /// Whether it was kept.
     pub accepted: bool,
+}
+
+impl Attempt {
+    /// One that has come to nothing yet.
+    fn new(category: &str, what: &str, before: f64) -> Self {
+        Self {
+            category: category.to_owned(),
+            what: what.to_owned(),
+            advice: None,
+            program: None,
+            failure: None,
+            before,
+            after: None,
+            n: None,
+            accepted: false,
+        }
+    }
+
+    /// Notes what came of its program.
+    fn note(&mut self, measured: Measured) {
+        self.before = measured.before;
+        self.after = Some(measured.mrr);
+        self.n = Some(measured.n);
+        self.accepted = measured.accepted;
+    }
 }
 
 /// The categories that were found, as the journal keeps them.
@@ -116,6 +152,8 @@ struct Notes {
     gap: usize,
     /// Times it was begun anew.
     restarts: usize,
+    /// Keys of replies to what was asked for it with others at a time.
+    replies: Vec<String>,
 }
 
 /// The actor in one run.
@@ -123,21 +161,33 @@ pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
+    /// Advice whose program was kept, in order.
+    gained: Vec<Gained>,
+    /// Metapaths for prompts, and whether they were mined.
+    mined: Vec<Mined>,
+    has_mined: bool,
     /// Steps in a row whose replies could not be used.
     unusable: usize,
     stop: Option<Stop>,
     /// Keys of the replies of the step at hand.
     replies: Vec<String>,
-    /// Tokens of requests and replies so far, counted from their texts.
-    tokens: u64,
 }
 
 impl Actor {
     /// An actor for a run.
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
-        let briefing = Briefing::new(&run.base.kb, run.options.llm_tools);
-        let (notes, replies) = (BTreeMap::new(), Vec::new());
-        Self { assistant, briefing, notes, unusable: 0, stop: None, replies, tokens: 0 }
+        let briefing = Briefing::new(&run.base.kb, run.options.told());
+        Self {
+            assistant,
+            briefing,
+            notes: BTreeMap::new(),
+            gained: Vec::new(),
+            mined: Vec::new(),
+            has_mined: false,
+            unusable: 0,
+            stop: None,
+            replies: Vec::new(),
+        }
     }
 
     /// What its replies depend on, beside base and queries.
@@ -151,23 +201,26 @@ impl Actor {
         json!({
             "actors": options.actors,
             "llm_tools": options.llm_tools,
+            "avatar_tools": options.avatar_tools,
+            "llm_steps": options.llm_steps,
             "prompts": self.assistant.prompts().fingerprint(),
             "voices": roles,
         })
     }
 
-    /// The models that were asked, and the fingerprint of the prompts.
-    pub(super) fn provenance(&self, options: &Options) -> LlmProvenance {
+    /// The models that were asked, and the fingerprint of the prompts; of a bundle whose programs ask
+    /// a model themselves or do not.
+    pub(super) fn provenance(&self, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
             Some((spec.name.to_owned(), set.model.clone()))
         };
         let asked = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
-        let tools = options.llm_tools.then_some(TOOLS_ROLE);
+        let tools = asks.then_some(TOOLS_ROLE);
         LlmProvenance {
             models: asked.into_iter().chain(tools).filter_map(model).collect(),
             prompts: self.assistant.prompts().fingerprint().to_owned(),
-            tools: options.llm_tools,
+            tools: asks,
         }
     }
 
@@ -193,8 +246,47 @@ impl Actor {
         self.stop.as_ref()
     }
 
-    /// Puts a rendered prompt to a role; none when nothing usable came or may be asked for, which
-    /// is then noted.
+    /// Puts a prompt with each of several inputs to a role, some at a time; none where nothing usable
+    /// came or may be asked for, which is then noted.
+    fn ask_all(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        inputs: Vec<Value>,
+        sample: u32,
+    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+        let requests = self.requests(&role, prompt, inputs, sample)?;
+        let replies = self.assistant.llm().ask_all(&requests);
+        replies
+            .into_iter()
+            .zip(&requests)
+            .map(|(reply, request)| {
+                self.note_used(request, &reply);
+                self.heard(reply)
+            })
+            .collect()
+    }
+
+    /// As [`Actor::ask_all`], for a category each: the replies are those of its step.
+    fn ask_each(
+        &mut self,
+        role: Role,
+        prompt: &str,
+        asked: Vec<(&str, Value)>,
+        sample: u32,
+    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+        let (names, inputs): (Vec<&str>, Vec<Value>) = asked.into_iter().unzip();
+        let before = self.replies.len();
+        let replies = self.ask_all(role, prompt, inputs, sample)?;
+        let mut keys = self.replies.split_off(before).into_iter();
+        for (name, _) in names.into_iter().zip(&replies).filter(|pair| pair.1.is_ok()) {
+            let notes = self.notes.entry(name.to_owned()).or_default();
+            notes.replies.extend(keys.next());
+        }
+        Ok(replies)
+    }
+
+    /// As [`Actor::ask_all`], for one.
     fn ask(
         &mut self,
         role: Role,
@@ -202,17 +294,23 @@ impl Actor {
         inputs: Value,
         sample: u32,
     ) -> Result<Result<Reply, String>, OptimizeError> {
-        let request = self.assistant.request(role, prompt, inputs, sample)?;
-        let reply = self.assistant.llm().ask(&request);
-        self.note_used(&request, &reply);
-        if let Ok(reply) = &reply {
-            self.tokens += estimated_tokens(&request) + tokens(&reply.text);
-        }
-        self.heard(reply)
+        let mut replies = self.ask_all(role, prompt, vec![inputs], sample)?;
+        Ok(replies.pop().unwrap_or_else(|| Err("nothing was asked".to_owned())))
     }
 
-    /// As [`Actor::ask`], for replies in JSON to a prompt with each of several inputs, some asked
-    /// at a time.
+    /// The requests that a prompt makes with each of several inputs.
+    fn requests(
+        &self,
+        role: &Role,
+        prompt: &str,
+        inputs: Vec<Value>,
+        sample: u32,
+    ) -> Result<Vec<Request>, PromptError> {
+        let request = |one| self.assistant.request(role.clone(), prompt, one, sample);
+        inputs.into_iter().map(request).collect()
+    }
+
+    /// As [`Actor::ask_all`], for replies in JSON.
     fn ask_json_all(
         &mut self,
         role: Role,
@@ -220,11 +318,7 @@ impl Actor {
         inputs: Vec<Value>,
         sample: u32,
     ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
-        let requests: Result<Vec<Request>, PromptError> = inputs
-            .into_iter()
-            .map(|one| self.assistant.request(role.clone(), prompt, one, sample))
-            .collect();
-        let requests = requests?;
+        let requests = self.requests(&role, prompt, inputs, sample)?;
         let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);
         answers
             .into_iter()
@@ -243,9 +337,12 @@ impl Actor {
         }
     }
 
-    /// The keys of the replies of the step that ends, each once.
-    fn take_replies(&mut self) -> Vec<String> {
+    /// The keys of the replies of the step that ends, those of its category included, each once.
+    fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
+        if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
+            replies.append(&mut notes.replies);
+        }
         replies.sort_unstable();
         replies.dedup();
         replies

@@ -28,7 +28,7 @@ use crate::{
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
-/// Fuel of one operation in the engine for Rhai, which counts operations itself and may walk a long
+/// Fuel of one operation in the engine for Rhai, which counts operations itself and may go over a long
 /// value in one of them: the deadline comes first, and fuel is a second bound.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Fuel that the engine for Rhai has besides.

@@ -327,7 +327,7 @@ fn modules_that_cannot_be_run_are_refused() {
 }
 
 #[test]
-fn a_module_declares_its_numbers() {
+fn a_module_declares_its_parameters() {
     // #{ k: 7 } as a fixed integer.
     let text = with(
         r#"(data (i32.const 500) "\0a\01\00\00\00\01\00\00\00k\03\07\00\00\00\00\00\00\00")

@@ -1,0 +1,141 @@
+//! What answers a question over many nodes, with all that it follows from. Must not know how it is
+//! found or printed.
+
+use serde::Serialize;
+
+use crate::{
+    answer::{self, AnswerValue, Cell, Single},
+    ask::kind::Kind,
+    table::{Rows, SqlValue, Table, statistics::Tested},
+};
+
+/// The level below which the probability of a test counts as a finding.
+pub const LEVEL: f64 = 0.05;
+
+/// The answer itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A number.
+    Number {
+        /// Finite.
+        value: f64,
+        /// Its unit, if it has one.
+        unit: Option<String>,
+    },
+    /// Those that come first: one, or several with the same number or as many as are asked for.
+    Names {
+        /// In order, ties by name.
+        names: Vec<String>,
+        /// The number of the first.
+        value: f64,
+        /// Its unit, if it has one.
+        unit: Option<String>,
+    },
+    /// Yes or no.
+    Truth(bool),
+    /// The rows of the result.
+    Table,
+}
+
+/// Rows without a value, and of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Rows.
+    pub rows: usize,
+    /// Why they are not in the answer.
+    pub why: String,
+}
+
+/// An answer with its evidence.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The kind of the question.
+    pub kind: Kind,
+    /// The answer.
+    pub outcome: Outcome,
+    /// The answer in a sentence.
+    pub told: String,
+    /// How the rows were found, one line for each metapath.
+    pub path: Vec<String>,
+    /// The statements, in order.
+    pub sql: Vec<String>,
+    /// The test, where one was made.
+    pub statistic: Option<Tested>,
+    /// What the last statement gave.
+    pub result: Rows,
+    /// The type of the table's rows.
+    pub row_type: String,
+    /// The table that was asked.
+    pub table: Table,
+    /// What of it is not in the answer.
+    pub left_out: Vec<LeftOut>,
+    /// How open words were taken.
+    pub assumed: Vec<String>,
+    /// What a model was asked for, and what of its replies was not believed.
+    pub notes: Vec<String>,
+}
+
+impl Answered {
+    /// The answer as a value: a number with its unit, a truth value, names as one text or a table.
+    pub fn value(&self) -> AnswerValue {
+        match &self.outcome {
+            Outcome::Number { value, unit } => {
+                AnswerValue::Single(Single { value: Cell::from(*value), unit: unit.clone() })
+            }
+            Outcome::Truth(truth) => AnswerValue::from(Cell::from(*truth)),
+            Outcome::Names { names, .. } if names.len() == 1 => {
+                AnswerValue::from(Cell::from(names.concat()))
+            }
+            Outcome::Names { names, .. } => {
+                let rows = names.iter().map(|name| vec![Cell::from(name.as_str())]).collect();
+                table(vec!["name".to_owned()], rows)
+            }
+            Outcome::Table => {
+                let row = |row: &Vec<SqlValue>| row.iter().map(cell).collect();
+                table(self.result.columns.clone(), self.result.rows.iter().map(row).collect())
+            }
+        }
+    }
+}
+
+/// A table as a value; nothing for one that is too large.
+fn table(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
+    answer::Table::new(columns, rows)
+        .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
+}
+
+fn cell(value: &SqlValue) -> Cell {
+    match value {
+        SqlValue::Null => Cell::Empty,
+        SqlValue::Int(number) => Cell::from(*number as f64),
+        SqlValue::Real(number) => Cell::from(*number),
+        SqlValue::Text(text) => Cell::from(text.as_str()),
+    }
+}
+
+/// A number for people: at most four significant places behind the point.
+pub fn shown(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        return format!("{number:.0}");
+    }
+    let places = if number.abs() >= 100.0 {
+        2
+    } else if number.abs() >= 1e-3 {
+        4
+    } else {
+        8
+    };
+    let text = format!("{number:.places$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A value of a result for people.
+pub fn shown_value(value: &SqlValue) -> String {
+    match value {
+        SqlValue::Null => "-".to_owned(),
+        SqlValue::Int(number) => number.to_string(),
+        SqlValue::Real(number) => shown(*number),
+        SqlValue::Text(text) => text.clone(),
+    }
+}

@@ -1,0 +1,547 @@
+//! Here is a question: which of its words name nodes, values, types, fields or numbers, which say
+//! what is computed, and which say nothing that is known?
+//!
+//! Must not know: what is asked for.
+
+use std::{collections::HashMap, ops::Range, sync::OnceLock};
+
+use crate::{
+    ask::{
+        lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word},
+        schema::{Schema, is_form},
+    },
+    index::IndexedBase,
+    kb::{FieldId, NodeId, TypeId},
+    table::{
+        has_value,
+        value::{category, quantity},
+    },
+    words::name_words,
+};
+
+/// Words of a question that are read; a longer one is refused.
+pub(crate) const MAX_WORDS: usize = 120;
+/// Values of one field that questions are searched for.
+const MAX_VALUES: usize = 500;
+/// Words of a phrase at most.
+const MAX_PHRASE: usize = 8;
+/// Words of a name of a field that stand apart at most.
+const MAX_PARTIAL: usize = 4;
+/// Characters that begin and end a quotation.
+const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
+
+/// A word or number of a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    /// Where it stands, bytes.
+    pub range: Range<usize>,
+    /// Folded.
+    pub word: String,
+    /// Its stem.
+    pub stem: String,
+    /// The number that it is, with its unit.
+    pub number: Option<(f64, Option<String>)>,
+    /// Whether a capital or a digit tells it from the words around it.
+    marked: bool,
+}
+
+/// A value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldValue {
+    /// The type whose nodes have it.
+    pub kind: TypeId,
+    /// The field.
+    pub field: FieldId,
+    /// Normalised.
+    pub key: String,
+}
+
+/// What a question names: nodes, values of fields, or both of the same words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Thing {
+    /// As it is written.
+    pub text: String,
+    /// The nodes of that name, ascending.
+    pub nodes: Vec<NodeId>,
+    /// The fields with that value.
+    pub values: Vec<FieldValue>,
+}
+
+/// What some words of a question are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum What {
+    /// A named thing.
+    Thing(Thing),
+    /// Words in quotation marks that nothing is called by.
+    NoThing(String),
+    /// A type.
+    Type(TypeId),
+    /// Fields, with the share of their names that is said; best first.
+    Field(Vec<(FieldId, f32)>),
+    /// A number with its unit.
+    Number(f64, Option<String>),
+    /// A phrase of questions.
+    Cue(Cue),
+    /// A word of a relation's name.
+    Relation,
+    /// Nothing.
+    Filler,
+    /// A word that nothing explains.
+    Unknown(String),
+}
+
+/// Words of a question and what they are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mention {
+    /// Positions among the tokens.
+    pub at: Range<usize>,
+    /// What they are.
+    pub what: What,
+}
+
+/// A question taken apart: every word is in one mention, in order.
+pub(crate) struct Mentions {
+    /// The words and numbers.
+    pub tokens: Vec<Token>,
+    /// What they are.
+    pub all: Vec<Mention>,
+}
+
+/// The values of fields that questions may name, by their first word.
+#[derive(Default)]
+pub(crate) struct Values(OnceLock<HashMap<String, Vec<(Vec<String>, FieldValue)>>>);
+
+impl Values {
+    fn get(
+        &self,
+        base: &IndexedBase,
+        schema: &Schema,
+    ) -> &HashMap<String, Vec<(Vec<String>, FieldValue)>> {
+        self.0.get_or_init(|| {
+            let mut values: HashMap<String, Vec<(Vec<String>, FieldValue)>> = HashMap::new();
+            for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
+                for sample in schema.samples(base, kind) {
+                    if sample.kind.is_number() || sample.values.len() > MAX_VALUES {
+                        continue;
+                    }
+                    for value in &sample.values {
+                        let words: Vec<String> =
+                            name_words(value).map(|(_, word)| word.into_owned()).collect();
+                        let Some(first) = words.first().cloned() else { continue };
+                        let field = FieldValue { kind, field: sample.field, key: category(value) };
+                        values.entry(first).or_default().push((words, field));
+                    }
+                }
+            }
+            values
+        })
+    }
+}
+
+/// Takes a question apart.
+pub(crate) fn mentions(
+    base: &IndexedBase,
+    schema: &Schema,
+    values: &Values,
+    text: &str,
+) -> Mentions {
+    let tokens = tokens(base, text);
+    let mut taken: Vec<Option<What>> = vec![None; tokens.len()];
+    let mut ends: Vec<usize> = (1..=tokens.len()).collect();
+    let mut take = |at: Range<usize>, what: What, taken: &mut Vec<Option<What>>| {
+        let free = taken.get(at.clone()).is_some_and(|own| own.iter().all(Option::is_none));
+        if at.is_empty() || !free {
+            return false;
+        }
+        let place = at.start;
+        for own in at.clone() {
+            taken[own] = Some(What::Filler);
+            ends[own] = at.end;
+        }
+        taken[place] = Some(what);
+        true
+    };
+    let reader = Reader { base, schema, values: values.get(base, schema), text, tokens: &tokens };
+    for (at, what) in reader.things() {
+        take(at, what, &mut taken);
+    }
+    let mut at = 0;
+    while at < tokens.len() {
+        at = match reader.phrase(at, &taken) {
+            Some((end, what)) => {
+                take(at..end, what, &mut taken);
+                end.max(at + 1)
+            }
+            None => at + 1,
+        };
+    }
+    let mut at = 0;
+    while at < tokens.len() {
+        at = match reader.part(at, &taken) {
+            Some((end, what)) => {
+                take(at..end, what, &mut taken);
+                end.max(at + 1)
+            }
+            None => at + 1,
+        };
+    }
+    let mut all = Vec::new();
+    let mut at = 0;
+    while let Some(what) = taken.get(at) {
+        let end = ends.get(at).copied().unwrap_or(at + 1).max(at + 1);
+        let what = what.clone().unwrap_or_else(|| reader.left(at));
+        all.push(Mention { at: at..end, what });
+        at = end;
+    }
+    find_rare_values(base, schema, &tokens, &mut all);
+    Mentions { tokens, all }
+}
+
+/// Looks through all nodes for the values that stand beside the name of their field and are too rare
+/// to be known.
+fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+    for at in 1..all.len() {
+        let (before, own) = all.split_at_mut(at);
+        let nothing = |mention: &&Mention| {
+            !matches!(
+                mention.what,
+                What::Filler | What::Relation | What::Cue(Cue::Bound(Bound::Equal, _))
+            )
+        };
+        let Some(Mention { what: What::Field(fields), .. }) = before.iter().rev().find(nothing)
+        else {
+            continue;
+        };
+        let Some(mention) = own.first_mut() else { continue };
+        let (mut thing, text) = match &mention.what {
+            What::Thing(thing) => (thing.clone(), thing.text.clone()),
+            What::NoThing(text) => (Thing { text: text.clone(), ..Thing::default() }, text.clone()),
+            _ => continue,
+        };
+        let key = category(&text);
+        for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
+            for (field, _) in fields {
+                let known =
+                    thing.values.iter().any(|value| value.field == *field && value.kind == kind);
+                let Some(sample) = schema.sample(base, kind, *field).filter(|_| !known) else {
+                    continue;
+                };
+                if sample.kind.groups()
+                    && !sample.kind.is_number()
+                    && has_value(&base.kb, kind, *field, sample.kind, &key)
+                {
+                    thing.values.push(FieldValue { kind, field: *field, key: key.clone() });
+                }
+            }
+        }
+        if !thing.nodes.is_empty() || !thing.values.is_empty() {
+            mention.what = What::Thing(thing);
+        }
+    }
+    debug_assert!(all.iter().all(|mention| mention.at.end <= tokens.len()));
+}
+
+/// The words of a text, and its numbers with their signs.
+fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    for (range, word) in name_words(text) {
+        let end = tokens.last().map_or(0, |last| last.range.end);
+        if range.start < end || tokens.len() > MAX_WORDS {
+            continue;
+        }
+        let written = text.get(range.clone()).unwrap_or_default();
+        let begins = tokens.is_empty();
+        let number = number_at(text, range.start);
+        let range = number.as_ref().map_or(range.clone(), |(end, _)| range.start..*end);
+        tokens.push(Token {
+            marked: written.chars().any(|c| c.is_uppercase() && !begins || c.is_numeric()),
+            stem: base.stems.stem(&word).into_owned(),
+            word: word.into_owned(),
+            number: number.map(|(_, number)| number),
+            range,
+        });
+    }
+    tokens
+}
+
+/// The number that begins at a place, and where it ends, a sign of percent included.
+fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
+    let rest = text.get(start..)?;
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    if !is_digit(rest.chars().next()) {
+        return None;
+    }
+    let mut end = 0;
+    for (at, c) in rest.char_indices() {
+        let continues =
+            c.is_ascii_digit() || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next());
+        if !continues {
+            break;
+        }
+        end = at + c.len_utf8();
+    }
+    let after = rest.get(end..)?;
+    if after.starts_with(char::is_alphanumeric) {
+        return None;
+    }
+    let mut number = quantity(&rest[..end])?;
+    let before = text.get(..start)?.trim_end();
+    for (sign, code) in [('$', "USD"), ('£', "GBP"), ('€', "EUR")] {
+        if before.ends_with(sign) || after.trim_start().starts_with(sign) {
+            number.unit = Some(code.to_owned());
+        }
+    }
+    if let Some(minus) = before.strip_suffix('-')
+        && minus.ends_with(' ')
+    {
+        number.number = -number.number;
+    }
+    let blank = after.len() - after.trim_start().len();
+    for percent in ["%", "percent", "per cent"] {
+        if after.trim_start().starts_with(percent) {
+            number.unit = Some("%".to_owned());
+            end += blank + percent.len();
+            break;
+        }
+    }
+    Some((start + end, (number.number, number.unit)))
+}
+
+/// What is looked for in one question.
+struct Reader<'a> {
+    base: &'a IndexedBase,
+    schema: &'a Schema,
+    values: &'a HashMap<String, Vec<(Vec<String>, FieldValue)>>,
+    text: &'a str,
+    tokens: &'a [Token],
+}
+
+impl Reader<'_> {
+    /// The named things in order, longest first where they overlap; what stands in quotation marks
+    /// is one, known or not.
+    fn things(&self) -> Vec<(Range<usize>, What)> {
+        let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
+        let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
+        for name in self.base.entities.spelled(self.text) {
+            let (Some(first), Some(last)) =
+                (words.get(name.words.start), words.get(name.words.end.saturating_sub(1)))
+            else {
+                continue;
+            };
+            let at = self.between(first.start, last.end);
+            if !at.is_empty() && (name.quoted || name.marked && self.is_apart(&at)) {
+                let text = self.text.get(first.start..last.end).unwrap_or_default().to_owned();
+                let nodes = self.called(&text, name.nodes);
+                found.push((at, Thing { text, nodes, values: Vec::new() }));
+            }
+        }
+        for (at, value) in self.valued() {
+            let text = self.written(&at);
+            match found.iter_mut().find(|(other, _)| *other == at) {
+                Some((_, thing)) => thing.values.push(value),
+                None => found.push((at, Thing { text, nodes: Vec::new(), values: vec![value] })),
+            }
+        }
+        let mut things: Vec<(Range<usize>, What)> = Vec::new();
+        for at in self.quotations() {
+            let exact = found.iter().find(|(other, _)| *other == at);
+            let what = match exact {
+                Some((_, thing)) => What::Thing(thing.clone()),
+                None => What::NoThing(self.written(&at)),
+            };
+            things.push((at, what));
+        }
+        found.sort_by_key(|(at, _)| (std::cmp::Reverse(at.len()), at.start));
+        things.extend(found.into_iter().map(|(at, thing)| (at, What::Thing(thing))));
+        things
+    }
+
+    /// Of nodes that a text names those that are called just so, else those whose names have the same
+    /// words, else all.
+    fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let kb = &self.base.kb;
+        let words =
+            |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
+        let said = words(text);
+        for is_called in
+            [&(|node: NodeId| kb.name(node) == text) as &dyn Fn(NodeId) -> bool, &|node: NodeId| {
+                words(kb.name(node)) == said
+            }]
+        {
+            let own: Vec<NodeId> = nodes.iter().copied().filter(|&node| is_called(node)).collect();
+            if !own.is_empty() {
+                return own;
+            }
+        }
+        nodes
+    }
+
+    /// The tokens between two places of the text.
+    fn between(&self, start: usize, end: usize) -> Range<usize> {
+        let first = self.tokens.partition_point(|token| token.range.start < start);
+        let last = self.tokens.partition_point(|token| token.range.end <= end);
+        first..last.max(first)
+    }
+
+    fn written(&self, at: &Range<usize>) -> String {
+        let own = self.tokens.get(at.clone()).unwrap_or_default();
+        match (own.first(), own.last()) {
+            (Some(first), Some(last)) => {
+                self.text.get(first.range.start..last.range.end).unwrap_or_default().to_owned()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Whether words are no mere words of the schema and of questions: one of them has a capital or
+    /// a digit, or is neither.
+    fn is_apart(&self, at: &Range<usize>) -> bool {
+        let own = self.tokens.get(at.clone()).unwrap_or_default();
+        // A number alone is a number.
+        let number = own.iter().all(|token| token.number.is_some());
+        let plain = |token: &Token| {
+            is_cue(&token.word) || is_filler(&token.word) || self.schema.says(&token.stem)
+        };
+        !number && own.iter().any(|token| token.marked && token.number.is_none() || !plain(token))
+    }
+
+    /// The values of fields that stand in the question.
+    fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
+        let mut found = Vec::new();
+        let quotations = self.quotations();
+        for (start, token) in self.tokens.iter().enumerate() {
+            for (words, value) in self.values.get(&token.word).into_iter().flatten() {
+                let at = start..start + words.len();
+                let own = self.tokens.get(at.clone()).unwrap_or_default();
+                let same = own.len() == words.len()
+                    && own.iter().zip(words).all(|(token, word)| token.word == *word);
+                if same && (quotations.contains(&at) || self.is_apart(&at)) {
+                    found.push((at, value.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    /// The tokens of what stands in quotation marks.
+    fn quotations(&self) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let mut rest = 0;
+        while let Some(text) = self.text.get(rest..) {
+            let mark = |(at, c)| QUOTES.iter().find(|(open, _)| *open == c).map(|pair| (at, *pair));
+            let Some((at, (open, close))) = text.char_indices().find_map(mark) else { break };
+            let begin = rest + at + open.len_utf8();
+            let Some(length) = self.text.get(begin..).and_then(|text| text.find(close)) else {
+                break;
+            };
+            let tokens = self.between(begin, begin + length);
+            if !tokens.is_empty() {
+                found.push(tokens);
+            }
+            rest = begin + length + close.len_utf8();
+        }
+        found
+    }
+
+    /// The longest phrase that begins at a token: the whole name of a type or a field, a phrase of
+    /// questions, or a number; of equally long ones the first of these.
+    fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
+        if taken.get(at)?.is_some() {
+            return None;
+        }
+        let token = self.tokens.get(at)?;
+        if let Some((number, unit)) = &token.number {
+            return Some((at + 1, What::Number(*number, unit.clone())));
+        }
+        let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
+        let own = self.tokens.get(at..at + free.min(MAX_PHRASE))?;
+        let names = |words: &[String]| {
+            let same = |(token, word): (&Token, &String)| {
+                token.word == *word || token.stem == *self.base.stems.stem(word)
+            };
+            (words.len() <= own.len() && !words.is_empty() && own.iter().zip(words).all(same))
+                .then_some(words.len())
+        };
+        let mut best: Option<(usize, What)> = None;
+        let mut better = |n: usize, what: What| {
+            if best.as_ref().is_none_or(|(most, _)| n > *most) {
+                best = Some((n, what));
+            }
+        };
+        for (id, kind) in self.schema.types.iter().enumerate() {
+            if let Some(n) = names(&kind.words) {
+                better(n, What::Type(TypeId(id as u16)));
+            }
+        }
+        for (id, field) in self.schema.fields.iter().enumerate() {
+            if let Some(n) = names(&field.words) {
+                better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
+            }
+        }
+        for (phrase, cue) in PHRASES {
+            let words: Vec<&str> = phrase.split(' ').collect();
+            let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
+            if words.len() <= own.len() && same {
+                better(words.len(), What::Cue(*cue));
+            }
+        }
+        let (n, what) = best?;
+        Some((at + n, what))
+    }
+
+    /// What words that are left are a part of: of the name of a field, of a type, of a relation.
+    fn part(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
+        if taken.get(at)?.is_some() {
+            return None;
+        }
+        let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
+        let own = self.tokens.get(at..at + free.min(MAX_PARTIAL))?;
+        if own.first().is_none_or(|token| is_filler(&token.word)) {
+            return None;
+        }
+        for n in (1..=own.len()).rev() {
+            let said: Vec<&str> = own[..n]
+                .iter()
+                .filter(|token| !is_filler(&token.word))
+                .map(|token| token.stem.as_str())
+                .collect();
+            let mut fields: Vec<(FieldId, f32)> = Vec::new();
+            for (id, field) in self.schema.fields.iter().enumerate() {
+                let has = |stem: &&str| field.stems.iter().any(|own| is_form(own, stem));
+                if !said.is_empty() && said.iter().all(has) {
+                    let share = said.len() as f32 / field.stems.len() as f32;
+                    fields.push((FieldId(id as u16), share.min(1.0)));
+                }
+            }
+            fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+            if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
+                return Some((at + n, What::Field(fields)));
+            }
+        }
+        let token = own.first()?;
+        if self.schema.is_of_relation(&token.stem) {
+            return Some((at + 1, What::Relation));
+        }
+        let of_type = self.schema.types.iter().enumerate().filter_map(|(id, kind)| {
+            let said = kind.stems.iter().any(|own| is_form(own, &token.stem));
+            said.then_some((kind.stems.len(), id))
+        });
+        let (_, id) = of_type.min()?;
+        Some((at + 1, What::Type(TypeId(id as u16))))
+    }
+
+    /// What a word is that nothing else explains.
+    fn left(&self, at: usize) -> What {
+        let Some(token) = self.tokens.get(at) else { return What::Filler };
+        if let Some(number) = number_word(&token.word)
+            && !crate::words::is_question_word(&token.word)
+        {
+            return What::Number(number, None);
+        }
+        let short = token.word.chars().nth(1).is_none();
+        if short || is_filler(&token.word) {
+            return What::Filler;
+        }
+        What::Unknown(self.text.get(token.range.clone()).unwrap_or_default().to_owned())
+    }
+}

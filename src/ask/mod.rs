@@ -1,0 +1,156 @@
+//! Answers questions over many nodes: how many, which most, whether related, what if.
+//!
+//! A question is taken apart ([`mentions`]), of a kind ([`kind`]), and read as a plan ([`plan`]):
+//! rows of one type that metapaths lead to from named nodes, columns, and what is computed. The plan
+//! is answered by a table, by SQL over it or a statistic ([`run`]), and the answer comes with all
+//! of them. What is not explained by the base is said and never left out in silence.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use agent::{ask::Analyst, dataset::Home, index::IndexedBase};
+//!
+//! let shop = Home::new("home").get("shop")?;
+//! let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
+//! let answered = Analyst::new(base).ask("How many products are there?")?;
+//! println!("{}", answered.told);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Must not know: command lines, which answers are right.
+
+pub mod answer;
+pub mod kind;
+mod lexicon;
+mod mentions;
+mod plan;
+mod reading;
+mod run;
+mod schema;
+pub mod score;
+mod sql;
+pub mod synthesize;
+
+use std::sync::Arc;
+
+pub use run::cell_json;
+
+use crate::{
+    ask::{
+        answer::Answered,
+        kind::{Kind, KindModel},
+        lexicon::Cue,
+        mentions::{MAX_WORDS, Mentions, Values, What, mentions},
+        schema::Schema,
+    },
+    index::IndexedBase,
+    table::{SqlError, statistics::StatisticsError},
+};
+
+/// What a phrase that names a kind adds to the logarithm of its probability.
+const SAYS_KIND: f64 = 1_000.0;
+
+/// Why a question is not answered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AskError {
+    /// It asks for nodes, or for nothing that is known.
+    #[error("the question asks for no number, comparison or test of many nodes")]
+    NoTable,
+    /// It is longer than any that is read.
+    #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
+    TooLong,
+    /// Words of it are neither of the base nor of questions.
+    #[error("not understood: {}; nothing in this base is called so", .words.join(", "))]
+    Unknown {
+        /// The words, in order.
+        words: Vec<String>,
+    },
+    /// Something that the answer needs is not said, or not in the base.
+    #[error("the question cannot be answered: {0}")]
+    Missing(String),
+    /// No node is a row.
+    #[error("there is no {kind} of {of}")]
+    NoRows {
+        /// The type of the rows.
+        kind: String,
+        /// The names of the conditions.
+        of: String,
+    },
+    /// No row has a value.
+    #[error("no {kind} that is asked for has a value: {what}")]
+    NoValues {
+        /// The type of the rows.
+        kind: String,
+        /// The column.
+        what: String,
+    },
+    /// A test cannot be made.
+    #[error(transparent)]
+    Statistics(#[from] StatisticsError),
+    /// A statement failed.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
+
+/// Answers questions over one base. Shared freely between threads.
+pub struct Analyst {
+    base: Arc<IndexedBase>,
+    schema: Schema,
+    values: Values,
+    kinds: KindModel,
+}
+
+impl Analyst {
+    /// Answers by rules, without a model.
+    pub fn new(base: Arc<IndexedBase>) -> Self {
+        let schema = Schema::new(&base);
+        Self { schema, values: Values::default(), kinds: KindModel::built_in().clone(), base }
+    }
+
+    /// The base.
+    pub fn base(&self) -> &Arc<IndexedBase> {
+        &self.base
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// [`AskError`]; what is missing is said.
+    pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
+        let mentions = mentions(&self.base, &self.schema, &self.values, question);
+        if mentions.tokens.len() > MAX_WORDS {
+            return Err(AskError::TooLong);
+        }
+        let kinds = self.kinds(question, &mentions);
+        let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
+        run::run(&self.base, &plan)
+    }
+
+    /// The kinds that a question may be of, likeliest first.
+    fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
+        let mut ranked = self.kinds.ranked(question);
+        for (kind, log) in &mut ranked {
+            let says = |mention: &mentions::Mention| match mention.what {
+                What::Cue(cue) => names_kind(cue) == Some(*kind),
+                _ => false,
+            };
+            if mentions.all.iter().any(says) {
+                *log += SAYS_KIND;
+            }
+        }
+        ranked.sort_by(|one, other| other.1.total_cmp(&one.1));
+        ranked.into_iter().map(|(kind, _)| kind).collect()
+    }
+}
+
+/// The kind that a phrase names by itself.
+fn names_kind(cue: Cue) -> Option<Kind> {
+    match cue {
+        Cue::Suppose | Cue::LeaveOut => Some(Kind::Hypothetical),
+        Cue::Normal => Some(Kind::Distribution),
+        Cue::Correlate | Cue::Ranks => Some(Kind::Correlation),
+        Cue::Spread => Some(Kind::Variance),
+        Cue::Relate => Some(Kind::Descriptive),
+        _ => None,
+    }
+}

@@ -1,0 +1,617 @@
+//! Here are a question's mentions and a kind: which operation of the kind do they make, if any?
+
+use crate::{
+    ask::{
+        AskError,
+        kind::Kind,
+        lexicon::{Bound, Cue, Function},
+        mentions::{Thing, What},
+        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
+        reading::{Reading, Role, reversed},
+    },
+    index::IndexedBase,
+    kb::{NodeId, TypeId},
+    table::{ColumnKind, ColumnSpec},
+};
+
+/// Words that a question begins with which is answered by yes or no.
+const YES_NO: [&str; 14] = [
+    "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
+    "could",
+];
+
+/// What is left of a question for its operation.
+struct Parts {
+    /// Columns of numbers that are said and bounded by no number, with the mention of each.
+    measures: Vec<(usize, usize)>,
+    /// Columns that part rows, with the mention of each.
+    groups: Vec<(usize, usize)>,
+    /// Those that are compared.
+    subjects: Vec<Subject>,
+    conditions: Vec<Condition>,
+    filters: Vec<Test>,
+    /// Whether the rows themselves are counted.
+    counts_rows: bool,
+}
+
+impl Reading<'_> {
+    /// The plan of one kind.
+    pub(super) fn of_kind(&mut self, kind: Kind) -> Result<Plan, AskError> {
+        let supposed = self.change()?;
+        if supposed.is_some() != (kind == Kind::Hypothetical) {
+            return Err(match supposed {
+                Some(_) => AskError::NoTable,
+                None => AskError::Missing("it does not say what is supposed".to_owned()),
+            });
+        }
+        if kind != Kind::Hypothetical {
+            return self.whole(kind, kind, None);
+        }
+        let kinds = [Kind::Superlative, Kind::Intercomparison, Kind::Aggregation];
+        let mut first = None;
+        for inner in kinds {
+            match self.whole(kind, inner, supposed.clone()) {
+                Ok(plan) => return Ok(plan),
+                Err(error) => first = Some(error),
+            }
+        }
+        Err(first.unwrap_or(AskError::NoTable))
+    }
+
+    fn whole(
+        &mut self,
+        kind: Kind,
+        inner: Kind,
+        supposed: Option<Change>,
+    ) -> Result<Plan, AskError> {
+        let mut parts = self.parts(inner)?;
+        let operation = match inner {
+            Kind::Aggregation | Kind::Hypothetical => self.aggregation(&mut parts),
+            Kind::Superlative => self.superlative(&mut parts),
+            Kind::Intercomparison => self.comparison(&mut parts),
+            Kind::Distribution => self.distribution(&parts),
+            Kind::Correlation => self.correlation(&parts),
+            Kind::Variance => self.spread(&mut parts),
+            Kind::Descriptive => self.relation(&parts),
+        }?;
+        self.all_is_used(&parts, &operation, supposed.as_ref())?;
+        Ok(Plan {
+            kind,
+            rows: self.rows,
+            conditions: parts.conditions,
+            filters: parts.filters,
+            columns: self.columns.clone(),
+            operation,
+            supposed,
+            asks_same: self.asks_same(),
+            assumed: self.assumed.clone(),
+        })
+    }
+
+    /// Sorts what is said outside of what is supposed.
+    fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
+        let mut parts = Parts {
+            measures: Vec::new(),
+            groups: Vec::new(),
+            subjects: Vec::new(),
+            conditions: Vec::new(),
+            filters: Vec::new(),
+            counts_rows: self.counted.values().any(|kind| *kind == self.rows),
+        };
+        self.put_things(kind, &mut parts)?;
+        self.put_numbers(kind, &mut parts)?;
+        for at in 0..self.mentions.all.len() {
+            if self.changed.get(at) == Some(&true) || self.bound.contains_key(&at) {
+                continue;
+            }
+            if self.is_group(at) {
+                let column = self.group_column(at)?;
+                parts.groups.extend(column.map(|column| (at, column)));
+            } else if !self.bounded.contains(&at)
+                && let Some(column) = self.number_column(at)?
+            {
+                parts.measures.push((at, column));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Named things are conditions, filters, or what is compared.
+    fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
+        let things: Vec<(usize, Thing)> = self
+            .things()
+            .filter(|(at, _)| self.changed.get(*at) == Some(&false))
+            .map(|(at, thing)| (at, thing.clone()))
+            .collect();
+        let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
+        let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
+        let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
+        // Several that all are rows are meant as rows.
+        let of_rows = compares
+            && things.len() > 1
+            && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
+        let mut roles = Vec::new();
+        for (at, thing) in things {
+            let role = match of_rows {
+                true => Role::Is(own_nodes(self.base, self.rows, &thing)),
+                false => self.role(at, &thing)?,
+            };
+            roles.push((thing.text, role));
+        }
+        let alike = |one: &Role, other: &Role| match (one, other) {
+            (Role::Linked { kind, .. }, Role::Linked { kind: other, .. }) => kind == other,
+            (Role::Value { field, .. }, Role::Value { field: other, .. }) => field == other,
+            (Role::Is(_), Role::Is(_)) => true,
+            _ => false,
+        };
+        let is_subject: Vec<bool> = roles
+            .iter()
+            .map(|(_, role)| {
+                compares && roles.iter().filter(|(_, other)| alike(role, other)).count() > 1
+            })
+            .collect();
+        for ((name, role), is_subject) in roles.into_iter().zip(is_subject) {
+            match role {
+                role if is_subject => {
+                    let test = self.test(role);
+                    parts.subjects.push(Subject { name, test });
+                }
+                Role::Linked { nodes, steps, .. } => {
+                    let steps = reversed(self.rows, &steps);
+                    parts.conditions.push(Condition { nodes, steps, name });
+                }
+                Role::Is(nodes) => {
+                    parts.conditions.push(Condition { nodes, steps: Vec::new(), name });
+                }
+                role @ Role::Value { .. } => {
+                    let test = self.test(role);
+                    parts.filters.push(test);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers are filters, or two that are compared.
+    fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
+        let numbers: Vec<_> =
+            self.numbers.iter().filter(|number| !number.changed).cloned().collect();
+        let equal = numbers.iter().filter(|number| number.bound == Bound::Equal).count();
+        let compares = kind == Kind::Intercomparison && parts.subjects.is_empty() && equal == 2;
+        for number in &numbers {
+            let test = self.number_test(number)?;
+            if compares && number.bound == Bound::Equal {
+                parts.subjects.push(Subject { name: format!("{}", number.number), test });
+            } else {
+                parts.filters.push(test);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a mention parts the rows: another type, a category, or a year for each of which, or
+    /// of which one, is asked.
+    fn is_group(&self, at: usize) -> bool {
+        match self.what(at) {
+            Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
+            Some(What::Field(fields)) => {
+                let kind = self.field(fields, false).and_then(|field| self.kind_of(field));
+                match kind {
+                    Some(ColumnKind::Year) => self.is_parting(at) && !self.bounded.contains(&at),
+                    Some(kind) => kind.groups() && !kind.is_number(),
+                    None => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a mention stands behind `which`, `each` or `by`.
+    fn is_parting(&self, at: usize) -> bool {
+        let before = self.beside(at, -1).and_then(|before| self.cue(before));
+        let by = self.mentions.all.get(at).and_then(|mention| {
+            self.mentions
+                .tokens
+                .get(mention.at.start.checked_sub(1)?)
+                .map(|token| token.word == "by")
+        });
+        matches!(before, Some(Cue::Which | Cue::Each)) || by == Some(true)
+    }
+
+    fn group_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
+        let spec = match self.what(at).cloned() {
+            // A type on the way to what is named parts nothing.
+            Some(What::Type(kind)) => match self.path_to(kind) {
+                Ok(steps) => ColumnSpec::Names(steps),
+                Err(_) => return Ok(None),
+            },
+            Some(What::Field(fields)) => match self.field(&fields, false) {
+                Some(field) => ColumnSpec::Field(field),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(self.column(spec)))
+    }
+
+    /// The greatest or the least, with the words of the field that is meant where they say one.
+    fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
+        self.cues(false).find_map(|(_, cue)| match cue {
+            Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
+            Cue::Low | Cue::Fewest => Some((false, &[][..])),
+            Cue::Best(high, names) => Some((high, names)),
+            _ => None,
+        })
+    }
+
+    /// More or less, with the words of the field that is meant where they say one.
+    fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
+        self.cues(false).find_map(|(at, cue)| match cue {
+            Cue::More(high) => Some((at, high, &[][..])),
+            Cue::Comparative(high, names) => Some((at, high, names)),
+            Cue::Bound(Bound::Above, false) => Some((at, true, &[][..])),
+            Cue::Bound(Bound::Below, false) => Some((at, false, &[][..])),
+            _ => None,
+        })
+    }
+
+    /// Whether anything is said that asks for more than a number.
+    fn asks_for_test(&self) -> bool {
+        [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
+            .into_iter()
+            .any(|cue| self.has(cue))
+    }
+
+    /// Whether it is asked if things are the same, and not if they differ.
+    fn asks_same(&self) -> bool {
+        self.cues(false).any(|(at, cue)| {
+            let said = self.said_at(at);
+            let same = ["equal", "same", "similar", "homogen", "independent"];
+            matches!(cue, Cue::Differ | Cue::Spread | Cue::Relate)
+                && same.iter().any(|word| said.contains(word))
+        })
+    }
+
+    /// Whether something is compared that no number bounds.
+    fn compares(&self) -> bool {
+        let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
+        self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
+    }
+
+    fn no_number(&self) -> AskError {
+        let kb = &self.base.kb;
+        let rows = kb.type_name(self.rows);
+        let numbers: Vec<&str> = self
+            .schema
+            .samples(self.base, self.rows)
+            .iter()
+            .filter(|sample| sample.kind.is_number())
+            .map(|sample| kb.field_name(sample.field))
+            .collect();
+        let known = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+        AskError::Missing(format!(
+            "it names no number of {rows} that is known here; known are: {known}, and numbers of links"
+        ))
+    }
+
+    fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        if self.asks_for_test() || self.compares() {
+            return Err(AskError::NoTable);
+        }
+        if self.has(Cue::Share) {
+            return self.share(parts);
+        }
+        let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| self.is_parting(*at));
+        let measure = match parts.measures.first() {
+            None if parts.counts_rows => Measure::Rows,
+            None => return Err(self.no_number()),
+            Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
+        };
+        match parts.groups.first() {
+            Some(&(_, group)) if each => Ok(Operation::Groups { group, measure, first: None }),
+            _ => Ok(Operation::Number(measure)),
+        }
+    }
+
+    /// The function of a measure: what is said, or what its name and its place say.
+    fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
+        if let Some(function) = self.function() {
+            return Ok(function);
+        }
+        if let Some((high, _)) = self.extreme() {
+            return Ok(if high { Function::Max } else { Function::Min });
+        }
+        let counted = self.is_how_many(at)
+            || self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::NumberOf);
+        let of_one = parts.conditions.iter().any(|condition| condition.steps.is_empty());
+        let says = self.said_at(at);
+        if of_one || says.contains("average") || says.contains("mean") {
+            return Ok(Function::Mean);
+        }
+        if counted {
+            self.assumed.push(format!("taken as the total of {says:?}"));
+            return Ok(Function::Sum);
+        }
+        Err(AskError::Missing(format!(
+            "it does not say which number of {says:?}: the mean, the median, the total, the highest or \
+             the lowest"
+        )))
+    }
+
+    fn share(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        if parts.filters.is_empty() {
+            for condition in std::mem::take(&mut parts.conditions) {
+                let test = if condition.steps.is_empty() {
+                    Test::Is(condition.nodes)
+                } else {
+                    let end = condition.steps.first().map_or(TypeId::NONE, |step| step.to);
+                    let from =
+                        condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
+                    let column = self.column(ColumnSpec::Names(reversed(from, &condition.steps)));
+                    Test::Linked { column, nodes: condition.nodes }
+                };
+                parts.filters.push(test);
+            }
+        }
+        if parts.filters.is_empty() {
+            return Err(AskError::Missing("it does not say the share of which".to_owned()));
+        }
+        Ok(Operation::Share)
+    }
+
+    fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
+            return Err(AskError::Missing("it names no greatest or least".to_owned()));
+        };
+        let top = self.top.unwrap_or(1);
+        let asked = self.asked(parts);
+        let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
+        let column = match (implied, parts.measures.first()) {
+            (Some(spec), _) => Some(self.column(spec)),
+            (None, Some(&(_, column))) => Some(column),
+            (None, None) => None,
+        };
+        match (asked, column) {
+            (Asked::Group(group), Some(column)) => {
+                let function = match self.function() {
+                    Some(function) => function,
+                    None => {
+                        let most = self.has(Cue::Most) || self.has(Cue::Fewest);
+                        let function = match (most, high) {
+                            (true, _) => Function::Sum,
+                            (false, true) => Function::Max,
+                            (false, false) => Function::Min,
+                        };
+                        self.assumed.push(format!("taken as the {} of each", function.name()));
+                        function
+                    }
+                };
+                let measure = Measure::Of(function, column);
+                Ok(Operation::Groups { group, measure, first: Some((high, top)) })
+            }
+            (Asked::Group(group), None) if parts.counts_rows => {
+                Ok(Operation::Groups { group, measure: Measure::Rows, first: Some((high, top)) })
+            }
+            (Asked::Number, Some(column)) => {
+                let function = if high { Function::Max } else { Function::Min };
+                Ok(Operation::Number(Measure::Of(function, column)))
+            }
+            (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
+            _ => Err(self.no_number()),
+        }
+    }
+
+    /// Of what the greatest or least is asked for.
+    fn asked(&self, parts: &Parts) -> Asked {
+        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
+        let group_of =
+            |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
+        let mut next = which.and_then(|at| self.beside(at, 1));
+        while let Some(at) = next
+            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top))
+        {
+            next = self.beside(at, 1);
+        }
+        while let Some(at) = next
+            && matches!(self.what(at), Some(What::Number(..)))
+        {
+            next = self.beside(at, 1);
+        }
+        if let Some(group) = next.and_then(group_of) {
+            return Asked::Group(group);
+        }
+        let begins_with_rows = next.is_some_and(|at| self.what(at) == Some(&What::Type(self.rows)));
+        let best = self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
+        let extreme = self
+            .cues(false)
+            .find(|(_, cue)| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest))
+            .map_or(usize::MAX, |(at, _)| at);
+        let said_first =
+            self.mentions.all.iter().take(extreme).enumerate().any(|(at, one)| {
+                one.what == What::Type(self.rows) && !self.bound.contains_key(&at)
+            });
+        match parts.groups.first() {
+            _ if begins_with_rows
+                || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) =>
+            {
+                Asked::Rows
+            }
+            Some(&(at, group))
+                if self.function().is_some() || parts.counts_rows || at < extreme =>
+            {
+                Asked::Group(group)
+            }
+            _ if said_first || self.top.is_some() => Asked::Rows,
+            _ => Asked::Number,
+        }
+    }
+
+    fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        if self.asks_for_test() {
+            return Err(AskError::NoTable);
+        }
+        if parts.subjects.len() < 2 {
+            return Err(AskError::Missing("it does not name two that are compared".to_owned()));
+        }
+        let (at, high, names) = match (self.comparative(), self.extreme()) {
+            (Some(found), _) => found,
+            (None, Some((high, names))) => (usize::MAX, high, names),
+            (None, None) => (usize::MAX, true, &[][..]),
+        };
+        let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
+        let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
+        let measure = match (implied, parts.measures.first().copied()) {
+            (None, None) if parts.counts_rows => Measure::Rows,
+            (None, None) => return Err(self.no_number()),
+            (implied, said) => {
+                let (place, column) = match (implied, said) {
+                    (Some(spec), _) => (usize::MAX, self.column(spec)),
+                    (None, Some(said)) => said,
+                    (None, None) => return Err(self.no_number()),
+                };
+                // `more citations` of groups are more in all.
+                let more = self.beside(place, -1) == Some(at)
+                    && matches!(self.cue(at), Some(Cue::More(_)));
+                let number = ["more", "fewer", "less"].contains(&self.said_at(at).as_str());
+                let function = match self.function() {
+                    Some(function) => function,
+                    None if own => Function::Mean,
+                    None if more && number => Function::Sum,
+                    None => Function::Mean,
+                };
+                if self.function().is_none() && !own {
+                    self.assumed.push(format!("taken as the {} of each", function.name()));
+                }
+                Measure::Of(function, column)
+            }
+        };
+        let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
+        let main = self.cues(false).next().map_or(0, |(at, _)| at);
+        let begins = self
+            .mentions
+            .all
+            .get(main)
+            .and_then(|mention| self.mentions.tokens.get(mention.at.start));
+        let yes_no = YES_NO.contains(&first)
+            || self.changed.first() == Some(&true)
+                && begins.is_some_and(|token| YES_NO.contains(&token.word.as_str()));
+        let subjects = std::mem::take(&mut parts.subjects);
+        // `Is it higher for A or for B` asks which.
+        let or = self.cues(false).any(|(at, cue)| cue == Cue::Versus && self.said_at(at) == "or");
+        Ok(Operation::Compare { subjects, measure, high, yes_no: yes_no && !or })
+    }
+
+    fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {
+        if !self.has(Cue::Normal) {
+            return Err(AskError::Missing(
+                "it names no distribution that is tested here".to_owned(),
+            ));
+        }
+        match parts.measures.first() {
+            Some(&(_, column)) => Ok(Operation::Normal(column)),
+            None => Err(self.no_number()),
+        }
+    }
+
+    fn correlation(&self, parts: &Parts) -> Result<Operation, AskError> {
+        if !(self.has(Cue::Correlate) || self.has(Cue::Ranks)) {
+            return Err(AskError::NoTable);
+        }
+        match parts.measures.as_slice() {
+            &[(_, one), (_, other), ..] => {
+                Ok(Operation::Correlate(one, other, self.has(Cue::Ranks)))
+            }
+            _ => Err(self.no_number()),
+        }
+    }
+
+    fn spread(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        let varies = matches!(self.function(), Some(Function::Variance | Function::Deviation));
+        let differs =
+            self.has(Cue::Differ) || self.comparative().is_some() || self.has(Cue::Versus);
+        if !(self.has(Cue::Spread) || varies && differs) {
+            return Err(AskError::NoTable);
+        }
+        match (parts.measures.as_slice(), parts.groups.first()) {
+            (&[(_, one), (_, other), ..], _) => Ok(Operation::Spread(one, other)),
+            (&[(_, measure)], _) if parts.subjects.len() > 1 => {
+                let subjects = std::mem::take(&mut parts.subjects);
+                Ok(Operation::SpreadAmong { measure, group: None, subjects })
+            }
+            (&[(_, measure)], Some(&(_, group))) => {
+                Ok(Operation::SpreadAmong { measure, group: Some(group), subjects: Vec::new() })
+            }
+            (&[_], None) => Err(AskError::Missing(
+                "it does not say between which groups the spread is compared".to_owned(),
+            )),
+            (&[], _) => Err(self.no_number()),
+        }
+    }
+
+    fn relation(&self, parts: &Parts) -> Result<Operation, AskError> {
+        let asks = [Cue::Relate, Cue::Correlate, Cue::Differ].into_iter().any(|cue| self.has(cue));
+        let mut both: Vec<(usize, usize)> = [parts.measures.clone(), parts.groups.clone()].concat();
+        both.sort_unstable();
+        match both.as_slice() {
+            &[(_, one), (_, other), ..] if asks => Ok(Operation::Relate(one, other)),
+            _ if asks => Err(self.no_number()),
+            _ => Err(AskError::NoTable),
+        }
+    }
+
+    /// Refuses a plan that leaves out a type, a field or a thing that is said.
+    fn all_is_used(
+        &self,
+        parts: &Parts,
+        operation: &Operation,
+        supposed: Option<&Change>,
+    ) -> Result<(), AskError> {
+        let mut used: Vec<usize> = operation.columns();
+        used.extend(parts.filters.iter().filter_map(Test::column));
+        match supposed {
+            Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
+                used.extend(tests.iter().filter_map(Test::column));
+            }
+            Some(Change::Scale { column, .. }) => used.push(*column),
+            None => {}
+        }
+        let on_the_way = |kind: TypeId| {
+            let of_columns = used.iter().filter_map(|at| self.columns.get(*at));
+            let mut steps = of_columns.flat_map(|spec| spec.steps());
+            let mut to_rows = parts.conditions.iter().flat_map(|condition| &condition.steps);
+            steps.any(|step| step.to == kind) || to_rows.any(|step| step.to == kind)
+        };
+        for (at, column) in parts.groups.iter().chain(&parts.measures) {
+            let passed = match self.what(*at) {
+                Some(What::Type(kind)) => on_the_way(*kind),
+                _ => false,
+            };
+            if !used.contains(column) && !passed {
+                let said = self.said_at(*at);
+                return Err(AskError::Missing(format!(
+                    "it does not say what {said:?} is to the question"
+                )));
+            }
+        }
+        if !parts.subjects.is_empty() {
+            return Err(AskError::Missing("it names several that are not compared".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// The nodes of a name that are rows.
+fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
+    thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
+}
+
+/// Of what a superlative asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    /// The rows.
+    Rows,
+    /// The values of a column.
+    Group(usize),
+    /// The number itself.
+    Number,
+}

@@ -1,0 +1,757 @@
+//! Here is a plan: which table, which SQL or statistic, which answer?
+//!
+//! Must not know: words of questions.
+
+use crate::{
+    ask::{
+        AskError,
+        answer::{Answered, LEVEL, LeftOut, Outcome, shown},
+        lexicon::Function,
+        plan::{Change, Condition, Measure, Operation, Plan, Subject},
+        sql::Writer,
+    },
+    index::IndexedBase,
+    kb::{Kb, NodeId},
+    table::{
+        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_ROWS, Rows, SqlValue, Table,
+        path_in_words, reached, read,
+        statistics::{self, Tested},
+    },
+};
+
+/// Groups that a table of groups has at most, first ones that are told at most.
+const MAX_GROUPS: usize = 1_000;
+const MAX_FIRST: usize = 50;
+/// Rows that statistics look at.
+const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
+/// Fewest numbers of a group whose spread is compared.
+const MIN_OF_GROUP: usize = 2;
+
+/// Answers a plan.
+///
+/// # Errors
+/// That there are no rows or no values, or what SQL and statistics fail with.
+pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
+    let nodes = rows(&base.kb, plan)?;
+    let (table, columns) = load(&base.kb, plan, &nodes);
+    let database = Database::load(&[("t", &table)])?;
+    let mut run = Run {
+        kb: &base.kb,
+        plan,
+        writer: Writer { table: &table, columns: &columns, scale: None, extra: Vec::new() },
+        database,
+        sql: Vec::new(),
+        statistic: None,
+        left_out: Vec::new(),
+        result: Rows::default(),
+    };
+    let (outcome, told) = run.answer()?;
+    let Run { sql, statistic, mut left_out, result, .. } = run;
+    for column in table.columns.iter().filter(|column| column.unfit > 0) {
+        let why = format!("{} is not a {} of its column", column.source, kind_name(column));
+        left_out.push(LeftOut { rows: column.unfit, why });
+    }
+    Ok(Answered {
+        kind: plan.kind,
+        outcome,
+        told,
+        path: path(&base.kb, plan),
+        sql,
+        statistic,
+        result,
+        row_type: base.kb.type_name(plan.rows).to_owned(),
+        left_out,
+        assumed: plan.assumed.clone(),
+        notes: Vec::new(),
+        table,
+    })
+}
+
+fn kind_name(column: &Column) -> &'static str {
+    match column.kind {
+        ColumnKind::Number => "number",
+        ColumnKind::Year => "year",
+        ColumnKind::Date => "date",
+        ColumnKind::Category | ColumnKind::Categories => "value",
+        ColumnKind::Text => "text",
+    }
+}
+
+/// The metapaths of a plan in words.
+fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Condition { nodes, steps, name } in &plan.conditions {
+        let kind = nodes.first().map_or(plan.rows, |&node| kb.node_type(node));
+        let path = path_in_words(kb, kind, steps);
+        let rest = path.strip_prefix(kb.type_name(kind)).unwrap_or_default();
+        lines.push(format!("{} {name:?}{rest}", kb.type_name(kind)));
+    }
+    if lines.is_empty() {
+        lines.push(format!("every {}", kb.type_name(plan.rows)));
+    }
+    for at in used(plan) {
+        if let Some(spec @ (ColumnSpec::Names(_) | ColumnSpec::Count(_))) = plan.columns.get(at) {
+            lines.push(spec.source(kb, plan.rows));
+        }
+    }
+    lines
+}
+
+/// The nodes that are rows, ascending.
+fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
+    let verified = |node: &NodeId| kb.contains(*node);
+    let mut nodes: Option<Vec<NodeId>> = None;
+    for condition in &plan.conditions {
+        let from = condition.nodes.iter().filter(|node| verified(node));
+        let mut own: Vec<NodeId> =
+            from.flat_map(|&node| reached(kb, node, &condition.steps)).collect();
+        own.sort_unstable();
+        own.dedup();
+        nodes = Some(match nodes {
+            None => own,
+            Some(mut known) => {
+                known.retain(|node| own.binary_search(node).is_ok());
+                known
+            }
+        });
+    }
+    let nodes = nodes.unwrap_or_else(|| kb.nodes_of_type(plan.rows).to_vec());
+    if nodes.len() > MAX_ROWS {
+        return Err(AskError::Missing(format!(
+            "{} rows are more than the {MAX_ROWS} that a table may have; name a condition",
+            nodes.len()
+        )));
+    }
+    let counts = matches!(
+        plan.operation,
+        Operation::Number(Measure::Rows) | Operation::Compare { measure: Measure::Rows, .. }
+    );
+    if nodes.is_empty() && !counts {
+        let kind = kb.type_name(plan.rows);
+        let names: Vec<&str> = plan.conditions.iter().map(|one| one.name.as_str()).collect();
+        return Err(AskError::NoRows { kind: kind.to_owned(), of: names.join(", ") });
+    }
+    Ok(nodes)
+}
+
+/// Places of the columns that anything looks at, ascending.
+fn used(plan: &Plan) -> Vec<usize> {
+    let mut used = plan.operation.columns();
+    used.extend(plan.filters.iter().filter_map(|test| test.column()));
+    match &plan.supposed {
+        Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
+            used.extend(tests.iter().filter_map(|test| test.column()));
+        }
+        Some(Change::Scale { column, .. }) => used.push(*column),
+        None => {}
+    }
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+/// The table of the columns that anything looks at, and where each is in it.
+fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> (Table, Vec<Option<usize>>) {
+    let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
+    let mut places = vec![None; plan.columns.len()];
+    for at in used(plan) {
+        let Some(spec) = plan.columns.get(at) else { continue };
+        let mut column = read(kb, plan.rows, nodes, spec);
+        let plain = column.name.clone();
+        let mut n = 2;
+        while table.column(&column.name).is_some() || column.name == "id" {
+            column.name = format!("{plain}_{n}");
+            n += 1;
+        }
+        places[at] = Some(table.columns.len());
+        table.columns.push(column);
+    }
+    (table, places)
+}
+
+/// A plan that is being answered.
+struct Run<'a> {
+    kb: &'a Kb,
+    plan: &'a Plan,
+    writer: Writer<'a>,
+    database: Database,
+    sql: Vec<String>,
+    statistic: Option<Tested>,
+    left_out: Vec<LeftOut>,
+    result: Rows,
+}
+
+impl Run<'_> {
+    fn ask(&mut self, sql: String, limits: &Limits) -> Result<Rows, AskError> {
+        let rows = self.database.query(&sql, limits)?;
+        self.sql.push(sql);
+        Ok(rows)
+    }
+
+    fn rows_name(&self) -> &str {
+        self.kb.type_name(self.plan.rows)
+    }
+
+    fn unit(&self, column: usize) -> Option<String> {
+        self.writer.column(column).and_then(|column| column.unit.clone())
+    }
+
+    fn name(&self, column: usize) -> String {
+        let Some(column) = self.writer.column(column) else { return String::new() };
+        match column.source.strip_prefix("field ") {
+            Some(field) => field.replace('_', " "),
+            None => column.name.strip_prefix("n_").map_or_else(
+                || column.name.replace('_', " "),
+                |counted| format!("number of {}", counted.replace('_', " ")),
+            ),
+        }
+    }
+
+    /// What a measure is, in words.
+    fn measure_name(&self, measure: Measure) -> String {
+        match measure {
+            Measure::Rows => "number".to_owned(),
+            Measure::Of(function, column) => format!("{} {}", function.name(), self.name(column)),
+        }
+    }
+
+    fn measure_unit(&self, measure: Measure) -> Option<String> {
+        match measure {
+            Measure::Rows | Measure::Of(Function::Variance, _) => None,
+            Measure::Of(_, column) => self.unit(column),
+        }
+    }
+
+    /// The answer, as it is or as it would be.
+    fn answer(&mut self) -> Result<(Outcome, String), AskError> {
+        let Some(change) = &self.plan.supposed else { return self.of_operation() };
+        let (before, told_before) = self.of_operation()?;
+        let result_before = std::mem::take(&mut self.result);
+        self.left_out.clear();
+        match change {
+            Change::LeaveOut(tests) => {
+                let written: Vec<String> =
+                    tests.iter().map(|test| self.writer.test(test)).collect();
+                // What is not known of a row does not leave it out.
+                self.writer.extra.push(format!("NOT coalesce(({}), 0)", written.join(" AND ")));
+            }
+            Change::Only(tests) => {
+                let written: Vec<String> =
+                    tests.iter().map(|test| self.writer.test(test)).collect();
+                self.writer.extra.extend(written);
+            }
+            Change::Scale { column, times, plus } => {
+                self.writer.scale = Some((*column, *times, *plus))
+            }
+        }
+        let (after, told_after) = self.of_operation()?;
+        let told = format!("{told_after}; as it is: {told_before}");
+        if result_before.columns == self.result.columns {
+            let mark = |rows: Rows, what: &str| {
+                let with = move |mut row: Vec<SqlValue>| {
+                    row.insert(0, SqlValue::Text(what.to_owned()));
+                    row
+                };
+                rows.rows.into_iter().map(with).collect::<Vec<_>>()
+            };
+            let supposed = std::mem::take(&mut self.result);
+            let mut columns = supposed.columns.clone();
+            columns.insert(0, "case".to_owned());
+            let mut rows = mark(supposed, "supposed");
+            rows.extend(mark(result_before, "as it is"));
+            self.result = Rows { columns, rows };
+        }
+        drop(before);
+        Ok((after, told))
+    }
+
+    fn of_operation(&mut self) -> Result<(Outcome, String), AskError> {
+        match &self.plan.operation {
+            Operation::Number(measure) => self.number(*measure),
+            Operation::Share => self.share(),
+            Operation::Groups { group, measure, first } => self.groups(*group, *measure, *first),
+            Operation::First { column, high, top } => self.first(*column, *high, *top),
+            Operation::Compare { subjects, measure, high, yes_no } => {
+                self.compare(subjects, *measure, *high, *yes_no)
+            }
+            Operation::Normal(column) => self.normal(*column),
+            Operation::Correlate(one, other, ranks) => self.correlate(*one, *other, *ranks),
+            Operation::Spread(one, other) => self.spread(*one, *other),
+            Operation::SpreadAmong { measure, group, subjects } => {
+                self.spread_among(*measure, *group, subjects)
+            }
+            Operation::Relate(one, other) => self.relate(*one, *other),
+        }
+    }
+
+    /// Notes how many of the rows that satisfy the filters have no value.
+    fn note_left_out(&mut self, columns: &[usize]) -> Result<(), AskError> {
+        for &column in columns {
+            let missing = self.writer.missing(&self.plan.filters, column);
+            let rows = self.database.query(&missing, &ROWS)?;
+            let n = rows
+                .rows
+                .first()
+                .and_then(|row| row.first())
+                .and_then(SqlValue::number)
+                .unwrap_or(0.0);
+            let why = format!("no {}", self.name(column));
+            if n > 0.0 && !self.left_out.iter().any(|known| known.why == why) {
+                self.left_out.push(LeftOut { rows: n as usize, why });
+            }
+        }
+        Ok(())
+    }
+
+    fn no_values(&self, column: usize) -> AskError {
+        AskError::NoValues { kind: self.rows_name().to_owned(), what: self.name(column) }
+    }
+
+    fn number(&mut self, measure: Measure) -> Result<(Outcome, String), AskError> {
+        let sql = self.writer.number(&self.plan.filters, measure);
+        self.result = self.ask(sql, &ROWS)?;
+        let at = |place: usize| {
+            self.result.rows.first().and_then(|row| row.get(place)).and_then(SqlValue::number)
+        };
+        let (value, n) = (at(0), at(1));
+        let unit = self.measure_unit(measure);
+        let (value, told) = match measure {
+            Measure::Rows => {
+                let n = value.unwrap_or(0.0);
+                (n, format!("{} ({} {})", shown(n), self.rows_name(), plural(n)))
+            }
+            Measure::Of(_, column) => {
+                self.note_left_out(&[column])?;
+                let value = value.ok_or_else(|| self.no_values(column))?;
+                let n = n.unwrap_or(0.0);
+                let told = format!(
+                    "{}{} ({} of {} {} {})",
+                    shown(value),
+                    spaced(unit.as_deref()),
+                    self.measure_name(measure),
+                    shown(n),
+                    self.rows_name(),
+                    plural(n)
+                );
+                (value, told)
+            }
+        };
+        Ok((Outcome::Number { value, unit }, told))
+    }
+
+    fn share(&mut self) -> Result<(Outcome, String), AskError> {
+        let sql = self.writer.share(&self.plan.filters);
+        self.result = self.ask(sql, &ROWS)?;
+        let row = self.result.rows.first();
+        let at = |place: usize| row.and_then(|row| row.get(place)).and_then(SqlValue::number);
+        let (Some(value), Some(n), Some(all)) = (at(0), at(1), at(2)) else {
+            return Err(AskError::NoRows { kind: self.rows_name().to_owned(), of: String::new() });
+        };
+        let told = format!(
+            "{} % ({} of {} {} {})",
+            shown(value),
+            shown(n),
+            shown(all),
+            self.rows_name(),
+            plural(all)
+        );
+        Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
+    }
+
+    fn groups(
+        &mut self,
+        group: usize,
+        measure: Measure,
+        first: Option<(bool, usize)>,
+    ) -> Result<(Outcome, String), AskError> {
+        let high = first.is_none_or(|(high, _)| high);
+        let limit = if first.is_some() { MAX_FIRST } else { MAX_GROUPS };
+        let sql = self.writer.groups(&self.plan.filters, group, measure, high, limit);
+        let rows = self.ask(sql, &ROWS)?;
+        self.note_left_out(&[group])?;
+        if let Measure::Of(_, column) = measure {
+            self.note_left_out(&[column])?;
+        }
+        let text =
+            |row: &[SqlValue]| row.first().map(crate::ask::answer::shown_value).unwrap_or_default();
+        let number = |row: &[SqlValue], at: usize| row.get(at).and_then(SqlValue::number);
+        let ranked: Vec<(String, f64, f64)> = rows
+            .rows
+            .iter()
+            .filter_map(|row| Some((text(row), number(row, 1)?, number(row, 2)?)))
+            .collect();
+        self.result = rows;
+        let unit = self.measure_unit(measure);
+        let Some((_, value, n)) = ranked.first().cloned() else {
+            return Err(match measure {
+                Measure::Of(_, column) => self.no_values(column),
+                Measure::Rows => self.no_values(group),
+            });
+        };
+        let what = self.measure_name(measure);
+        let rows_name = self.rows_name().to_owned();
+        let Some((_, top)) = first else {
+            let told =
+                format!("{} {} of {} {rows_name} groups", ranked.len(), what, self.name(group));
+            return Ok((Outcome::Table, told));
+        };
+        let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
+        let in_first = |number: f64| if high { number >= last } else { number <= last };
+        let (chosen, rest): (Vec<_>, Vec<_>) =
+            ranked.into_iter().partition(|(_, number, _)| in_first(*number));
+        let names: Vec<String> = chosen.iter().map(|(name, ..)| name.clone()).collect();
+        let next = rest.first().map(|(name, number, n)| match measure {
+            Measure::Rows => format!("; next: {name} {}", shown(*number)),
+            Measure::Of(..) => format!("; next: {name} {} of {}", shown(*number), shown(*n)),
+        });
+        let told = format!(
+            "{}: {}{} ({what} of {} {rows_name} {}{})",
+            names.join(", "),
+            shown(value),
+            spaced(unit.as_deref()),
+            shown(n),
+            plural(n),
+            next.unwrap_or_default()
+        );
+        Ok((Outcome::Names { names, value, unit }, told))
+    }
+
+    fn first(
+        &mut self,
+        column: usize,
+        high: bool,
+        top: usize,
+    ) -> Result<(Outcome, String), AskError> {
+        let sql = self.writer.first(&self.plan.filters, column, high, top + MAX_FIRST);
+        let rows = self.ask(sql, &ROWS)?;
+        self.note_left_out(&[column])?;
+        let ranked: Vec<(NodeId, f64)> = rows
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let node = NodeId::try_from(row.first()?.number()? as i64).ok()?;
+                self.kb.contains(node).then_some((node, row.get(1)?.number()?))
+            })
+            .collect();
+        let Some(&(_, value)) = ranked.first() else { return Err(self.no_values(column)) };
+        let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
+        let in_first = |number: f64| if high { number >= last } else { number <= last };
+        let mut names: Vec<String> = Vec::new();
+        for (node, _) in ranked.iter().filter(|(_, number)| in_first(*number)) {
+            names.push(self.kb.name(*node).to_owned());
+        }
+        let columns = vec![
+            "id".to_owned(),
+            "name".to_owned(),
+            rows.columns.get(1).cloned().unwrap_or_default(),
+        ];
+        let named = ranked.iter().map(|(node, number)| {
+            let name = SqlValue::Text(self.kb.name(*node).to_owned());
+            vec![SqlValue::Int(i64::from(*node)), name, SqlValue::Real(*number)]
+        });
+        self.result = Rows { columns, rows: named.collect() };
+        let unit = self.unit(column);
+        let way = if high { "highest" } else { "lowest" };
+        let next = ranked.iter().find(|(_, number)| !in_first(*number));
+        let next = next
+            .map(|(node, number)| format!("; next: {} {}", self.kb.name(*node), shown(*number)));
+        let told = format!(
+            "{}: {}{} ({way} {}{})",
+            names.join(", "),
+            shown(value),
+            spaced(unit.as_deref()),
+            self.name(column),
+            next.unwrap_or_default()
+        );
+        Ok((Outcome::Names { names, value, unit }, told))
+    }
+
+    fn compare(
+        &mut self,
+        subjects: &[Subject],
+        measure: Measure,
+        high: bool,
+        yes_no: bool,
+    ) -> Result<(Outcome, String), AskError> {
+        let sql = self.writer.compare(&self.plan.filters, subjects, measure);
+        let rows = self.ask(sql, &ROWS)?;
+        if let Measure::Of(_, column) = measure {
+            self.note_left_out(&[column])?;
+        }
+        let mut values = Vec::new();
+        for (subject, row) in subjects.iter().zip(&rows.rows) {
+            let Some(value) = row.get(1).and_then(SqlValue::number) else {
+                let Measure::Of(_, column) = measure else { continue };
+                let what = format!("{} of {}", self.name(column), subject.name);
+                return Err(AskError::NoValues { kind: self.rows_name().to_owned(), what });
+            };
+            values.push((subject.name.clone(), value));
+        }
+        self.result = rows;
+        let better = |one: f64, other: f64| if high { one > other } else { one < other };
+        let Some((first, rest)) = values.split_first() else { return Err(AskError::NoTable) };
+        let best = rest
+            .iter()
+            .fold(first.1, |best, (_, value)| if better(*value, best) { *value } else { best });
+        let unit = self.measure_unit(measure);
+        let of: Vec<String> =
+            values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
+        let what = format!(
+            "{}{}",
+            self.measure_name(measure),
+            unit.as_deref().map_or(String::new(), |unit| format!(" in {unit}"))
+        );
+        let listed = of.join(", ");
+        if yes_no {
+            let yes = rest.iter().all(|(_, value)| better(first.1, *value));
+            let told = format!("{} ({what}: {listed})", if yes { "yes" } else { "no" });
+            return Ok((Outcome::Truth(yes), told));
+        }
+        let names: Vec<String> = values
+            .iter()
+            .filter(|(_, value)| *value == best)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let told = format!("{} ({what}: {listed})", names.join(", "));
+        Ok((Outcome::Names { names, value: best, unit }, told))
+    }
+
+    /// The numbers of columns in the rows that satisfy the filters and have all of them.
+    fn numbers(&mut self, columns: &[usize]) -> Result<Vec<Vec<f64>>, AskError> {
+        let sql = self.writer.values(&self.plan.filters, columns);
+        let rows = self.ask(sql, &ROWS)?;
+        self.note_left_out(columns)?;
+        let mut numbers = vec![Vec::with_capacity(rows.rows.len()); columns.len()];
+        for row in &rows.rows {
+            let own: Vec<f64> = row.iter().filter_map(SqlValue::number).collect();
+            if own.len() == columns.len() {
+                numbers.iter_mut().zip(own).for_each(|(column, number)| column.push(number));
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Keeps a test, and says what it found.
+    fn tested(&mut self, tested: Tested) -> String {
+        self.statistic = Some(tested);
+        let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
+        self.result = Rows {
+            columns,
+            rows: vec![vec![
+                SqlValue::Text(tested.test.name().to_owned()),
+                SqlValue::Int(tested.n as i64),
+                SqlValue::Real(tested.statistic),
+                SqlValue::Real(tested.p),
+                SqlValue::Real(LEVEL),
+            ]],
+        };
+        format!(
+            "{}: n {}, statistic {}, p {}, level {LEVEL}",
+            tested.test.name(),
+            tested.n,
+            shown(tested.statistic),
+            shown_p(tested.p)
+        )
+    }
+
+    fn normal(&mut self, column: usize) -> Result<(Outcome, String), AskError> {
+        let numbers = self.numbers(&[column])?;
+        let numbers = numbers.first().map_or(&[][..], Vec::as_slice);
+        let tested = statistics::normality(numbers)?;
+        let yes = tested.p >= LEVEL;
+        let what = self.name(column);
+        let told = self.tested(tested);
+        let finding = if yes { "nothing speaks against a normal" } else { "not normal" };
+        Ok((Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes))))
+    }
+
+    fn correlate(
+        &mut self,
+        one: usize,
+        other: usize,
+        ranks: bool,
+    ) -> Result<(Outcome, String), AskError> {
+        let numbers = self.numbers(&[one, other])?;
+        let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
+        let tested = if ranks {
+            statistics::spearman(ones, others)?
+        } else {
+            statistics::pearson(ones, others)?
+        };
+        let yes = tested.p < LEVEL;
+        let way = if tested.statistic > 0.0 { "positively" } else { "negatively" };
+        let finding =
+            if yes { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
+        let (one, other) = (self.name(one), self.name(other));
+        let told = self.tested(tested);
+        Ok((
+            Outcome::Truth(yes),
+            format!("{}: {one} and {other}, {finding} ({told})", yes_or_no(yes)),
+        ))
+    }
+
+    fn spread(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
+        let mut samples = Vec::new();
+        for column in [one, other] {
+            samples.extend(self.numbers(&[column])?);
+        }
+        let [ones, others] = samples.as_slice() else { return Err(AskError::NoTable) };
+        let tested = statistics::f_test(ones, others)?;
+        let what = format!("{} and {}", self.name(one), self.name(other));
+        Ok(self.spreads(tested, &what))
+    }
+
+    fn spreads(&mut self, tested: Tested, what: &str) -> (Outcome, String) {
+        let differ = tested.p < LEVEL;
+        let yes = differ != self.plan.asks_same;
+        let finding =
+            if differ { "the variances differ" } else { "no difference of variances is shown" };
+        let told = self.tested(tested);
+        (Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes)))
+    }
+
+    fn spread_among(
+        &mut self,
+        measure: usize,
+        group: Option<usize>,
+        subjects: &[Subject],
+    ) -> Result<(Outcome, String), AskError> {
+        let (samples, what) = match group {
+            Some(group) => {
+                let mut samples = self.samples(measure, group)?;
+                let all = samples.len();
+                samples.retain(|(_, sample)| sample.len() >= MIN_OF_GROUP);
+                if samples.len() < all {
+                    let why =
+                        format!("fewer than {MIN_OF_GROUP} numbers in their {}", self.name(group));
+                    self.left_out.push(LeftOut { rows: all - samples.len(), why });
+                }
+                let samples = samples.into_iter().map(|(_, sample)| sample).collect();
+                (samples, format!("{} by {}", self.name(measure), self.name(group)))
+            }
+            None => {
+                let mut samples = Vec::new();
+                for subject in subjects {
+                    let test = self.writer.test(&subject.test);
+                    self.writer.extra.push(test);
+                    let own = self.numbers(&[measure]);
+                    self.writer.extra.pop();
+                    samples.extend(own?);
+                }
+                let names: Vec<&str> =
+                    subjects.iter().map(|subject| subject.name.as_str()).collect();
+                (samples, format!("{} of {}", self.name(measure), names.join(" and ")))
+            }
+        };
+        let tested = statistics::brown_forsythe(&samples)?;
+        Ok(self.spreads(tested, &what))
+    }
+
+    /// The numbers of a column by the values of another, ascending by value.
+    fn samples(
+        &mut self,
+        measure: usize,
+        group: usize,
+    ) -> Result<Vec<(String, Vec<f64>)>, AskError> {
+        let sql = self.writer.grouped_values(&self.plan.filters, measure, group);
+        let rows = self.ask(sql, &ROWS)?;
+        self.note_left_out(&[measure, group])?;
+        let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
+        for row in &rows.rows {
+            let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number))
+            else {
+                continue;
+            };
+            let key = crate::ask::answer::shown_value(key);
+            match samples.last_mut() {
+                Some((last, sample)) if *last == key => sample.push(number),
+                _ => samples.push((key, vec![number])),
+            }
+        }
+        Ok(samples)
+    }
+
+    fn relate(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
+        let is_number =
+            |at: usize| self.writer.column(at).is_some_and(|column| column.kind.is_number());
+        let names = (self.name(one), self.name(other));
+        let tested = match (is_number(one), is_number(other)) {
+            (true, true) => {
+                let numbers = self.numbers(&[one, other])?;
+                let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
+                statistics::spearman(ones, others)?
+            }
+            (true, false) => self.by_group(one, other)?,
+            (false, true) => self.by_group(other, one)?,
+            (false, false) => self.by_counts(one, other)?,
+        };
+        let related = tested.p < LEVEL;
+        let yes = related != self.plan.asks_same;
+        let finding = if related { "they are related" } else { "no relation is shown" };
+        let told = self.tested(tested);
+        Ok((
+            Outcome::Truth(yes),
+            format!("{}: {} and {}, {finding} ({told})", yes_or_no(yes), names.0, names.1),
+        ))
+    }
+
+    fn by_group(&mut self, measure: usize, group: usize) -> Result<Tested, AskError> {
+        let samples: Vec<Vec<f64>> =
+            self.samples(measure, group)?.into_iter().map(|(_, own)| own).collect();
+        Ok(statistics::kruskal_wallis(&samples)?)
+    }
+
+    fn by_counts(&mut self, one: usize, other: usize) -> Result<Tested, AskError> {
+        let sql = self.writer.pairs(&self.plan.filters, one, other);
+        let rows = self.ask(sql, &ROWS)?;
+        self.note_left_out(&[one, other])?;
+        let text = |value: Option<&SqlValue>| {
+            value.map(crate::ask::answer::shown_value).unwrap_or_default()
+        };
+        let keys = |at: usize| {
+            let mut keys: Vec<String> = rows.rows.iter().map(|row| text(row.get(at))).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys
+        };
+        let (ones, others) = (keys(0), keys(1));
+        let mut counts = vec![vec![0; others.len()]; ones.len()];
+        for row in &rows.rows {
+            let places =
+                (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
+            if let ((Ok(line), Ok(place)), Some(n)) =
+                (places, row.get(2).and_then(SqlValue::number))
+            {
+                counts[line][place] = n as u64;
+            }
+        }
+        Ok(statistics::chi_square(&counts)?)
+    }
+}
+
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+fn plural(n: f64) -> &'static str {
+    if n == 1.0 { "row" } else { "rows" }
+}
+
+fn spaced(unit: Option<&str>) -> String {
+    unit.map_or(String::new(), |unit| format!(" {unit}"))
+}
+
+/// A probability for people.
+fn shown_p(p: f64) -> String {
+    if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
+}
+
+/// The cell as JSON.
+pub fn cell_json(cell: &Cell) -> serde_json::Value {
+    match cell {
+        Cell::Empty => serde_json::Value::Null,
+        Cell::Number(number) => serde_json::json!(number),
+        Cell::Text(text) => serde_json::json!(&**text),
+        Cell::Many(named) => named.iter().map(|one| serde_json::json!(&*one.name)).collect(),
+    }
+}

@@ -1,0 +1,175 @@
+//! The schema of a base as questions speak of it: its types, relations and fields in words, what
+//! their values are, and the metapaths from one type to another.
+//!
+//! Must not know: questions.
+
+use std::{collections::BTreeSet, sync::OnceLock};
+
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Direction, FieldId, TypeId},
+    table::{Sample, Step, sample},
+    words::{is_stop_word, name_words},
+};
+
+/// Steps of a metapath between two types at most.
+const MAX_STEPS: usize = 3;
+/// Metapaths between two types that are looked at.
+const MAX_PATHS: usize = 200;
+/// Letters of a stem that begins another for both to be forms of one word, and letters more that
+/// the other may have.
+const MIN_BEGINNING: usize = 4;
+const MAX_ENDING: usize = 3;
+
+/// A name of the schema in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Words {
+    /// Its words, folded, stop words included.
+    pub words: Vec<String>,
+    /// The stems of those that are no stop words.
+    pub stems: Vec<String>,
+}
+
+/// The schema of one base.
+pub(crate) struct Schema {
+    /// By [`TypeId`].
+    pub types: Vec<Words>,
+    /// By [`FieldId`].
+    pub fields: Vec<Words>,
+    /// By relation.
+    pub relations: Vec<Words>,
+    samples: Vec<OnceLock<Vec<Sample>>>,
+    /// Types with the steps between them.
+    graph: DiGraph<TypeId, (Step, u64)>,
+}
+
+/// Whether two stems are forms of one word: equal, or one begins the other.
+pub(crate) fn is_form(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short == long
+        || short.len() >= MIN_BEGINNING
+            && long.len() <= short.len() + MAX_ENDING
+            && long.starts_with(short)
+}
+
+impl Schema {
+    /// The schema of a base; what fields hold is looked at when it is asked for.
+    pub(crate) fn new(base: &IndexedBase) -> Self {
+        let in_words = |name: &String| {
+            let words: Vec<String> = name_words(name).map(|(_, word)| word.into_owned()).collect();
+            let stems = words.iter().filter(|word| !is_stop_word(word));
+            let stems = stems.map(|word| base.stems.stem(word).into_owned()).collect();
+            Words { words, stems }
+        };
+        let kb = &base.kb;
+        let mut graph = DiGraph::new();
+        let nodes: Vec<NodeIndex> =
+            (0..kb.types().len()).map(|kind| graph.add_node(TypeId(kind as u16))).collect();
+        for tuple in kb.tuples() {
+            let ends = (nodes.get(tuple.source.0 as usize), nodes.get(tuple.target.0 as usize));
+            let (Some(&source), Some(&target)) = ends else { continue };
+            let step =
+                |direction, to| (Step { relation: tuple.relation, direction, to }, tuple.edges);
+            graph.add_edge(source, target, step(Direction::Out, tuple.target));
+            graph.add_edge(target, source, step(Direction::In, tuple.source));
+        }
+        Self {
+            types: kb.types().iter().map(in_words).collect(),
+            fields: kb.field_names().iter().map(in_words).collect(),
+            relations: kb.relations().iter().map(in_words).collect(),
+            samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
+            graph,
+        }
+    }
+
+    /// What some nodes of a type say of its fields.
+    pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
+        let at = self.samples.get(kind.0 as usize);
+        at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
+    }
+
+    /// What some nodes of a type say of one field; none if none of them has it.
+    pub(crate) fn sample(
+        &self,
+        base: &IndexedBase,
+        kind: TypeId,
+        field: FieldId,
+    ) -> Option<&Sample> {
+        self.samples(base, kind).iter().find(|sample| sample.field == field)
+    }
+
+    /// The metapaths from one type to another, best first: those of fewer steps; then those whose
+    /// relations have more of the stems that are said; then those with more edges. None leads
+    /// through a type twice, but for a single step within one type.
+    pub(crate) fn paths(
+        &self,
+        from: TypeId,
+        to: TypeId,
+        said: &BTreeSet<String>,
+    ) -> Vec<Vec<Step>> {
+        let mut found: Vec<(Vec<Step>, u64)> = Vec::new();
+        let mut open: Vec<(NodeIndex, Vec<Step>, u64)> =
+            vec![(NodeIndex::new(from.0 as usize), Vec::new(), u64::MAX)];
+        for _ in 0..MAX_STEPS {
+            let mut next = Vec::new();
+            for (at, steps, fewest) in open {
+                for edge in self.graph.edges(at) {
+                    let (step, edges) = *edge.weight();
+                    let mut longer: Vec<Step> = steps.clone();
+                    let passed = step.to == from && !steps.is_empty()
+                        || steps.iter().any(|other| other.to == step.to);
+                    if passed {
+                        continue;
+                    }
+                    longer.push(step);
+                    let fewest = fewest.min(edges);
+                    if step.to == to {
+                        found.push((longer, fewest));
+                    } else if step.to != from && next.len() < MAX_PATHS {
+                        next.push((NodeIndex::new(step.to.0 as usize), longer, fewest));
+                    }
+                }
+            }
+            if !found.is_empty() {
+                break;
+            }
+            open = next;
+        }
+        let n_said = |steps: &[Step]| {
+            let own = |step: &Step| self.n_said(step, said);
+            steps.iter().map(own).sum::<usize>()
+        };
+        found.sort_by(|one, other| {
+            n_said(&other.0)
+                .cmp(&n_said(&one.0))
+                .then(other.1.cmp(&one.1))
+                .then(one.0.cmp(&other.0))
+        });
+        found.into_iter().map(|(steps, _)| steps).collect()
+    }
+
+    /// How many stems of a step's relation are said, beside those of the types' own names.
+    fn n_said(&self, step: &Step, said: &BTreeSet<String>) -> usize {
+        let relation = self.relations.get(step.relation.0 as usize);
+        let of_types: BTreeSet<&String> = self.types.iter().flat_map(|kind| &kind.stems).collect();
+        let stems = relation.into_iter().flat_map(|relation| &relation.stems);
+        stems
+            .filter(|stem| !of_types.contains(stem))
+            .filter(|stem| said.iter().any(|other| is_form(stem, other)))
+            .count()
+    }
+
+    /// Whether a stem is a form of a word of a relation's name.
+    pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
+        self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))
+    }
+
+    /// Whether a stem is a form of a word of any name of the schema.
+    pub(crate) fn says(&self, stem: &str) -> bool {
+        let of =
+            |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
+        of(&self.types) || of(&self.fields) || of(&self.relations)
+    }
+}

@@ -1,0 +1,314 @@
+//! Writes the SQL of a plan: here are tests and measures, which statement over the table `t`?
+//!
+//! Values stand in it as literals; everything else is a name that [`column_name`] made or a keyword.
+//!
+//! [`column_name`]: crate::table::column_name
+//!
+//! Must not know: words of questions, what a result means.
+
+use crate::{
+    ask::{
+        lexicon::{Bound, Function},
+        plan::{Measure, Subject, Test},
+    },
+    table::{Cell, Column, Table, quoted, value::category},
+};
+
+/// Names of columns that SQL reads otherwise.
+const KEYWORDS: [&str; 40] = [
+    "add",
+    "all",
+    "and",
+    "as",
+    "between",
+    "by",
+    "case",
+    "check",
+    "collate",
+    "column",
+    "cross",
+    "default",
+    "desc",
+    "distinct",
+    "each",
+    "else",
+    "end",
+    "exists",
+    "filter",
+    "from",
+    "group",
+    "having",
+    "in",
+    "index",
+    "is",
+    "join",
+    "key",
+    "limit",
+    "natural",
+    "not",
+    "null",
+    "on",
+    "or",
+    "order",
+    "references",
+    "select",
+    "set",
+    "table",
+    "to",
+    "where",
+];
+
+/// Writes statements over one table.
+pub(crate) struct Writer<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// Where each column of the plan is in it.
+    pub columns: &'a [Option<usize>],
+    /// A column of the plan whose numbers are multiplied, with what is added.
+    pub scale: Option<(usize, f64, f64)>,
+    /// Further conditions.
+    pub extra: Vec<String>,
+}
+
+/// A name as SQL reads it.
+fn name(name: &str) -> String {
+    if KEYWORDS.contains(&name) { quoted(name) } else { name.to_owned() }
+}
+
+/// A text as SQL reads it.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\0', "").replace('\'', "''"))
+}
+
+/// A number as SQL reads it.
+fn number(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:?}")
+    }
+}
+
+impl Writer<'_> {
+    /// The column at a place of the plan.
+    pub(crate) fn column(&self, at: usize) -> Option<&Column> {
+        self.table.columns.get((*self.columns.get(at)?)?)
+    }
+
+    fn written(&self, at: usize) -> String {
+        self.column(at).map_or_else(|| "NULL".to_owned(), |column| name(&column.name))
+    }
+
+    /// The number of a column as it is supposed.
+    fn value(&self, at: usize) -> String {
+        let written = self.written(at);
+        match self.scale {
+            Some((scaled, times, plus)) if scaled == at => {
+                let times =
+                    if times == 1.0 { written } else { format!("{written} * {}", number(times)) };
+                if plus == 0.0 {
+                    format!("({times})")
+                } else {
+                    format!("({times} + {})", number(plus))
+                }
+            }
+            _ => written,
+        }
+    }
+
+    /// The table of a column's values a row each, if its cells have several.
+    fn long(&self, at: usize) -> Option<String> {
+        let column = self.column(at)?;
+        let many = column.cells.iter().any(|cell| matches!(cell, Cell::Many(_)));
+        many.then(|| name(&format!("t_{}", column.name)))
+    }
+
+    /// A test as a condition.
+    pub(crate) fn test(&self, test: &Test) -> String {
+        match test {
+            Test::Number { column, bound: Bound::Between, number: from, to } => {
+                let (from, to) = (*from, to.unwrap_or(*from));
+                let (from, to) = (from.min(to), from.max(to));
+                format!("{} BETWEEN {} AND {}", self.value(*column), number(from), number(to))
+            }
+            Test::Number { column, bound, number: by, .. } => {
+                format!("{} {} {}", self.value(*column), bound.sql(), number(*by))
+            }
+            Test::Value { column, key } => match self.long(*column) {
+                Some(long) => format!("id IN (SELECT id FROM {long} WHERE key = {})", literal(key)),
+                None => {
+                    format!("{} = {}", self.written(*column), literal(&self.spelling(*column, key)))
+                }
+            },
+            Test::Linked { column, nodes } => match self.long(*column) {
+                Some(long) => {
+                    format!("id IN (SELECT id FROM {long} WHERE key IN ({}))", ids(nodes))
+                }
+                // No row is linked to anything.
+                None => "0".to_owned(),
+            },
+            Test::Is(nodes) => format!("id IN ({})", ids(nodes)),
+        }
+    }
+
+    /// How a value is spelled in a column.
+    fn spelling(&self, at: usize, key: &str) -> String {
+        let mut seen: Vec<*const u8> = Vec::new();
+        for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
+            if let Cell::Text(text) = cell {
+                if seen.contains(&text.as_ptr()) {
+                    continue;
+                }
+                seen.push(text.as_ptr());
+                if category(text) == key {
+                    return text.to_string();
+                }
+            }
+        }
+        key.to_owned()
+    }
+
+    /// The conditions of filters and others, with `WHERE`; empty for none.
+    fn where_all(&self, filters: &[Test], others: &[String]) -> String {
+        let own = filters.iter().map(|test| self.test(test));
+        let all: Vec<String> =
+            own.chain(self.extra.iter().cloned()).chain(others.iter().cloned()).collect();
+        if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
+    }
+
+    /// A measure with its name, and the count of what it is computed of.
+    fn measure(&self, measure: Measure) -> (String, Option<String>) {
+        match measure {
+            Measure::Rows => ("count(*) AS n".to_owned(), None),
+            Measure::Of(function, at) => {
+                let value = self.value(at);
+                let plain = self.column(at).map_or("", |column| column.name.as_str());
+                let label = match function {
+                    Function::Mean => "mean",
+                    Function::Deviation => "deviation",
+                    other => other.sql(),
+                };
+                let of =
+                    format!("{}({value}) AS {label}_{plain}, count({value}) AS n", function.sql());
+                (of, Some(format!("{value} IS NOT NULL")))
+            }
+        }
+    }
+
+    /// One number.
+    pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
+        let (of, _) = self.measure(measure);
+        format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
+    }
+
+    /// The share of the rows that satisfy the filters.
+    pub(crate) fn share(&self, filters: &[Test]) -> String {
+        let tests: Vec<String> = filters.iter().map(|test| self.test(test)).collect();
+        let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", tests.join(" AND "));
+        let all = self.where_all(&[], &[]);
+        format!(
+            "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"
+        )
+    }
+
+    /// A number for each value of a column, the greatest or least first, ties by value.
+    pub(crate) fn groups(
+        &self,
+        filters: &[Test],
+        group: usize,
+        measure: Measure,
+        high: bool,
+        limit: usize,
+    ) -> String {
+        let (of, known) = self.measure(measure);
+        let of = if measure == Measure::Rows { format!("{of}, count(*) AS of_n") } else { of };
+        let order = if high { "DESC" } else { "ASC" };
+        let written = self.written(group);
+        let mut others: Vec<String> = known.into_iter().collect();
+        let Some(long) = self.long(group) else {
+            others.push(format!("{written} IS NOT NULL"));
+            let all = self.where_all(filters, &others);
+            return format!(
+                "SELECT {written}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}"
+            );
+        };
+        let all = self.where_all(filters, &others);
+        format!(
+            "SELECT min(v_value) AS {written}, {of} FROM (SELECT id AS v_id, key AS v_key, value AS v_value \
+             FROM {long}) JOIN t ON t.id = v_id{all} GROUP BY v_key ORDER BY 2 {order}, 1 LIMIT {limit}"
+        )
+    }
+
+    /// The rows with the greatest or least number first, ties by id.
+    pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
+        let value = self.value(at);
+        let plain = self.written(at);
+        let label = if value == plain { value.clone() } else { format!("{value} AS {plain}") };
+        let all = self.where_all(filters, &[format!("{value} IS NOT NULL")]);
+        let order = if high { "DESC" } else { "ASC" };
+        format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
+    }
+
+    /// A number of each subject, in their order.
+    pub(crate) fn compare(
+        &self,
+        filters: &[Test],
+        subjects: &[Subject],
+        measure: Measure,
+    ) -> String {
+        let of = |subject: &Subject| {
+            let (of, _) = self.measure(measure);
+            let all = self.where_all(filters, &[self.test(&subject.test)]);
+            format!("SELECT {} AS name, {of} FROM t{all}", literal(&subject.name))
+        };
+        subjects.iter().map(of).collect::<Vec<_>>().join(" UNION ALL ")
+    }
+
+    /// The numbers of columns in rows that have all of them.
+    pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
+        let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
+        let known: Vec<String> =
+            values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
+        format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
+    }
+
+    /// What stands for a column that parts rows: what it is called, where it comes from, its join.
+    fn parting(&self, at: usize, alias: &str) -> (String, String) {
+        match self.long(at) {
+            Some(long) => {
+                let join = format!(
+                    " JOIN (SELECT id AS {alias}_id, key AS {alias}_key FROM {long}) ON {alias}_id = t.id"
+                );
+                (format!("{alias}_key"), join)
+            }
+            None => (self.written(at), String::new()),
+        }
+    }
+
+    /// The numbers of a column, each with the value of another, ascending by that.
+    pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
+        let value = self.value(measure);
+        let (key, join) = self.parting(group, "v");
+        let known = [format!("{value} IS NOT NULL"), format!("{key} IS NOT NULL")];
+        let all = self.where_all(filters, &known);
+        format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
+    }
+
+    /// How often the values of two columns occur together.
+    pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
+        let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
+        let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
+        let all = self.where_all(filters, &known);
+        format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
+    }
+
+    /// How many rows that satisfy the filters have no value of a column.
+    pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
+        let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
+        format!("SELECT count(*) FROM t{all}")
+    }
+}
+
+fn ids(nodes: &[u32]) -> String {
+    nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,450 @@
+//! Makes questions of all eight kinds with exact answers, for any base.
+//!
+//! Answers are computed from the cells themselves, without SQL and without reading the question, so
+//! that they prove both. A question is kept if its answer is one: no tie, no empty group, no name
+//! that two nodes of a type have.
+//!
+//! Must not know: how questions are read.
+
+mod facts;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use self::facts::{Facts, Group, Numbers};
+use crate::{
+    ask::{
+        answer::LEVEL,
+        kind::Kind,
+        score::{Expected, Labelled, same_number},
+    },
+    index::IndexedBase,
+    table::statistics::{self, Moments, quantile},
+};
+
+/// Attempts to make one question.
+const ATTEMPTS: usize = 400;
+/// Fewest rows that a question is about.
+const MIN_ROWS: usize = 5;
+/// Names that share a place at most.
+const MAX_TIED: usize = 3;
+/// Rows of a table that is an answer at most.
+const MAX_TABLE: usize = 200;
+/// How much the numbers of a supposed change are, percent.
+const PERCENTS: [u32; 4] = [5, 10, 20, 50];
+
+/// So many questions of each kind as can be made, at most `each`; the same seed gives the same.
+pub fn synthesize(base: &IndexedBase, each: usize, seed: u64) -> Vec<Labelled> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let facts = Facts::of(base);
+    let mut made: Vec<Labelled> = Vec::new();
+    for kind in Kind::ALL {
+        let mut own = 0;
+        for _ in 0..ATTEMPTS * each {
+            if own == each {
+                break;
+            }
+            let question = Maker { facts: &facts, rng: &mut rng }.question(kind);
+            let Some((question, answer)) = question else { continue };
+            if !made.iter().any(|known| known.question == question) {
+                made.push(Labelled { kind, question, answer });
+                own += 1;
+            }
+        }
+    }
+    made
+}
+
+type Made = Option<(String, Expected)>;
+
+/// Makes one question.
+struct Maker<'a> {
+    facts: &'a Facts,
+    rng: &'a mut ChaCha8Rng,
+}
+
+/// A condition: its words, and the rows that satisfy it.
+struct Condition {
+    words: String,
+    rows: Vec<usize>,
+}
+
+impl Maker<'_> {
+    fn question(&mut self, kind: Kind) -> Made {
+        let facts = self.facts;
+        let of = self.pick(&facts.types)?;
+        match kind {
+            Kind::Aggregation => self.aggregation(of),
+            Kind::Superlative => self.superlative(of),
+            Kind::Intercomparison => self.comparison(of),
+            Kind::Distribution => self.distribution(of),
+            Kind::Correlation => self.correlation(of),
+            Kind::Variance => self.variance(of),
+            Kind::Descriptive => self.relation(of),
+            Kind::Hypothetical => self.supposition(of),
+        }
+    }
+
+    fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
+        if from.is_empty() { None } else { from.get(self.rng.random_range(0..from.len())) }
+    }
+
+    fn chance(&mut self, of: u32) -> bool {
+        self.rng.random_range(0..of) == 0
+    }
+
+    /// All rows, or those of one value of a group.
+    fn condition(&mut self, of: &facts::Rows, often: bool) -> Option<Condition> {
+        let all = || Condition { words: String::new(), rows: (0..of.n).collect() };
+        if !often && self.chance(2) || of.groups.is_empty() {
+            return Some(all());
+        }
+        let group = self.pick(&of.groups)?;
+        let (name, rows) = self.one(group)?;
+        (rows.len() >= MIN_ROWS).then(|| Condition {
+            words: format!(" with the {} \"{name}\"", group.word),
+            rows: rows.clone(),
+        })
+    }
+
+    /// The numbers of a column in rows, those that have one.
+    fn numbers(column: &Numbers, rows: &[usize]) -> Vec<f64> {
+        rows.iter().filter_map(|row| column.values.get(*row).copied().flatten()).collect()
+    }
+
+    /// A number that parts some numbers.
+    fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
+        let mut sorted = numbers.to_vec();
+        let share = f64::from(self.rng.random_range(20..80)) / 100.0;
+        let at = quantile(&mut sorted, share)?;
+        Some((at * 10.0).round() / 10.0)
+    }
+
+    fn aggregation(&mut self, of: &facts::Rows) -> Made {
+        let condition = self.condition(of, false)?;
+        let Condition { words, rows } = &condition;
+        let types = &of.words.1;
+        match self.rng.random_range(0..4) {
+            0 => {
+                let question = format!("How many {types}{words} are there?");
+                Some((question, Expected::Number(rows.len() as f64)))
+            }
+            1 => {
+                let column = self.pick(&of.numbers)?;
+                let numbers = Self::numbers(column, rows);
+                let at = self.threshold(&numbers)?;
+                let n = numbers.iter().filter(|number| **number > at).count();
+                let question =
+                    format!("How many {types}{words} have a {} above {at}?", column.word);
+                (n > 0).then_some((question, Expected::Number(n as f64)))
+            }
+            2 if !of.groups.is_empty() => {
+                let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
+                let of_group = |(name, rows): &(String, Vec<usize>)| {
+                    Some((name.clone(), Moments::of(&Self::numbers(column, rows)).mean()?))
+                };
+                let table: Vec<(String, f64)> = group.values.iter().filter_map(of_group).collect();
+                let fits = group.is_whole && (2..=MAX_TABLE).contains(&table.len());
+                let question =
+                    format!("What is the mean {} of {types} for each {}?", column.word, group.word);
+                fits.then_some((question, Expected::Table(table)))
+            }
+            _ => {
+                let column = self.pick(&of.numbers)?;
+                let mut numbers = Self::numbers(column, rows);
+                let moments = Moments::of(&numbers);
+                let (word, value) = match self.rng.random_range(0..5) {
+                    0 => ("mean", moments.mean()?),
+                    1 => ("median", quantile(&mut numbers, 0.5)?),
+                    2 => ("total", numbers.iter().sum()),
+                    3 => ("highest", numbers.iter().copied().reduce(f64::max)?),
+                    _ => ("standard deviation of the", moments.variance()?.sqrt()),
+                };
+                let question = format!("What is the {word} {} of {types}{words}?", column.word);
+                (numbers.len() >= MIN_ROWS).then_some((question, Expected::Number(value)))
+            }
+        }
+    }
+
+    /// The names with the greatest or least number, if they are few.
+    fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
+        let numbers = named.iter().map(|(_, number)| *number);
+        let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
+        let first: Vec<String> = named
+            .iter()
+            .filter(|(_, number)| *number == best)
+            .map(|(name, _)| name.clone())
+            .collect();
+        // Sums in another order differ in their last places.
+        let near = named.iter().filter(|(_, number)| same_number(*number, best)).count();
+        (first.len() <= MAX_TIED && near == first.len()).then_some(first)
+    }
+
+    fn superlative(&mut self, of: &facts::Rows) -> Made {
+        let high = self.chance(2);
+        let way = if high { "highest" } else { "lowest" };
+        let types = &of.words.1;
+        match self.rng.random_range(0..3) {
+            0 => {
+                let condition = self.condition(of, true)?;
+                let column = self.pick(&of.numbers)?;
+                let named: Vec<(String, f64)> = condition
+                    .rows
+                    .iter()
+                    .filter_map(|row| {
+                        Some((
+                            of.names.get(*row)?.clone(),
+                            column.values.get(*row).copied().flatten()?,
+                        ))
+                    })
+                    .collect();
+                let question = format!(
+                    "Which {}{} has the {way} {}?",
+                    of.words.0, condition.words, column.word
+                );
+                Some((question, Expected::Names(Self::first(&named, high)?)))
+            }
+            1 => {
+                let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
+                let named: Vec<(String, f64)> = group
+                    .values
+                    .iter()
+                    .map(|(name, rows)| (name.clone(), rows.len() as f64))
+                    .collect();
+                let question = format!("Which {} has the most {types}?", group.word);
+                Some((question, Expected::Names(Self::first(&named, true)?)))
+            }
+            _ => {
+                let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
+                let column = self.pick(&of.numbers)?;
+                let named: Vec<(String, f64)> = group
+                    .values
+                    .iter()
+                    .filter_map(|(name, rows)| {
+                        Some((name.clone(), Moments::of(&Self::numbers(column, rows)).mean()?))
+                    })
+                    .collect();
+                let question = format!(
+                    "Which {} has the {way} mean {} among {types}?",
+                    group.word, column.word
+                );
+                Some((question, Expected::Names(Self::first(&named, high)?)))
+            }
+        }
+    }
+
+    /// A value of a group.
+    fn one<'t>(&mut self, group: &'t Group) -> Option<&'t (String, Vec<usize>)> {
+        group.values.get(*self.pick(&group.named)?)
+    }
+
+    /// Two values of a group.
+    fn two<'t>(&mut self, group: &'t Group) -> Option<[&'t (String, Vec<usize>); 2]> {
+        let (one, other) = (self.one(group)?, self.one(group)?);
+        (one.0 != other.0).then_some([one, other])
+    }
+
+    fn comparison(&mut self, of: &facts::Rows) -> Made {
+        let high = self.chance(2);
+        let way = if high { "higher" } else { "lower" };
+        let (kind, types) = &of.words;
+        match self.rng.random_range(0..3) {
+            0 => {
+                let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
+                let [one, other] = self.two(group)?;
+                let mean = |rows: &[usize]| Moments::of(&Self::numbers(column, rows)).mean();
+                let named = [(one.0.clone(), mean(&one.1)?), (other.0.clone(), mean(&other.1)?)];
+                let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
+                let word = &group.word;
+                let question = format!(
+                    "Which {word} has the {way} mean {} among {types}, the {word} \"{}\" or the {word} \"{}\"?",
+                    column.word, one.0, other.0
+                );
+                Some((question, Expected::Names(first)))
+            }
+            1 => {
+                let group = self.pick(&of.groups)?;
+                let [one, other] = self.two(group)?;
+                let word = &group.word;
+                let question = format!(
+                    "Are there more {types} with the {word} \"{}\" than with the {word} \"{}\"?",
+                    one.0, other.0
+                );
+                Some((question, Expected::Truth(one.1.len() > other.1.len())))
+            }
+            _ => {
+                let column = self.pick(&of.numbers)?;
+                let mut one = || {
+                    let row = self.rng.random_range(0..of.n);
+                    let name = of.names.get(row).filter(|name| of.is_one_name(name))?;
+                    Some((name.clone(), column.values.get(row).copied().flatten()?))
+                };
+                let named = [one()?, one()?];
+                let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
+                let [(one, _), (other, _)] = &named;
+                let question = format!(
+                    "Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?",
+                    column.word
+                );
+                Some((question, Expected::Names(first)))
+            }
+        }
+    }
+
+    fn distribution(&mut self, of: &facts::Rows) -> Made {
+        let (condition, column) = (self.condition(of, true)?, self.pick(&of.numbers)?);
+        let tested = statistics::normality(&Self::numbers(column, &condition.rows)).ok()?;
+        let (types, words, number) = (&of.words.1, &condition.words, &column.word);
+        let question = match self.chance(2) {
+            true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
+            false => format!("Is the {number} of {types}{words} normally distributed?"),
+        };
+        Some((question, Expected::Truth(tested.p >= LEVEL)))
+    }
+
+    /// Two columns, and their numbers in the rows that have both.
+    fn both(
+        &mut self,
+        of: &facts::Rows,
+        rows: &[usize],
+    ) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
+        let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
+        let has = |row: &usize| {
+            Some((
+                one.values.get(*row).copied().flatten()?,
+                other.values.get(*row).copied().flatten()?,
+            ))
+        };
+        let (ones, others): (Vec<f64>, Vec<f64>) = rows.iter().filter_map(has).unzip();
+        let fits = one.word != other.word && ones.len() >= MIN_ROWS;
+        fits.then(|| ([one.word.clone(), other.word.clone()], ones, others))
+    }
+
+    fn correlation(&mut self, of: &facts::Rows) -> Made {
+        let Condition { words, rows } = self.condition(of, false)?;
+        let ([one, other], ones, others) = self.both(of, &rows)?;
+        let types = &of.words.1;
+        let (question, tested) = match self.rng.random_range(0..3) {
+            0 => (
+                format!(
+                    "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
+                ),
+                statistics::pearson(&ones, &others).ok()?,
+            ),
+            1 => (
+                format!("Is the {one} of {types}{words} correlated with their {other}?"),
+                statistics::pearson(&ones, &others).ok()?,
+            ),
+            _ => (
+                format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
+                statistics::spearman(&ones, &others).ok()?,
+            ),
+        };
+        Some((question, Expected::Truth(tested.p < LEVEL)))
+    }
+
+    fn variance(&mut self, of: &facts::Rows) -> Made {
+        let types = &of.words.1;
+        if self.chance(3) {
+            let Condition { words, rows } = self.condition(of, false)?;
+            let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
+            let (ones, others) = (Self::numbers(one, &rows), Self::numbers(other, &rows));
+            let tested =
+                statistics::f_test(&ones, &others).ok().filter(|_| one.word != other.word)?;
+            let question = format!(
+                "Are the variances of the {} and the {} of {types}{words} significantly different?",
+                one.word, other.word
+            );
+            return Some((question, Expected::Truth(tested.p < LEVEL)));
+        }
+        let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
+        let word = &group.word;
+        if self.chance(2) {
+            let [one, other] = self.two(group)?;
+            let samples = [Self::numbers(column, &one.1), Self::numbers(column, &other.1)];
+            if samples.iter().any(|sample| sample.len() < MIN_ROWS) {
+                return None;
+            }
+            let tested = statistics::brown_forsythe(&samples).ok()?;
+            let question = format!(
+                "Do the variances of the {} of {types} differ between the {word} \"{}\" and the {word} \"{}\"?",
+                column.word, one.0, other.0
+            );
+            return Some((question, Expected::Truth(tested.p < LEVEL)));
+        }
+        let group = Some(group).filter(|group| group.is_whole)?;
+        let samples = group.values.iter().map(|(_, rows)| Self::numbers(column, rows));
+        let samples: Vec<Vec<f64>> = samples.filter(|sample| sample.len() > 1).collect();
+        let tested = statistics::brown_forsythe(&samples).ok()?;
+        let question = format!(
+            "Does the spread of the {} of {types} differ from {word} to {word}?",
+            column.word
+        );
+        Some((question, Expected::Truth(tested.p < LEVEL)))
+    }
+
+    fn relation(&mut self, of: &facts::Rows) -> Made {
+        let types = &of.words.1;
+        if self.chance(3) {
+            let Condition { words, rows } = self.condition(of, false)?;
+            let ([one, other], ones, others) = self.both(of, &rows)?;
+            let tested = statistics::spearman(&ones, &others).ok()?;
+            let question = format!("How is the {one} of {types}{words} related to their {other}?");
+            return Some((question, Expected::Truth(tested.p < LEVEL)));
+        }
+        let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
+        let group = Some(group).filter(|group| group.is_whole)?;
+        let samples: Vec<Vec<f64>> =
+            group.values.iter().map(|(_, rows)| Self::numbers(column, rows)).collect();
+        let tested = statistics::kruskal_wallis(&samples).ok()?;
+        let question =
+            format!("How is the {} of {types} related to their {}?", group.word, column.word);
+        Some((question, Expected::Truth(tested.p < LEVEL)))
+    }
+
+    fn supposition(&mut self, of: &facts::Rows) -> Made {
+        let types = &of.words.1;
+        if self.chance(2) {
+            let group = self.pick(&of.groups)?;
+            let (name, without) = self.one(group)?;
+            let left: Vec<usize> = {
+                let gone: std::collections::BTreeSet<usize> = without.iter().copied().collect();
+                (0..of.n).filter(|row| !gone.contains(row)).collect()
+            };
+            let word = &group.word;
+            if self.chance(3) {
+                let question = format!(
+                    "If those with the {word} \"{name}\" were left out, how many {types} would there be?"
+                );
+                return Some((question, Expected::Number(left.len() as f64)));
+            }
+            let column = self.pick(&of.numbers)?;
+            let mean = Moments::of(&Self::numbers(column, &left)).mean()?;
+            let question = format!(
+                "What would the mean {} of {types} be if those with the {word} \"{name}\" were left out?",
+                column.word
+            );
+            return Some((question, Expected::Number(mean)));
+        }
+        let Condition { words, rows } = self.condition(of, false)?;
+        let column = self.pick(&of.numbers)?;
+        let percent = *self.pick(&PERCENTS)?;
+        let numbers = Self::numbers(column, &rows);
+        let number = &column.word;
+        let scaled: Vec<f64> =
+            numbers.iter().map(|number| number * (1.0 + f64::from(percent) / 100.0)).collect();
+        if self.chance(2) {
+            let at = self.threshold(&numbers)?;
+            let n = scaled.iter().filter(|number| **number > at).count();
+            let question = format!(
+                "If every {number} were {percent} % higher, how many {types}{words} would have a {number} above {at}?"
+            );
+            return (n > 0).then_some((question, Expected::Number(n as f64)));
+        }
+        let mean = Moments::of(&scaled).mean()?;
+        let question = format!(
+            "What would the mean {number} of {types}{words} be if every {number} were {percent} % higher?"
+        );
+        Some((question, Expected::Number(mean)))
+    }
+}

@@ -1,0 +1,253 @@
+//! What questions can be made of: the rows of each type with their numbers and groups. Must not
+//! know: wordings.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Direction, Kb, TypeId},
+    table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, Step, read, sample},
+    words::name_words,
+};
+
+/// Fewest nodes of a type, and fewest of them that must have a number.
+const MIN_NODES: usize = 50;
+const MIN_FILLED: usize = 100;
+/// Fewest different numbers of a column.
+const MIN_DIFFERENT: usize = 5;
+/// Values of a group at most, beyond which none is whole.
+const MAX_WHOLE: usize = 2_000;
+/// Values of a group that are kept, those with the most rows.
+const KEPT: usize = 400;
+/// Rows of a value at least.
+const MIN_OF_VALUE: usize = 5;
+/// Bytes of a name that a question says.
+const MAX_NAME: usize = 60;
+/// Columns of numbers of links, and types of rows, at most.
+const MAX_COUNTS: usize = 4;
+const MAX_TYPES: usize = 6;
+
+/// A column of numbers.
+pub(super) struct Numbers {
+    /// In words.
+    pub(super) word: String,
+    /// By row.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// A column that parts rows.
+pub(super) struct Group {
+    /// In words.
+    pub(super) word: String,
+    /// Values with their rows, ascending.
+    pub(super) values: Vec<(String, Vec<usize>)>,
+    /// Places of those that a question can name: of rows enough, of one node or value.
+    pub(super) named: Vec<usize>,
+    /// Whether these are all of its values, each with another name.
+    pub(super) is_whole: bool,
+}
+
+/// The rows of one type.
+pub(super) struct Rows {
+    /// The type in words: one, and several.
+    pub(super) words: (String, String),
+    /// How many.
+    pub(super) n: usize,
+    pub(super) names: Vec<String>,
+    pub(super) numbers: Vec<Numbers>,
+    pub(super) groups: Vec<Group>,
+    /// How many rows have each name, in its words.
+    same: HashMap<String, usize>,
+}
+
+impl Rows {
+    /// Whether a name is that of one row, and can stand in a question.
+    pub(super) fn is_one_name(&self, name: &str) -> bool {
+        is_sayable(name) && self.same.get(&in_words(name)) == Some(&1)
+    }
+}
+
+/// What questions about a base can be made of.
+pub(super) struct Facts {
+    pub(super) types: Vec<Rows>,
+}
+
+impl Facts {
+    /// Types that may be answers first, then those with most nodes.
+    pub(super) fn of(base: &IndexedBase) -> Self {
+        let kb = &base.kb;
+        let mut kinds: Vec<TypeId> =
+            (0..kb.types().len()).map(|kind| TypeId(kind as u16)).collect();
+        let few = kb.candidate_types().len() < kinds.len();
+        kinds.sort_by_key(|kind| {
+            let candidate = few && kb.candidate_types().contains(kind);
+            (!candidate, std::cmp::Reverse(kb.nodes_of_type(*kind).len()))
+        });
+        let rows = kinds.into_iter().filter(|kind| kb.nodes_of_type(*kind).len() >= MIN_NODES);
+        let useful = |rows: &Rows| !rows.numbers.is_empty();
+        Self { types: rows.take(MAX_TYPES).map(|kind| rows_of(kb, kind)).filter(useful).collect() }
+    }
+}
+
+fn in_words(name: &str) -> String {
+    name_words(name).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+}
+
+fn is_sayable(name: &str) -> bool {
+    let marks = |c: char| {
+        c.is_control() || matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}')
+    };
+    (3..=MAX_NAME).contains(&name.len())
+        && !name.contains(marks)
+        && name.trim() == name
+        && name_words(name).any(|(_, word)| word.chars().any(char::is_alphabetic))
+}
+
+fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
+    let nodes = kb.nodes_of_type(kind);
+    let word = kb.type_name(kind).replace('_', " ");
+    let names: Vec<String> = nodes.iter().map(|&node| kb.name(node).to_owned()).collect();
+    let mut same: HashMap<String, usize> = HashMap::new();
+    for name in &names {
+        *same.entry(in_words(name)).or_default() += 1;
+    }
+    let (mut numbers, mut groups) = (Vec::new(), Vec::new());
+    for sample in sample(kb, kind) {
+        let spec = ColumnSpec::Field(sample.field);
+        let word = kb.field_name(sample.field).replace('_', " ");
+        if sample.kind.is_number() {
+            numbers.extend(of_numbers(word, read(kb, kind, nodes, &spec)));
+        } else if sample.kind == ColumnKind::Category && sample.distinct > 1 {
+            groups.extend(of_groups(kb, word, &read(kb, kind, nodes, &spec)));
+        }
+    }
+    for (step, alone) in links(kb, kind).into_iter().take(MAX_COUNTS) {
+        // Which of several relations is meant, the type alone does not say.
+        if !alone {
+            continue;
+        }
+        let word = kb.type_name(step.to).replace('_', " ");
+        // A field of the same name is another way to the same.
+        groups.retain(|group: &Group| group.word != word);
+        let counted = format!("number of {}", plural(&word));
+        numbers.extend(of_numbers(counted, read(kb, kind, nodes, &ColumnSpec::Count(vec![step]))));
+        groups.extend(of_groups(kb, word, &read(kb, kind, nodes, &ColumnSpec::Names(vec![step]))));
+    }
+    let words = (word.clone(), plural(&word));
+    Rows { words, n: nodes.len(), names, numbers, groups, same }
+}
+
+/// The steps from a type to others, with most edges first, and whether each is the only one to its
+/// type.
+fn links(kb: &Kb, kind: TypeId) -> Vec<(Step, bool)> {
+    let mut steps: Vec<(u64, Step)> = Vec::new();
+    for tuple in kb.tuples().iter().filter(|tuple| tuple.source != tuple.target) {
+        let step = |direction, to| Step { relation: tuple.relation, direction, to };
+        if tuple.source == kind {
+            steps.push((tuple.edges, step(Direction::Out, tuple.target)));
+        } else if tuple.target == kind {
+            steps.push((tuple.edges, step(Direction::In, tuple.source)));
+        }
+    }
+    steps.sort_by_key(|(edges, step)| (std::cmp::Reverse(*edges), *step));
+    let alone = |to: TypeId| steps.iter().filter(|(_, other)| other.to == to).count() == 1;
+    steps.iter().map(|(_, step)| (*step, alone(step.to))).collect()
+}
+
+fn of_numbers(word: String, column: Column) -> Option<Numbers> {
+    let values: Vec<Option<f64>> = column.cells.iter().map(Cell::number).collect();
+    let mut different: Vec<u64> = values.iter().flatten().map(|number| number.to_bits()).collect();
+    let filled = different.len();
+    different.sort_unstable();
+    different.dedup();
+    (filled >= MIN_FILLED && different.len() >= MIN_DIFFERENT).then_some(Numbers { word, values })
+}
+
+fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
+    let mut rows: BTreeMap<Key, (String, Vec<usize>)> = BTreeMap::new();
+    for (row, cell) in column.cells.iter().enumerate() {
+        match cell {
+            Cell::Text(text) => {
+                let own = rows
+                    .entry(Key::Value(text.clone()))
+                    .or_insert_with(|| (text.to_string(), Vec::new()));
+                own.1.push(row);
+            }
+            Cell::Many(named) if named.len() < MAX_VALUES => {
+                for one in named.iter() {
+                    let own = rows
+                        .entry(one.key.clone())
+                        .or_insert_with(|| (one.name.to_string(), Vec::new()));
+                    own.1.push(row);
+                }
+            }
+            _ => {}
+        }
+    }
+    let n = rows.len();
+    // A name that two nodes have, here or among nodes that no row is linked to, names neither.
+    let mut same: HashMap<String, usize> = HashMap::new();
+    let kind = rows.keys().find_map(|key| match key {
+        Key::Node(node) => Some(kb.node_type(*node)),
+        Key::Value(_) => None,
+    });
+    match kind {
+        Some(kind) => {
+            for &node in kb.nodes_of_type(kind) {
+                *same.entry(in_words(kb.name(node))).or_default() += 1;
+            }
+        }
+        None => rows.values().for_each(|(name, _)| *same.entry(in_words(name)).or_default() += 1),
+    }
+    let mut values: Vec<(String, Vec<usize>)> = rows.into_values().collect();
+    values.sort_by(|one, other| other.1.len().cmp(&one.1.len()).then_with(|| one.0.cmp(&other.0)));
+    let fits = |(name, rows): &(String, Vec<usize>)| {
+        is_sayable(name) && rows.len() >= MIN_OF_VALUE && same.get(&in_words(name)) == Some(&1)
+    };
+    let mut is_whole = n <= MAX_WHOLE;
+    if !is_whole {
+        values.retain(fits);
+        values.truncate(KEPT);
+    }
+    let named: Vec<usize> =
+        (0..values.len()).filter(|at| values.get(*at).is_some_and(fits)).collect();
+    let mut different: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+    different.sort_unstable();
+    different.dedup();
+    is_whole &= different.len() == values.len();
+    (named.len() > 1).then_some(Group { word, values, named, is_whole })
+}
+
+/// Several of a type, in words: the word before `of` changes, else the last one.
+fn plural(word: &str) -> String {
+    let (head, tail) = match word.split_once(" of ") {
+        Some((head, tail)) => (head, format!(" of {tail}")),
+        None => (word, String::new()),
+    };
+    let is_vowel = |c: char| "aeiou".contains(c);
+    let many = match head.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(is_vowel) => format!("{stem}ies"),
+        _ if head.ends_with(['s', 'x']) || head.ends_with("ch") => format!("{head}es"),
+        _ => format!("{head}s"),
+    };
+    many + tail.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plural;
+
+    #[test]
+    fn several_are_said_as_in_english() {
+        let words = [
+            ("product", "products"),
+            ("category", "categories"),
+            ("field of study", "fields of study"),
+            ("biological process", "biological processes"),
+            ("pathway", "pathways"),
+        ];
+        for (one, many) in words {
+            assert_eq!(plural(one), many);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `agent key`: the keys that a server asks for.
+
+use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, Exit, failure::Result, printer::table},
+    serve::{Keys, Scope},
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a key; it is printed now and never again
+    Add(AddArgs),
+    /// List the keys by name
+    List(ListArgs),
+    /// Remove a key; servers that run keep it until they are started again
+    Remove(RemoveArgs),
+}
+
+/// Make a key; it is printed now and never again
+///
+/// Only its digest is kept, in the home directory.
+#[derive(Debug, clap::Args)]
+pub(super) struct AddArgs {
+    /// Name that the key is listed and removed by
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What it allows
+    #[arg(long, value_enum, default_value_t = ScopeName::Read)]
+    scope: ScopeName,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RemoveArgs {
+    /// Name of the key
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScopeName {
+    /// To ask
+    Read,
+    /// To ask, and to change which bundle answers
+    Admin,
+}
+
+/// A key as it is listed.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    scope: Scope,
+}
+
+pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
+    let file = Keys::file(ctx.home.path());
+    let mut keys = Keys::read(&file)?;
+    match command {
+        Command::Add(args) => {
+            let scope = match args.scope {
+                ScopeName::Read => Scope::Read,
+                ScopeName::Admin => Scope::Admin,
+            };
+            let key = keys.add(&args.name, scope)?;
+            keys.write(&file)?;
+            ctx.printer.data(&key)?;
+            ctx.printer.notice("keep it: it is not shown again; servers know it once started anew");
+        }
+        Command::List(args) => {
+            let listed = keys.keys.iter().map(|(name, key)| Listed { name, scope: key.scope });
+            if args.json {
+                for key in listed {
+                    ctx.printer.json(&key)?;
+                }
+            } else if keys.keys.is_empty() {
+                ctx.printer.notice("there is no key; make one with `agent key add NAME`");
+            } else {
+                let mut rows = table(["name", "scope"], &[]);
+                for key in listed {
+                    let scope = if key.scope == Scope::Admin { "admin" } else { "read" };
+                    rows.add_row([key.name, scope]);
+                }
+                ctx.printer.table(&rows)?;
+            }
+        }
+        Command::Remove(args) => {
+            keys.remove(&args.name)?;
+            keys.write(&file)?;
+            ctx.printer.notice(&format!("removed key {:?}", args.name));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,295 @@
+//! `agent data synthesize`: makes labelled questions for a base that has none, and says how good
+//! they are as far as numbers tell.
+//! Must not know: how questions are made.
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        failure::{Explain, Result},
+        llm::{self, LlmArgs},
+        printer::count,
+    },
+    dataset::{Base, DatasetError, Resolved, has_own_labels, label},
+    files,
+    index::IndexedBase,
+    kb::Kb,
+    synth::{
+        self, BENCHMARK, Estimate, Options, Quality, Requester, Stopped, Synthesis, Template,
+        Watch, read_templates,
+    },
+};
+
+/// Questions when no number is given.
+pub(super) const QUERIES: usize = 500;
+/// Seed when none is given.
+pub(super) const SEED: u64 = 1;
+/// What stands for the templates of the STaRK benchmark where a file of templates is asked for.
+const BENCHMARK_NAME: &str = "benchmark";
+/// Longest file of templates, bytes.
+const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+/// The parts of the making, with about what share of its time each takes.
+const STAGES: crate::cli::progress::Plan = &[("templates", 2.0), ("questions", 5.0)];
+
+/// Make questions with answers for a dataset that has none
+///
+/// Metapaths of the dataset's own relations lead from named nodes to a few answers, and words of an
+/// answer's document narrow them; the question says both in one of many wordings. Without a language
+/// model the words are taken from documents and every answer is checked against them; with --actor
+/// llm a model takes properties from documents, words the questions, and filters the answers in two
+/// votes. Questions that were labelled are never replaced: with --to DIR the new ones are written
+/// elsewhere.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    dataset: String,
+    /// Make this many questions, at most 10,000
+    #[arg(long, value_name = "K", default_value_t = QUERIES)]
+    queries: usize,
+    /// Who finds properties and words: words and patterns, or a language model
+    #[arg(long, value_enum, value_name = "ACTOR", default_value_t = Actor::Words)]
+    actor: Actor,
+    #[command(flatten)]
+    llm: LlmArgs,
+    /// Take templates from this file, or `benchmark` for those of STaRK [default: from the relations]
+    #[arg(long, value_name = "FILE")]
+    templates: Option<String>,
+    /// Seed of every random draw
+    #[arg(long, value_name = "S", default_value_t = SEED)]
+    seed: u64,
+    /// Write qa.csv and split/ to this new directory and leave the dataset as it is
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Say what would be asked and what it would cost, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who finds properties and words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Actor {
+    /// Words of documents, and patterns
+    Words,
+    /// A language model
+    Llm,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    dataset: &'a str,
+    seed: u64,
+    templates: usize,
+    splits: [usize; 3],
+    seconds: f64,
+    stopped: Option<String>,
+    quality: &'a Quality,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.actor == Actor::Words && args.llm.model.is_some() {
+        ctx.printer.notice("no language model is asked; add --actor llm to ask it");
+    }
+    let opened = match args.actor {
+        Actor::Llm => Some(llm::open(&args.llm, None, ctx)?),
+        Actor::Words => None,
+    };
+    let requester = opened.as_ref().map(|opened| {
+        let assistant = &opened.assistant;
+        Requester::new(assistant.llm().clone(), assistant.prompts().clone())
+    });
+    if args.dry_run {
+        return dry_run(args, &synth::estimate(requester.as_ref(), args.queries), ctx);
+    }
+    let dataset = dataset::find(&args.dataset, ctx)?;
+    if args.to.is_none() {
+        refuse_labelled(&dataset.base)?;
+    }
+    let base = dataset::open(&dataset, ctx)?;
+    let began = Instant::now();
+    let options = Options {
+        queries: args.queries,
+        seed: args.seed,
+        templates: args
+            .templates
+            .as_deref()
+            .map(|file| templates(&base.kb, file, ctx))
+            .transpose()?,
+    };
+    let made = make(&base, &options, requester.as_ref(), ctx)?;
+    let place = match &args.to {
+        Some(dir) => {
+            made.write(dir)?;
+            format!("in {}", dir.display())
+        }
+        None => {
+            keep(&made, &dataset.base, ctx)?;
+            format!("of \"{}\"", dataset.base.name)
+        }
+    };
+    if let Some(opened) = &opened {
+        opened.finish(ctx)?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let stopped = made.stopped.as_ref().map(|Stopped(error)| error.to_string());
+    if let Some(why) = &stopped {
+        ctx.printer.warning(&format!("{why}; the questions made so far are kept"));
+    }
+    if args.json {
+        let (dataset, splits) = (dataset.base.name.as_str(), made.splits());
+        ctx.printer.json(&Printed {
+            dataset,
+            seed: args.seed,
+            templates: made.n_templates,
+            splits,
+            seconds,
+            stopped,
+            quality: &made.quality,
+        })?;
+    } else {
+        ctx.printer.data(&told(&made, &place))?;
+        ctx.printer.notice(&format!("took {seconds:.1} s"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Fails if a base has labels of the user's own, before anything is made.
+fn refuse_labelled(base: &Base) -> Result<()> {
+    if has_own_labels(base)? {
+        let (name, n) = (base.name.clone(), base.record.n_queries);
+        return Err(DatasetError::Labelled { name, n }.into());
+    }
+    Ok(())
+}
+
+/// The templates of a file, or those of the benchmark.
+fn templates(kb: &Kb, file: &str, ctx: &Context) -> Result<Vec<Template>> {
+    let text = match file {
+        BENCHMARK_NAME => BENCHMARK.to_owned(),
+        path => files::read_text(path.as_ref(), MAX_TEMPLATE_BYTES)
+            .with_context(|| format!("cannot read {path}"))
+            .hint("give a file of templates, or `benchmark` for those of STaRK")?,
+    };
+    let read = read_templates(kb, &text, file).map_err(|error| anyhow!("{error}"))?;
+    if read.foreign > 0 && file != BENCHMARK_NAME {
+        ctx.printer.notice(&format!(
+            "{} templates of {file} name types or relations that this base lacks, and are left out",
+            read.foreign
+        ));
+    }
+    Ok(read.templates)
+}
+
+/// Makes questions, with progress.
+///
+/// # Errors
+/// Those of [`synth::synthesize`].
+pub(super) fn make(
+    base: &IndexedBase,
+    options: &Options,
+    requester: Option<&Requester>,
+    ctx: &Context,
+) -> Result<Synthesis> {
+    let progress = ctx.printer.progress_of("making questions", STAGES);
+    let mut on_progress = |stage: &'static str, done: usize, of: usize| {
+        progress.at(stage, done as u64, of as u64);
+    };
+    let mut watch = Watch { progress: &mut on_progress, stop: &ctx.stop };
+    let made = synth::synthesize(base, options, requester, &mut watch)?;
+    drop(progress);
+    Ok(made)
+}
+
+/// Keeps questions as those of a base.
+///
+/// # Errors
+/// That the base has labels of the user's own; those of files.
+pub(super) fn keep(made: &Synthesis, base: &Base, ctx: &Context) -> Result<Base> {
+    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
+    made.write(dir.path())?;
+    Ok(label(&ctx.home, base, dir.path())?)
+}
+
+/// Makes the usual number of questions for a base without any, and keeps them.
+///
+/// # Errors
+/// As [`make`] and [`keep`].
+pub(super) fn for_base(base: &Base, indexed: &Arc<IndexedBase>, ctx: &Context) -> Result<Base> {
+    let options = Options { queries: QUERIES, seed: SEED, templates: None };
+    let made = make(indexed, &options, None, ctx)?;
+    let labelled = keep(&made, base, ctx)?;
+    ctx.printer.notice(&format!("made {}", summary(&made)));
+    Ok(labelled)
+}
+
+/// How many questions of what kind.
+fn summary(made: &Synthesis) -> String {
+    let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
+    format!(
+        "{} synthetic questions ({}) from {} templates",
+        made.quality.n,
+        kinds.collect::<Vec<_>>().join(", "),
+        made.quality.templates
+    )
+}
+
+/// What was made, in a few lines.
+fn told(made: &Synthesis, place: &str) -> String {
+    let quality = &made.quality;
+    let [train, val, test] = made.splits();
+    let styles = quality.styles.iter().map(|(style, n)| format!("{style} {n}"));
+    let mut lines = vec![
+        format!("{} {place}: train {train}, val {val}, test {test}", summary(made)),
+        format!("styles: {}", styles.collect::<Vec<_>>().join(", ")),
+        format!(
+            "gold pass {:.1} %, entropy {:.2} bits, type-token ratio {:.3}, {:.1} words a question",
+            100.0 * quality.gold_pass,
+            quality.entropy,
+            quality.type_token_ratio,
+            quality.words
+        ),
+        format!(
+            "answers: mean {:.1}, median {}, most {}",
+            quality.answers.mean, quality.answers.median, quality.answers.most
+        ),
+    ];
+    lines.extend(quality.dropped.iter().map(|(why, n)| format!("dropped {n}: one that {why}")));
+    lines.join("\n") + "\n"
+}
+
+fn dry_run(args: &Args, estimate: &Estimate, ctx: &Context) -> Result<Exit> {
+    match ctx.home.resolve(&args.dataset) {
+        Ok(Resolved::Installed(base)) if args.to.is_none() => refuse_labelled(&base)?,
+        _ => {}
+    }
+    if args.json {
+        ctx.printer.json(&serde_json::json!({"dataset": args.dataset, "queries": args.queries,
+                                             "llm": estimate}))?;
+        return Ok(Exit::Done);
+    }
+    let [least, most] = estimate.calls;
+    let cost = match (most, estimate.usd) {
+        (0, _) => "0 LLM calls, 0 USD".to_owned(),
+        (_, usd) => format!(
+            "LLM calls {least} to {most}, tokens sent {} to {}, received {} to {}, {}",
+            count(estimate.tokens_in[0]),
+            count(estimate.tokens_in[1]),
+            count(estimate.tokens_out[0]),
+            count(estimate.tokens_out[1]),
+            usd.map_or("price not known".to_owned(), |[least, most]| {
+                format!("{least:.2} to {most:.2} USD")
+            })
+        ),
+    };
+    ctx.printer.data(&format!("would make {} questions\n{cost}\n", args.queries))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,91 @@
+//! Gives an installed base questions that were made for it. Labels of the user's own are never
+//! touched: a base that has them refuses others.
+//!
+//! A reader sees the base with the questions of before, without any, or with the new ones, never
+//! with half of them: the record is written last, and first without questions where some are
+//! replaced.
+//!
+//! Must not know: how questions are made.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
+
+use crate::{
+    dataset::{
+        Base, DatasetError, Home, LabelledQuery,
+        error::Problems,
+        neutral::Watch,
+        queries::{QUERIES_FILE, QuerySources, import_queries, stored_queries},
+    },
+    files,
+};
+
+/// The column that says where a question comes from.
+const SOURCE: &str = "source";
+/// What the column says of questions that were made, not labelled.
+pub const SYNTHETIC: &str = "synthetic";
+/// Directory in the making.
+const STAGING_PREFIX: &str = ".queries-";
+
+/// Whether questions were made for a base instead of labelled by somebody; one is enough to say so
+/// of all.
+pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
+    queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|of| of == SYNTHETIC))
+}
+
+/// Whether a base has labels of the user's own.
+///
+/// # Errors
+/// [`DatasetError::Damaged`], [`DatasetError::Io`].
+pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
+    let files = &base.record.query_files;
+    match files.contains_key(QUERIES_FILE) {
+        true => {
+            let mut queries = stored_queries(base, QUERIES_FILE)?.into_iter();
+            Ok(queries.any(|query| !is_synthetic(&[query])))
+        }
+        false => Ok(base.record.n_queries > 0),
+    }
+}
+
+/// Gives a base the questions of `qa.csv` and `split/` in a directory, in the place of those that
+/// were made before.
+///
+/// # Errors
+/// [`DatasetError::Labelled`] if the base has labels of the user's own; those of an import.
+pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError> {
+    if has_own_labels(base)? {
+        let (name, n) = (base.name.clone(), base.record.n_queries);
+        return Err(DatasetError::Labelled { name, n });
+    }
+    let staged = files::temporary_dir(&base.path, STAGING_PREFIX)
+        .map_err(DatasetError::io("create", &base.path))?;
+    let new = staged.path().join("queries");
+    let sources = QuerySources {
+        queries: from.join(QUERIES_FILE),
+        human: from.join("human.csv"),
+        splits: from.join("split"),
+        derive_tenth: false,
+    };
+    let mut problems = Problems::new(false);
+    let mut watch = Watch { on_progress: &mut |_| {}, stop: &AtomicBool::new(false) };
+    let stored = import_queries(&sources, &new, base.record.n_nodes, &mut problems, &mut watch)?;
+    let _lock = home.lock()?;
+    let mut record = base.record.clone();
+    if record.n_queries > 0 {
+        (record.n_queries, record.splits) = (0, BTreeMap::new());
+        record.query_files = BTreeMap::new();
+        record = record.replace(&base.path)?;
+    }
+    let place = base.queries_dir();
+    match fs::remove_dir_all(&place) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(DatasetError::io("remove", &place)(error));
+        }
+        _ => {}
+    }
+    fs::rename(&new, &place).map_err(DatasetError::io("create", &place))?;
+    (record.n_queries, record.splits) = (stored.n_queries, stored.splits);
+    record.query_files = stored.files;
+    let record = record.replace(&base.path)?;
+    Ok(Base { record, ..base.clone() })
+}

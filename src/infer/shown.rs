@@ -1,0 +1,268 @@
+//! What a language model is shown of nodes: their documents, their relations with directions, and
+//! how they are linked to the entities that the query names. All bounded, and the same for the same
+//! query, whoever asks.
+//!
+//! Must not know: who asks, which answers are right.
+
+use std::fmt::Write;
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    index::IndexedBase,
+    kb::{Direction, NodeId, RelationId, best},
+    tools::text_about,
+};
+
+/// Linked entities that are shown.
+const MAX_ENTITIES: usize = 6;
+/// Entities of each type among which the strongest are taken.
+const OF_A_TYPE: usize = 3;
+/// Strength below which a link says nothing.
+const LEAST_STRENGTH: f32 = 0.2;
+/// Neighbours by one relation and direction that are named.
+const NAMED: usize = 8;
+/// Characters of the relations of one node; a first line is shown whatever its length.
+const RELATION_CHARS: usize = 800;
+/// Neighbours by one relation of a node in the middle from which a link of two steps over it says
+/// nothing: everything is joined over a venue or a colour.
+const HUB: usize = 300;
+/// Neighbours by one relation and direction that are looked at.
+const LOOKED_AT: usize = 20_000;
+/// Links between a candidate and the linked entities that are shown.
+const MAX_LINKS: usize = 12;
+/// Links between a candidate and one entity that are shown.
+const LINKS_TO_ONE: usize = 4;
+/// Characters of a name.
+const NAME_CHARS: usize = 100;
+
+/// An entity that the query names, and its neighbours.
+pub(super) struct Entity {
+    pub(super) node: NodeId,
+    pub(super) strength: f32,
+    /// By relation and direction, ascending.
+    neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
+}
+
+/// The entities that a query names, strongest first, ties by ascending id.
+pub(super) struct Linked<'a> {
+    base: &'a IndexedBase,
+    pub(super) entities: Vec<Entity>,
+}
+
+/// A name, cut to what is shown of it.
+pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
+    let name = base.kb.name(node);
+    match name.char_indices().nth(NAME_CHARS) {
+        Some((at, _)) => format!("{}...", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
+/// A step along a relation, as it is read: `-has_brand->` as stored, `<-has_brand-` against it.
+fn arrow(base: &IndexedBase, relation: RelationId, direction: Direction) -> String {
+    let relation = base.kb.relation_name(relation);
+    match direction {
+        Direction::In => format!("<-{relation}-"),
+        Direction::Out => format!("-{relation}->"),
+        Direction::Any => format!("-{relation}-"),
+    }
+}
+
+/// The neighbours of a node by relation and direction; of each list the first 20,000.
+fn neighbors(
+    base: &IndexedBase,
+    node: NodeId,
+) -> impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)> + '_ {
+    (0..base.kb.relations().len()).flat_map(move |relation| {
+        let relation = RelationId(relation as u16);
+        [Direction::Out, Direction::In].into_iter().filter_map(move |direction| {
+            let known = base.kb.neighbors(node, relation, direction);
+            let found: Vec<NodeId> = known.iter().take(LOOKED_AT).copied().collect();
+            (!found.is_empty()).then_some((relation, direction, found))
+        })
+    })
+}
+
+/// A line for each relation and direction: the neighbours' number, type and names, those first that
+/// are asked for. Lines with such names come first; where all together are too long, the last are
+/// left out, and it is said how many.
+fn relation_lines(
+    base: &IndexedBase,
+    lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
+    first: &[NodeId],
+) -> String {
+    let (mut asked_for, mut other): (Vec<_>, Vec<_>) =
+        lists.partition(|(_, _, nodes)| nodes.iter().any(|node| first.contains(node)));
+    asked_for.append(&mut other);
+    let n = asked_for.len();
+    let (mut text, mut length) = (String::new(), 0);
+    for (at, (relation, direction, nodes)) in asked_for.into_iter().enumerate() {
+        let asked = nodes.iter().filter(|node| first.contains(node));
+        let others = nodes.iter().filter(|node| !first.contains(node));
+        let names: Vec<String> =
+            asked.chain(others).take(NAMED).map(|&node| name(base, node)).collect();
+        let more = if nodes.len() > NAMED { ", ..." } else { "" };
+        let kind = nodes.first().map_or("", |&node| base.kb.type_name(base.kb.node_type(node)));
+        let (arrow, names) = (arrow(base, relation, direction), names.join("; "));
+        let line = format!("{arrow} {kind} ({}): {names}{more}\n", nodes.len());
+        length += line.chars().count();
+        if at > 0 && length > RELATION_CHARS {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "and {} further relations", n - at);
+            break;
+        }
+        text += &line;
+    }
+    text
+}
+
+impl<'a> Linked<'a> {
+    /// The entities that a query names.
+    pub(super) fn of(base: &'a IndexedBase, query: &str) -> Self {
+        let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
+        let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
+        let strongest = best(sure.as_slice().to_vec(), MAX_ENTITIES);
+        let entity = |(node, strength): (NodeId, f32)| {
+            let neighbors = neighbors(base, node).collect();
+            Entity { node, strength, neighbors }
+        };
+        Self { base, entities: strongest.into_iter().map(entity).collect() }
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        self.entities.iter().map(|entity| entity.node).collect()
+    }
+
+    /// The entities for a prompt: number from 1, id, type, name, strength, relations.
+    pub(super) fn shown(&self) -> Vec<Json> {
+        let base = self.base;
+        let entity = |(n, entity): (usize, &Entity)| {
+            let lists = entity.neighbors.iter().cloned();
+            json!({
+                "n": n,
+                "id": entity.node,
+                "type": base.kb.type_name(base.kb.node_type(entity.node)),
+                "name": name(base, entity.node),
+                "strength": format!("{:.2}", entity.strength),
+                "relations": relation_lines(base, lists, &[]),
+            })
+        };
+        (1..).zip(&self.entities).map(entity).collect()
+    }
+
+    /// A node for a prompt: its document, cut to what concerns the query; its relations with
+    /// directions; and the links of one and two steps between it and the linked entities.
+    pub(super) fn candidate(&self, node: NodeId, query: &str, max_chars: usize) -> String {
+        let base = self.base;
+        let kind = base.kb.type_name(base.kb.node_type(node));
+        let mut text = format!("type: {kind}\n{}", text_about(base, node, query, max_chars));
+        let own: Vec<_> = neighbors(base, node).collect();
+        let links = self.links(node, &own);
+        if !links.is_empty() {
+            text += &format!("\nlinks to what the query names:\n{}", links.join("\n"));
+        }
+        let relations = relation_lines(base, own.into_iter(), &self.nodes());
+        if !relations.is_empty() {
+            text += &format!("\nrelations:\n{}", relations.trim_end());
+        }
+        text
+    }
+
+    /// Links of one step, then of two, between a node and the linked entities, as they are read
+    /// from the node on; strongest entity first.
+    fn links(&self, node: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
+        let mut links = Vec::new();
+        for entity in self.entities.iter().filter(|entity| entity.node != node) {
+            let mut found = self.direct(entity.node, own);
+            if found.is_empty() {
+                found = self.over_one(entity, node, own);
+            }
+            found.truncate(LINKS_TO_ONE);
+            links.extend(found);
+        }
+        links.truncate(MAX_LINKS);
+        links
+    }
+
+    fn direct(&self, to: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
+        let leads = own.iter().filter(|(_, _, nodes)| nodes.contains(&to));
+        let name = name(self.base, to);
+        leads.map(|&(by, way, _)| format!("{} {name}", arrow(self.base, by, way))).collect()
+    }
+
+    fn over_one(
+        &self,
+        entity: &Entity,
+        node: NodeId,
+        own: &[(RelationId, Direction, Vec<NodeId>)],
+    ) -> Vec<String> {
+        let base = self.base;
+        let mut found = Vec::new();
+        for (by, way, middles) in own {
+            for (back, there, ends) in &entity.neighbors {
+                let reverse = match there {
+                    Direction::Out => Direction::In,
+                    Direction::In => Direction::Out,
+                    Direction::Any => Direction::Any,
+                };
+                let common = middles.iter().filter(|middle| ends.binary_search(middle).is_ok());
+                let says = |&&middle: &&NodeId| {
+                    middle != node && base.kb.degree(middle, *back, reverse) < HUB
+                };
+                for &middle in common.filter(says).take(LINKS_TO_ONE) {
+                    let first = format!("{} {}", arrow(base, *by, *way), name(base, middle));
+                    let second = arrow(base, *back, reverse);
+                    found.push(format!("{first} {second} {}", name(base, entity.node)));
+                    if found.len() >= LINKS_TO_ONE {
+                        return found;
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::testing::example_base;
+
+    #[test]
+    fn relations_have_directions_and_lead_to_what_the_query_names() {
+        let base = example_base();
+        let linked = Linked::of(&base, "a bottle by Tidewell");
+        let brand = linked.entities[0].node;
+        assert_eq!(base.kb.name(brand), "Tidewell");
+        let relation = base.kb.relation_id("has_brand").unwrap();
+        let product = base.kb.neighbors(brand, relation, Direction::In)[0];
+        let shown = linked.candidate(product, "a bottle by Tidewell", 400);
+        let (_, links) = shown.split_once("links to what the query names:\n").unwrap();
+        assert!(links.starts_with("-has_brand-> Tidewell\n"), "{shown}");
+        assert!(links.contains("relations:\n") && links.contains("-has_brand-> brand (1)"));
+        let entity = linked.shown()[0]["relations"].as_str().unwrap().to_owned();
+        assert!(entity.contains("<-has_brand- product (4)"), "{entity}");
+    }
+
+    #[test]
+    fn links_of_two_steps_are_named_where_there_is_none_of_one() {
+        let base = example_base();
+        let relation = base.kb.relation_id("has_brand").unwrap();
+        let beside = |node, other| neighbors(&base, node).any(|list| list.2.contains(&other));
+        let brands = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap());
+        let products = brands.iter().map(|&b| base.kb.neighbors(b, relation, Direction::In));
+        // Two products of one brand that nothing joins directly.
+        let mut pairs = products.flat_map(|products| {
+            let pairs = products.iter().flat_map(|&a| products.iter().map(move |&b| (a, b)));
+            pairs.collect::<Vec<_>>()
+        });
+        let (named, other) = pairs.find(|&(a, b)| a != b && !beside(a, b)).unwrap();
+        let query = format!("like \"{}\"", base.kb.name(named));
+        let shown = Linked::of(&base, &query).candidate(other, &query, 100);
+        let (_, links) = shown.split_once("links to what the query names:\n").unwrap();
+        let first = links.lines().next().unwrap();
+        assert!(first.ends_with(base.kb.name(named)), "{shown}");
+        assert_eq!(first.matches("->").count() + first.matches("<-").count(), 2, "{shown}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Metapaths: typed paths from named nodes to nodes of one type, and sets of answers made of them.
+//!
+//! A template of questions is a few [`Branch`]es. Its answers are the nodes that all plain branches
+//! reach from their slots, without those from which a negated branch leads anywhere. [`Links`] says
+//! over what: a base, or a graph in the making.
+//!
+//! Must not know: how questions are worded, what is done with answers.
+
+use std::borrow::Cow;
+
+use crate::kb::{Direction, Kb, NodeId, RelationId, TypeId};
+
+/// What metapaths are followed over.
+pub trait Links {
+    /// One step: from a type over a relation to a type.
+    type Step;
+
+    /// The nodes that a step leads to from a node, ascending, each once.
+    fn linked(&self, step: &Self::Step, node: u32) -> Cow<'_, [u32]>;
+
+    /// The step that undoes one.
+    fn reversed(&self, step: &Self::Step) -> Self::Step;
+}
+
+/// A metapath from a slot to the type of the answers or, negated, from an answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Branch<S> {
+    /// The slot it starts from; none for a negated one: no answer may have an end of it.
+    pub slot: Option<usize>,
+    /// At least one.
+    pub steps: Vec<S>,
+}
+
+/// The ends of a metapath from one node, ascending, each once; none if it would follow more than
+/// `most` edges.
+pub fn ends<L: Links>(links: &L, steps: &[L::Step], start: u32, most: usize) -> Option<Vec<u32>> {
+    let (mut nodes, mut left) = (vec![start], most);
+    for step in steps {
+        let mut next = Vec::new();
+        for &node in &nodes {
+            let linked = links.linked(step, node);
+            left = left.checked_sub(linked.len())?;
+            next.extend_from_slice(&linked);
+        }
+        next.sort_unstable();
+        next.dedup();
+        nodes = next;
+    }
+    Some(nodes)
+}
+
+/// Whether a metapath leads anywhere from a node.
+pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
+    match steps.split_first() {
+        None => true,
+        Some((step, rest)) => {
+            links.linked(step, start).iter().any(|&next| has_end(links, rest, next))
+        }
+    }
+}
+
+/// The answers of grounded branches, ascending: what all plain ones reach and no negated one leads
+/// on from. None if a branch would follow more than `most` edges.
+pub fn execute<L: Links>(
+    links: &L,
+    branches: &[Branch<L::Step>],
+    slots: &[u32],
+    most: usize,
+) -> Option<Vec<u32>> {
+    let mut answers: Option<Vec<u32>> = None;
+    for branch in branches {
+        let Some(slot) = branch.slot else {
+            if let Some(nodes) = &mut answers {
+                nodes.retain(|&node| !has_end(links, &branch.steps, node));
+            }
+            continue;
+        };
+        let ends = ends(links, &branch.steps, *slots.get(slot)?, most)?;
+        answers = Some(match answers {
+            None => ends,
+            Some(mut nodes) => {
+                nodes.retain(|node| ends.binary_search(node).is_ok());
+                nodes
+            }
+        });
+    }
+    Some(answers.unwrap_or_default())
+}
+
+/// The end of a random walk; `below` draws a number below its argument. None where it runs into a
+/// node without neighbours.
+pub fn wander<L: Links>(
+    links: &L,
+    steps: &[L::Step],
+    start: u32,
+    below: &mut dyn FnMut(usize) -> usize,
+) -> Option<u32> {
+    let mut node = start;
+    for step in steps {
+        let linked = links.linked(step, node);
+        if linked.is_empty() {
+            return None;
+        }
+        node = *linked.get(below(linked.len()))?;
+    }
+    Some(node)
+}
+
+/// Fills the slots behind the first: a random end of the first branch is followed back from, along
+/// the branch of each further slot. `taken` says whether a node may not fill a slot beside those
+/// filled before.
+pub fn ground<L: Links>(
+    links: &L,
+    branches: &[Branch<L::Step>],
+    n_slots: usize,
+    first: u32,
+    below: &mut dyn FnMut(usize) -> usize,
+    taken: impl Fn(usize, u32, &[u32]) -> bool,
+) -> Option<Vec<u32>> {
+    let mut slots = vec![first];
+    if n_slots > 1 {
+        let end = wander(links, &branches.first()?.steps, first, below)?;
+        for branch in branches {
+            if branch.slot != Some(slots.len()) {
+                continue;
+            }
+            let back: Vec<L::Step> =
+                branch.steps.iter().rev().map(|step| links.reversed(step)).collect();
+            let node = wander(links, &back, end, below)?;
+            if taken(slots.len(), node, &slots) {
+                return None;
+            }
+            slots.push(node);
+        }
+    }
+    (slots.len() == n_slots).then_some(slots)
+}
+
+/// One step over a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Step {
+    /// Type it starts from.
+    pub from: TypeId,
+    /// Relation it follows.
+    pub relation: RelationId,
+    /// Which way.
+    pub direction: Direction,
+    /// Type it leads to.
+    pub to: TypeId,
+}
+
+impl Links for Kb {
+    type Step = Step;
+
+    fn linked(&self, step: &Step, node: NodeId) -> Cow<'_, [NodeId]> {
+        let neighbors = self.neighbors(node, step.relation, step.direction).into_vec();
+        Cow::Owned(neighbors.into_iter().filter(|&one| self.node_type(one) == step.to).collect())
+    }
+
+    fn reversed(&self, step: &Step) -> Step {
+        let direction = match step.direction {
+            Direction::Out => Direction::In,
+            Direction::In => Direction::Out,
+            Direction::Any => Direction::Any,
+        };
+        Step { from: step.to, relation: step.relation, direction, to: step.from }
+    }
+}
+
+/// A metapath in words, such as `brand <-has_brand- product`.
+pub fn in_words(kb: &Kb, steps: &[Step]) -> String {
+    let mut text = steps.first().map_or("", |step| kb.type_name(step.from)).to_owned();
+    for step in steps {
+        let (relation, to) = (kb.relation_name(step.relation), kb.type_name(step.to));
+        text += &match step.direction {
+            Direction::Out => format!(" -{relation}-> {to}"),
+            Direction::In => format!(" <-{relation}- {to}"),
+            Direction::Any => format!(" -{relation}- {to}"),
+        };
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! The schema of a base as a graph: which metapaths lead from one type to another?
+//!
+//! Must not know: nodes.
+
+use petgraph::{
+    algo::all_simple_paths,
+    graph::{DiGraph, NodeIndex},
+};
+
+use crate::kb::{Direction, Kb, TypeId, metapath::Step};
+
+/// What stands in the unrolled schema: a type, or a step, at a distance from the beginning. With
+/// distances, a metapath there and back is a simple path; with steps as nodes of their own, parallel
+/// relations are told apart.
+#[derive(Clone, Copy)]
+enum Place {
+    Type,
+    Step(Step),
+}
+
+/// The steps of a base from types to types, unrolled to a number of hops.
+pub struct Schema {
+    graph: DiGraph<Place, ()>,
+    /// The places of the types, by distance and type.
+    types: Vec<Vec<NodeIndex>>,
+}
+
+/// The steps that a base offers, each once; relations within a type are followed both ways at once.
+pub fn steps(kb: &Kb) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for tuple in kb.tuples() {
+        let (from, relation, to) = (tuple.source, tuple.relation, tuple.target);
+        if from == to {
+            steps.push(Step { from, relation, direction: Direction::Any, to });
+        } else {
+            steps.push(Step { from, relation, direction: Direction::Out, to });
+            steps.push(Step { from: to, relation, direction: Direction::In, to: from });
+        }
+    }
+    steps
+}
+
+impl Schema {
+    /// The schema of a base up to metapaths of `hops` steps.
+    pub fn new(kb: &Kb, hops: usize) -> Schema {
+        let (steps, n_types) = (steps(kb), kb.types().len());
+        let mut graph = DiGraph::new();
+        let mut place_types =
+            || -> Vec<NodeIndex> { (0..n_types).map(|_| graph.add_node(Place::Type)).collect() };
+        let types: Vec<Vec<NodeIndex>> = (0..=hops).map(|_| place_types()).collect();
+        let of = |places: &[NodeIndex], kind: TypeId| places.get(usize::from(kind.0)).copied();
+        for pair in types.windows(2) {
+            for &step in &steps {
+                let (Some(from), Some(to)) = (of(&pair[0], step.from), of(&pair[1], step.to))
+                else {
+                    continue;
+                };
+                let place = graph.add_node(Place::Step(step));
+                graph.add_edge(from, place, ());
+                graph.add_edge(place, to, ());
+            }
+        }
+        Schema { graph, types }
+    }
+
+    /// All metapaths from one type to another, shorter ones first, each once.
+    pub fn metapaths(&self, from: TypeId, to: TypeId) -> Vec<Vec<Step>> {
+        let place = |distance: usize, kind: TypeId| {
+            self.types.get(distance)?.get(usize::from(kind.0)).copied()
+        };
+        let mut found = Vec::new();
+        for distance in 1..self.types.len() {
+            let (Some(start), Some(end)) = (place(0, from), place(distance, to)) else { continue };
+            let paths = all_simple_paths::<Vec<NodeIndex>, _, std::hash::RandomState>(
+                &self.graph,
+                start,
+                end,
+                0,
+                None,
+            );
+            found.extend(paths.map(|path| self.steps_of(&path)));
+        }
+        found.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        found
+    }
+
+    /// The steps along a path.
+    fn steps_of(&self, path: &[NodeIndex]) -> Vec<Step> {
+        let places = path.iter().filter_map(|&at| self.graph.node_weight(at));
+        let step = |place: &Place| match place {
+            Place::Step(step) => Some(*step),
+            Place::Type => None,
+        };
+        places.filter_map(step).collect()
+    }
+}

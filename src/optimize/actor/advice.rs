@@ -1,0 +1,75 @@
+//! Advice that gained: what a comparator said of one category, and the program that followed was
+//! kept, is told in the prompts of the others.
+//!
+//! Must not know: programs, queries.
+
+use serde_json::{Value, json};
+
+use crate::optimize::actor::execution_trace::cut;
+
+/// Pieces of advice that are told.
+const TOLD: usize = 3;
+/// Characters of each.
+const ADVICE_CHARS: usize = 900;
+
+/// Advice whose program was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gained {
+    /// The category.
+    pub(super) category: String,
+    /// The advice.
+    pub(super) advice: String,
+    /// Mean reciprocal rank on the category's training queries, before and after.
+    pub(super) before: f64,
+    pub(super) after: f64,
+}
+
+/// What gained most in other categories than this, best first, ties the earlier first; of each
+/// category its best.
+pub(super) fn elsewhere(gained: &[Gained], category: &str) -> Value {
+    let mut best: Vec<&Gained> = Vec::new();
+    for one in gained.iter().filter(|one| one.category != category) {
+        match best.iter_mut().find(|other| other.category == one.category) {
+            Some(other) if one.gain() > other.gain() => *other = one,
+            Some(_) => {}
+            None => best.push(one),
+        }
+    }
+    best.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
+    let told = |one: &&Gained| {
+        json!({
+            "category": one.category,
+            "before": one.before,
+            "after": one.after,
+            "advice": cut(&one.advice, ADVICE_CHARS),
+        })
+    };
+    best.iter().take(TOLD).map(told).collect()
+}
+
+impl Gained {
+    fn gain(&self) -> f64 {
+        self.after - self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_advice_of_other_categories_is_told() {
+        let gained = |category: &str, after: f64| Gained {
+            category: category.to_owned(),
+            advice: format!("to {after}\nby care"),
+            before: 0.5,
+            after,
+        };
+        let all = [gained("a", 0.6), gained("b", 0.9), gained("c", 0.55), gained("a", 0.7)];
+        let told = elsewhere(&all, "b");
+        let advice: Vec<&str> =
+            told.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
+        assert_eq!(advice, ["to 0.7 by care", "to 0.55 by care"]);
+        assert_eq!(elsewhere(&all[1..2], "b"), json!([]));
+    }
+}

@@ -1,0 +1,49 @@
+//! In what an earlier program differs from the one at hand, in few lines.
+//!
+//! Must not know: what programs do.
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::optimize::actor::execution_trace::cut;
+
+/// Lines that are shown, and characters of each.
+const LINES: usize = 36;
+const LINE_CHARS: usize = 120;
+
+/// The lines that the earlier program has (`-`) and the one at hand lacks, and the other way round
+/// (`+`), in order, without blank lines and comments; at most 36.
+pub(super) fn changes(earlier: &str, current: &str) -> String {
+    let diff = TextDiff::from_lines(earlier, current);
+    let lines = diff.iter_all_changes().filter_map(|change| {
+        let sign = match change.tag() {
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+            ChangeTag::Equal => return None,
+        };
+        let text = change.value().trim();
+        let says = !text.is_empty() && !text.starts_with("//");
+        says.then(|| format!("{sign} {}", cut(text, LINE_CHARS)))
+    });
+    let mut lines: Vec<String> = lines.collect();
+    let more = lines.len().saturating_sub(LINES);
+    lines.truncate(LINES);
+    if more > 0 {
+        lines.push(format!("and {more} lines more"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differing_lines_are_told_without_comments() {
+        let (earlier, current) = ("// x\na\nb\n\nc\n", "// y\na\nd\nc\n");
+        assert_eq!(changes(earlier, current), "- b\n+ d");
+        assert_eq!(changes(earlier, earlier), "");
+        let long: String = (0..50).map(|n| format!("line {n}\n")).collect();
+        let told = changes("", &long);
+        assert_eq!((told.lines().count(), told.lines().last()), (37, Some("and 14 lines more")));
+    }
+}

@@ -1,0 +1,362 @@
+//! What a model is told before it writes a first program for a category, beside the base and the
+//! tools: solved queries, metapaths with the share of answers that they reach, one way worked out,
+//! what linking gives, whole documents of answers, and the best program at hand.
+//!
+//! All of it is of training queries of the category. The queries shown are drawn from the seed and
+//! the number of the draft, so that no two drafts see the same.
+//!
+//! Must not know: how the model is asked, what becomes of the program.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::{
+    dataset::LabelledQuery,
+    index::IndexedBase,
+    kb::{Direction, NodeId, NodeSet},
+    optimize::{
+        Ablation, OptimizeError, Run,
+        actor::{
+            Actor,
+            drafts::Sheet,
+            execution_trace::{cut, named, number},
+        },
+        category_programs::CategoryProgram,
+        mine::{self, LinkSource, Mined, Step},
+        trial::mean,
+        wording::{self, Wording},
+    },
+    program::Program,
+    words::quoted,
+};
+
+/// Solved queries in a prompt.
+pub(super) const EXAMPLES: usize = 14;
+/// Answers named of each.
+const NAMED_ANSWERS: usize = 2;
+/// Metapaths told.
+const METAPATHS: usize = 10;
+/// Ways worked out from a query to an answer.
+const WORKED: usize = 2;
+/// Edges looked at for one of them.
+const WORKED_EDGES: usize = 20_000;
+/// Queries of which is shown what linking gives, and nodes of each.
+const LINKED: usize = 3;
+const LINKED_NODES: usize = 6;
+/// Queries on which is counted how often links lead to answers, and nodes of each type.
+const COUNTED: usize = 60;
+const COUNTED_NODES: usize = 4;
+/// Least strengths of the classes of links that are counted, the last of all others.
+const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
+/// Documents shown, and characters of each.
+const DOCUMENTS: usize = 2;
+const DOCUMENT_CHARS: usize = 1_500;
+/// Characters of a query.
+const QUERY_CHARS: usize = 400;
+/// Stream of random numbers for the example queries of categories.
+const EXAMPLE_STREAM: u64 = 2 << 40;
+
+impl Run<'_> {
+    /// The inputs of a first prompt; metapaths where they were mined.
+    pub(super) fn first_inputs(&self, actor: &Actor, sheet: &Sheet) -> Value {
+        let Sheet { name, tried, queries, best, .. } = sheet;
+        let ranked = ranked(&actor.mined, queries);
+        let mut inputs = self.briefed(actor, name);
+        inputs["queries"] = self.solved(tried);
+        inputs["metapaths"] = self.metapaths(&ranked, queries);
+        inputs["worked"] = self.worked(&ranked, tried);
+        inputs["links"] = self.links(tried, queries);
+        inputs["documents"] = self.documents(tried);
+        inputs["best"] = self.standing(best, queries);
+        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs
+    }
+
+    /// At most `n` of the queries, of both wordings, drawn for a step of a run.
+    pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
+        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        wording::sample(queries, n, wording, &mut rng)
+    }
+
+    /// Queries with their wording and their answers.
+    pub(super) fn solved(&self, examples: &[usize]) -> Value {
+        let one = |&at: &usize| {
+            let LabelledQuery { text, answers, .. } = &self.train.queries[at];
+            let names = answers.iter().take(NAMED_ANSWERS).map(|&node| named(&self.base.kb, node));
+            json!({
+                "text": cut(text, QUERY_CHARS),
+                "wording": Wording::of(text).name(),
+                "n": answers.len(),
+                "answers": names.collect::<Vec<_>>(),
+            })
+        };
+        examples.iter().map(one).collect()
+    }
+
+    /// A program with its mean reciprocal rank on some queries, in all and by their wording.
+    pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
+        self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
+    }
+
+    /// [`Run::standing`] of a program with these reciprocal ranks.
+    pub(super) fn standing_of(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
+        let wording = |&at: &usize| Wording::of(&self.train.queries[at].text);
+        let by_wording: Vec<(Wording, f32)> =
+            queries.iter().map(wording).zip(ranks.iter().copied()).collect();
+        json!({
+            "source": if program.is_module() { "" } else { program.source() },
+            "score": mean(ranks),
+            "n": queries.len(),
+            "by_wording": wording::told(&by_wording),
+        })
+    }
+
+    /// Mines metapaths for the prompts of a run, once.
+    ///
+    /// # Errors
+    /// Those of mining.
+    pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
+        if actor.has_mined || self.options.without.contains(&Ablation::Mining) {
+            return Ok(());
+        }
+        self.begins("mining metapaths for prompts");
+        let least = (self.train.queries.len() / 100).max(2);
+        let (queries, hops) = (&self.train.queries, self.options.hops);
+        actor.mined = mine::mine(&self.base, queries, least, hops, self.trials.stop)?;
+        actor.has_mined = true;
+        Ok(())
+    }
+
+    /// The best metapaths, a line each.
+    fn metapaths(&self, ranked: &[Ranked<'_>], queries: &[usize]) -> Value {
+        let kb = &self.base.kb;
+        let line = |one: &Ranked<'_>| {
+            let pattern = &one.mined.pattern;
+            let share: f64 = one
+                .reached
+                .iter()
+                .map(|&(at, reached)| {
+                    let all = mine::n_looked_at(&self.train.queries[at]).max(1);
+                    f64::from(reached.count_ones()) / all as f64
+                })
+                .sum();
+            let all = kb.nodes_of_type(pattern.target).len() as f64;
+            let found = match pattern.source {
+                LinkSource::Named => "named",
+                LinkSource::Described => "described (found by search)",
+            };
+            let steps: Vec<String> =
+                pattern.steps.iter().map(|step| self.written_step(step)).collect();
+            format!(
+                "from {} that is {found}: [{}] to {}: {:.0} % of the answers of {} queries, any \
+                 answer of {} of them, among about {:.0} nodes a query",
+                kb.type_name(pattern.start),
+                steps.join(", "),
+                kb.type_name(pattern.target),
+                100.0 * share / queries.len().max(1) as f64,
+                queries.len(),
+                one.reached.len(),
+                all / one.mined.bits.exp2()
+            )
+        };
+        ranked.iter().take(METAPATHS).map(line).collect()
+    }
+
+    /// A step as `walk` takes it.
+    fn written_step(&self, step: &Step) -> String {
+        let relation = self.base.kb.relation_name(step.relation);
+        match step.direction {
+            Direction::Out => format!("\"{relation}:out\""),
+            Direction::In => format!("\"{relation}:in\""),
+            Direction::Any => format!("\"{relation}\""),
+        }
+    }
+
+    /// Ways from what an example query names to an answer, along the best metapaths.
+    fn worked(&self, ranked: &[Ranked<'_>], examples: &[usize]) -> Value {
+        let mut lines: Vec<String> = Vec::new();
+        for one in ranked {
+            let pattern = &one.mined.pattern;
+            if lines.len() == WORKED || pattern.source != LinkSource::Named {
+                continue;
+            }
+            let reaches = |at: &&usize| one.reached.iter().any(|pair| pair.0 == **at);
+            let at = examples.iter().find(reaches);
+            let way = at.and_then(|&at| {
+                let query = &self.train.queries[at];
+                let way = way(&self.base, &one.mined.pattern.steps, query, pattern)?;
+                Some((query, way))
+            });
+            let Some((query, (strength, way))) = way else { continue };
+            let mut line = format!("query: {}\nlink gives ", cut(&query.text, QUERY_CHARS));
+            line += &format!("{} {}", named(&self.base.kb, way[0]), number(strength));
+            for (step, &node) in pattern.steps.iter().zip(&way[1..]) {
+                line += &format!(
+                    "\n{} leads to {}",
+                    self.written_step(step),
+                    named(&self.base.kb, node)
+                );
+            }
+            line += ", a right answer";
+            lines.push(line);
+        }
+        lines.into()
+    }
+
+    /// What linking gives on some queries, and how often what it gives leads to an answer.
+    fn links(&self, examples: &[usize], queries: &[usize]) -> Value {
+        let mut lines: Vec<String> = Vec::new();
+        let mut told = |call: String, text: &str| {
+            let found = self.base.entities.link(&self.base.kb, text, &[], COUNTED_NODES).ranking();
+            let nodes = found.iter().take(LINKED_NODES).map(|&(node, strength)| {
+                format!("{} {}", named(&self.base.kb, node), number(strength))
+            });
+            let nodes: Vec<String> = nodes.collect();
+            lines.push(format!("{call}: {}", nodes.join("; ")));
+        };
+        for &at in examples.iter().take(LINKED) {
+            let text = &self.train.queries[at].text;
+            told(format!("query = {}\nlink(query)", cut(text, QUERY_CHARS)), text);
+            if let Some(&name) = quoted(text).first() {
+                told("link(quoted(query)[0])".to_owned(), name);
+            }
+        }
+        lines.extend(self.link_counts(queries));
+        lines.into()
+    }
+
+    /// Of linked nodes by strength: how many are an answer or joined to one.
+    fn link_counts(&self, queries: &[usize]) -> Vec<String> {
+        let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
+        for &at in queries.iter().take(COUNTED) {
+            let query = &self.train.queries[at];
+            let near = self.around(&query.answers[..mine::n_looked_at(query)]);
+            let found = self.base.entities.link(&self.base.kb, &query.text, &[], COUNTED_NODES);
+            for &(node, strength) in found.as_slice() {
+                let class = STRENGTHS.iter().position(|&least| strength >= least);
+                let Some(count) = class.and_then(|class| counts.get_mut(class)) else { continue };
+                count.0 += 1;
+                count.1 += usize::from(near.contains(node));
+            }
+        }
+        let line = |(at, &(n, near)): (usize, &(usize, usize))| {
+            let most = at.checked_sub(1).and_then(|at| STRENGTHS.get(at)).copied().unwrap_or(1.0);
+            (n > 0).then(|| {
+                format!(
+                    "of {n} nodes linked with strength {} to {most} on queries of the category, \
+                     {near} are an answer or joined to one",
+                    STRENGTHS[at]
+                )
+            })
+        };
+        counts.iter().enumerate().filter_map(line).collect()
+    }
+
+    /// Nodes and all their neighbours.
+    fn around(&self, nodes: &[NodeId]) -> NodeSet {
+        let kb = &self.base.kb;
+        let mut near = nodes.to_vec();
+        for &node in nodes {
+            for relation in (0..kb.relations().len()).map(|at| crate::kb::RelationId(at as u16)) {
+                let all = kb.neighbors(node, relation, Direction::Any);
+                near.extend(all.iter().take(WORKED_EDGES));
+            }
+        }
+        NodeSet::new(near)
+    }
+
+    /// Documents of the first answers of some queries, with their query.
+    fn documents(&self, examples: &[usize]) -> Value {
+        let kb = &self.base.kb;
+        let document = |&at: &usize| {
+            let query = &self.train.queries[at];
+            let &answer = query.answers.first()?;
+            let text: String = kb.text(answer).chars().take(DOCUMENT_CHARS).collect();
+            let rest = if text.len() < kb.text(answer).len() { "\n[cut]" } else { "" };
+            Some(json!({
+                "query": cut(&query.text, QUERY_CHARS),
+                "node": named(kb, answer),
+                "text": format!("{}{rest}", text.trim_end()),
+            }))
+        };
+        examples.iter().filter_map(document).take(DOCUMENTS).collect()
+    }
+}
+
+/// A mined metapath on the queries of a category.
+struct Ranked<'a> {
+    mined: &'a Mined,
+    /// Which answers it reaches by query of the category.
+    reached: Vec<(usize, mine::Reached)>,
+}
+
+/// The metapaths that reach answers of a category's queries, by the information they give about
+/// them; ties as mined.
+fn ranked<'a>(mined: &'a [Mined], queries: &[usize]) -> Vec<Ranked<'a>> {
+    let own = NodeSet::new(queries.iter().map(|&at| at as NodeId).collect());
+    let is_own = |at: usize| own.contains(at as NodeId);
+    let mut ranked: Vec<(f64, Ranked<'a>)> = mined
+        .iter()
+        .filter_map(|mined| {
+            let covered: f64 = mined
+                .coverage
+                .iter()
+                .filter(|pair| is_own(pair.0))
+                .map(|pair| f64::from(pair.1))
+                .sum();
+            let reached = mined.reached.iter().filter(|pair| is_own(pair.0)).copied().collect();
+            (covered > 0.0).then_some((covered * mined.bits, Ranked { mined, reached }))
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.into_iter().map(|pair| pair.1).collect()
+}
+
+/// A way along the steps from an entity that the query names to one of its answers, with the
+/// strength of the link; the strongest entity first.
+fn way(
+    base: &IndexedBase,
+    steps: &[Step],
+    query: &LabelledQuery,
+    pattern: &mine::Pattern,
+) -> Option<(f32, Vec<NodeId>)> {
+    let answers = NodeSet::new(query.answers[..mine::n_looked_at(query)].to_vec());
+    let mut left = WORKED_EDGES;
+    let of_pattern = |start: &mine::LinkedEntity| {
+        start.source == pattern.source && base.kb.node_type(start.node) == pattern.start
+    };
+    let mut linked: Vec<mine::LinkedEntity> =
+        mine::linked_entities(base, &query.text).into_iter().filter(of_pattern).collect();
+    linked.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+    linked.into_iter().find_map(|start| {
+        let way = follow(base, start.node, steps, &answers, &mut left)?;
+        Some((start.strength, [vec![start.node], way].concat()))
+    })
+}
+
+/// The nodes after `from` on a way along the steps to one of the answers; at most `left` edges are
+/// looked at.
+fn follow(
+    base: &IndexedBase,
+    from: NodeId,
+    steps: &[Step],
+    answers: &NodeSet,
+    left: &mut usize,
+) -> Option<Vec<NodeId>> {
+    let [step, rest @ ..] = steps else { return None };
+    let next = base.kb.neighbors(from, step.relation, step.direction);
+    *left = left.saturating_sub(next.len());
+    if *left == 0 {
+        return None;
+    }
+    match rest {
+        [] => next.iter().find(|&&node| answers.contains(node)).map(|&node| vec![node]),
+        rest => next.iter().find_map(|&node| {
+            let way = follow(base, node, rest, answers, left)?;
+            Some([vec![node], way].concat())
+        }),
+    }
+}

@@ -1,0 +1,76 @@
+//! The best baseline as a bundle, for runs that found nothing better: one program that ranks as the
+//! baseline does, for all queries. What works on bundles works on it, and the bundle says what it is.
+//!
+//! Must not know: how programs are found, when nothing better was.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    bundle::{Bundle, Category, CategoryScore, Fusion, Provenance, Validation, router::Router},
+    index::IndexedBase,
+    infer::ParamValues,
+    program::Program,
+    retrieve::System,
+    tools::source::literals,
+};
+
+/// Who proposed the program.
+pub const PROPOSED_BY: &str = "baseline";
+/// The category that all queries are in.
+const CATEGORY: &str = "any query";
+/// Nodes that the program ranks; as many as of a baseline are measured.
+const DEPTH: usize = 1_000;
+
+/// All queries go to the one program, whose scores stay as they are.
+pub const FUSION: Fusion = Fusion { most: 1, normalized: false, ordered: false };
+
+/// The program that ranks as a baseline does.
+pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
+    let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
+    let kb = &base.kb;
+    let kinds = kb.candidate_types();
+    let types = match kinds.len() == kb.types().len() {
+        true => "[]".to_owned(),
+        false => literals(kinds.iter().map(|&kind| kb.type_name(kind))),
+    };
+    let search = |tool: &str| format!("{tool}(query, {types}, {DEPTH})");
+    let [words, names, vectors] = ["search", "search_with_names", "search_vectors"].map(search);
+    let ranked = match system {
+        System::Bm25 => words,
+        System::Bm25Names => names,
+        System::Dense => vectors,
+        System::Hybrid => format!("fuse([{names}, {vectors}], 60.0)"),
+        System::Weighted(_) => return None,
+    };
+    Some(Program::new(&format!(
+        "//! category: {CATEGORY}\n//! Ranks as {baseline}: nothing that was found is better.\n\n\
+         fn params() {{\n    #{{}}\n}}\n\n\
+         fn retrieve(query, candidates, params) {{\n    {ranked}\n}}\n"
+    )))
+}
+
+/// The bundle of the program in the place of one that is not better; `score` is what the program
+/// reaches on validation.
+pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
+    let (mrr, baseline) = (score.mrr, Some(score.baseline.clone()));
+    let category = Category {
+        name: CATEGORY.to_owned(),
+        program,
+        params: ParamValues::new(),
+        proposed_by: PROPOSED_BY.to_owned(),
+        validation: Some(score),
+    };
+    Bundle {
+        categories: vec![category],
+        router: Router { n_categories: 1, weights: BTreeMap::new() },
+        fusion: FUSION,
+        reranker: None,
+        cutoff: None,
+        phrasings: None,
+        validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },
+        provenance: Provenance { baseline, ..found.provenance },
+        digest: String::new(),
+        ..found
+    }
+    .sealed()
+}

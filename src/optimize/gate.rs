@@ -1,0 +1,62 @@
+//! The gate: the few training queries of a category on which a program is tried first. Only one that
+//! is better on them is run on the others.
+//!
+//! Must not know: programs, answers.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{dataset::LabelledQuery, optimize::wording::Wording};
+
+/// Queries of a gate at most.
+pub(super) const GATE: usize = 25;
+/// Stream of random numbers for the queries of gates.
+const GATE_STREAM: u64 = 5 << 40;
+
+/// The gate of a category with these training queries, ascending: drawn by the seed, with as large
+/// a share of quoted wording as the category has.
+pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<usize> {
+    if queries.len() <= GATE {
+        return queries.to_vec();
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(GATE_STREAM);
+    let (mut quoted, mut free): (Vec<usize>, Vec<usize>) =
+        queries.iter().partition(|&&at| Wording::of(&pool[at].text) == Wording::Quoted);
+    quoted.shuffle(&mut rng);
+    free.shuffle(&mut rng);
+    let n_quoted = (GATE * quoted.len() + queries.len() / 2) / queries.len();
+    quoted.truncate(n_quoted);
+    free.truncate(GATE - n_quoted);
+    let mut gate = [quoted, free].concat();
+    gate.sort_unstable();
+    gate
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_gate_has_as_much_quoted_wording_as_its_category() {
+        let pool: Vec<LabelledQuery> = (0..200)
+            .map(|at| LabelledQuery {
+                id: at,
+                text: if at % 5 == 0 { "by \"Northpeak\"" } else { "a 5\" pipe" }.to_owned(),
+                answers: Vec::new(),
+                metadata: BTreeMap::new(),
+            })
+            .collect();
+        let all: Vec<usize> = (100..200).collect();
+        let chosen = gate(&all, &pool, 1);
+        assert_eq!((chosen.len(), chosen.iter().filter(|&&at| at % 5 == 0).count()), (GATE, 5));
+        assert!(chosen.windows(2).all(|pair| pair[0] < pair[1]) && chosen[0] >= 100);
+        assert_eq!(gate(&all, &pool, 1), chosen);
+        assert_ne!(gate(&all, &pool, 2), chosen);
+        let free: Vec<usize> = all.iter().copied().filter(|at| at % 5 != 0).collect();
+        assert_eq!(gate(&free, &pool, 1).len(), GATE);
+        assert_eq!(gate(&all[..7], &pool, 1), all[..7]);
+    }
+}

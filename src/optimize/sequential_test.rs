@@ -1,0 +1,396 @@
+//! The sequential test: whether changes that a run kept are proven to help, on validation queries.
+//!
+//! ```text
+//! together  programs with all kept changes against those the run began with, on the validation
+//!           queries of changed categories, in an order drawn from the seed
+//! each      if that is not won: every category by itself, which has to convince beside the others
+//! ```
+//!
+//! Nothing before the sequential test looks at answers of validation queries, so its error rate
+//! holds for the whole run. All changes together need far fewer queries than each by itself: with
+//! ten changes and ten validation queries each, only those that gain very much can be proven alone.
+//!
+//! Must not know: how changes were found.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    bundle::{CategoryProof, Proof},
+    optimize::{
+        Event, OptimizeError, Run,
+        category_programs::CategoryProgram,
+        e_value::{ERROR_RATE, EValue, Levels, each_alone},
+        trial::Origin,
+    },
+};
+
+/// Queries of the first batch of a sequential test; each further batch doubles what was tested.
+const FIRST_BATCH: usize = 4;
+/// Stream of random numbers for the order of a sequential test.
+const TEST_STREAM: u64 = 3 << 40;
+/// Sequential tests that one run directory may hold.
+const MAX_TESTS: usize = 1_000;
+
+/// A validation query of a changed category.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    query: usize,
+    category: usize,
+    /// What the changed program gains there in reciprocal rank, once it was run.
+    gain: Option<f64>,
+}
+
+/// Programs that were tested against those the run began with.
+pub(super) struct Challenge {
+    /// One per category the run began with, in their order.
+    category_programs: Vec<CategoryProgram>,
+    /// How the sequential test ended.
+    pub(super) proof: Proof,
+    levels: Levels,
+    /// Categories that were tested by themselves, where all together did not win.
+    alone: Vec<usize>,
+    /// In the order of the sequential test.
+    entries: Vec<Entry>,
+}
+
+impl Challenge {
+    /// By category, whether its change is proven.
+    pub(super) fn kept(&self) -> Vec<bool> {
+        self.kept_without(&[])
+    }
+
+    /// The same without some queries, with an e-value as large for each query as it takes with all:
+    /// fewer queries are not to be a reason for another choice. What was not won with all queries
+    /// is not won without some.
+    pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
+        let of = |category: Option<usize>| {
+            let in_it = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
+            let known: Vec<&Entry> =
+                self.entries.iter().filter(in_it).filter(|entry| entry.gain.is_some()).collect();
+            let left = known.iter().filter(|entry| !queries.contains(&entry.query));
+            let gains: Vec<f64> = left.filter_map(|entry| entry.gain).collect();
+            let share = gains.len() as f64 / known.len().max(1) as f64;
+            (gains, share)
+        };
+        let changed: Vec<usize> = self.changed();
+        if self.proof.proven {
+            let (gains, share) = of(None);
+            let level = self.levels.together.powf(share);
+            let mut e_value = EValue::default();
+            let wins = gains.into_iter().any(|gain| {
+                e_value.add(gain);
+                e_value.proves(level)
+            });
+            if wins {
+                return (0..self.category_programs.len()).map(|at| changed.contains(&at)).collect();
+            }
+        }
+        let tested = if self.proof.proven { &changed } else { &self.alone };
+        let found: Vec<(f64, f64)> = tested
+            .iter()
+            .map(|&at| {
+                let (gains, share) = of(Some(at));
+                (EValue::of(&gains).e(), share)
+            })
+            .collect();
+        let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
+        let mut kept = vec![false; self.category_programs.len()];
+        for ((&at, (_, share)), e) in tested.iter().zip(&found).zip(each_alone(&capitals)) {
+            kept[at] = e * self.levels.each.powf(*share) >= 1.0;
+        }
+        kept
+    }
+
+    /// The program of every category: the changed one where its change is kept.
+    pub(super) fn category_programs(
+        &self,
+        begun: &[CategoryProgram],
+        kept: &[bool],
+    ) -> Vec<CategoryProgram> {
+        let pairs = begun.iter().zip(&self.category_programs).zip(kept);
+        pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
+    }
+
+    /// Categories whose program changed, ascending.
+    fn changed(&self) -> Vec<usize> {
+        let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        changed
+    }
+}
+
+impl Run<'_> {
+    /// Tests improved programs against those the run began with; none when nothing changed.
+    /// `routed` are the validation queries of each category. Improved programs must not depend on
+    /// answers of validation queries.
+    pub(super) fn challenge(
+        &mut self,
+        begun: &[CategoryProgram],
+        category_programs: Vec<CategoryProgram>,
+        routed: &[Vec<usize>],
+    ) -> Result<Option<Challenge>, OptimizeError> {
+        let changed: Vec<usize> =
+            (0..begun.len()).filter(|&at| !begun[at].answers_as(&category_programs[at])).collect();
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        let levels = self.levels(&category_programs)?;
+        let mut order: Vec<(usize, usize)> = changed
+            .iter()
+            .flat_map(|&at| routed[at].iter().map(move |&query| (query, at)))
+            .collect();
+        order.sort_unstable();
+        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
+        rng.set_stream(TEST_STREAM);
+        order.shuffle(&mut rng);
+        let mut entries: Vec<Entry> =
+            order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
+        let all: Vec<usize> = (0..entries.len()).collect();
+        let before = self.ranks_of(begun, &entries, &all)?;
+        let e_value = self.together(&category_programs, &mut entries, &before, levels.together)?;
+        let proven = e_value.proves(levels.together);
+        let mut proof = Proof {
+            error_rate: ERROR_RATE,
+            level: levels.together,
+            e: e_value.e(),
+            n: e_value.n(),
+            of: entries.len(),
+            difference: e_value.difference(),
+            needed: e_value.needed(levels.together),
+            proven,
+            categories: Vec::new(),
+        };
+        let mut alone = Vec::new();
+        if proven {
+            self.gain(&category_programs, &mut entries, &before, &all)?;
+        } else {
+            for &category in &changed {
+                let own: Vec<usize> =
+                    all.iter().copied().filter(|&at| entries[at].category == category).collect();
+                let best: Vec<f64> = own.iter().map(|&at| 1.0 - f64::from(before[at])).collect();
+                if EValue::default().could_prove(levels.each, &best) {
+                    self.gain(&category_programs, &mut entries, &before, &own)?;
+                    alone.push(category);
+                }
+            }
+            proof.categories = proofs(&alone, &category_programs, &entries, levels.each);
+        }
+        (self.watch)(Event::SequentialTest(&proof));
+        Ok(Some(Challenge { category_programs, proof, levels, alone, entries }))
+    }
+
+    /// Sequential tests all changes together, in batches, until they are proven or cannot be any
+    /// more.
+    fn together(
+        &mut self,
+        category_programs: &[CategoryProgram],
+        entries: &mut [Entry],
+        before: &[f32],
+        level: f64,
+    ) -> Result<EValue, OptimizeError> {
+        let mut e_value = EValue::default();
+        let mut tested = 0;
+        while tested < entries.len() && !e_value.proves(level) {
+            let to_come: Vec<f64> =
+                before[tested..].iter().map(|&rank| 1.0 - f64::from(rank)).collect();
+            if !e_value.could_prove(level, &to_come) {
+                break;
+            }
+            let most = FIRST_BATCH.max(2 * tested).min(entries.len());
+            let batch: Vec<usize> = (tested..most).collect();
+            self.gain(category_programs, entries, before, &batch)?;
+            for entry in &entries[tested..most] {
+                if !e_value.proves(level) {
+                    e_value.add(entry.gain.unwrap_or_default());
+                }
+            }
+            tested = most;
+        }
+        Ok(e_value)
+    }
+
+    /// Notes what changed programs gain on some entries, where it is not known.
+    fn gain(
+        &mut self,
+        category_programs: &[CategoryProgram],
+        entries: &mut [Entry],
+        before: &[f32],
+        places: &[usize],
+    ) -> Result<(), OptimizeError> {
+        let open: Vec<usize> =
+            places.iter().copied().filter(|&at| entries[at].gain.is_none()).collect();
+        let after = self.ranks_of(category_programs, entries, &open)?;
+        for (&at, after) in open.iter().zip(after) {
+            entries[at].gain = Some(f64::from(after) - f64::from(before[at]));
+        }
+        Ok(())
+    }
+
+    /// The levels of a sequential test: by how many other sequential tests the journal holds, so
+    /// that runs that were continued after they had ended spend no error twice.
+    fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
+        let mut hasher = blake3::Hasher::new();
+        for category_program in category_programs {
+            let line = format!("{} {:?}\n", category_program.program.id(), category_program.params);
+            hasher.update(line.as_bytes());
+        }
+        let digest = hasher.finalize().to_hex().to_string();
+        for test in 1..=MAX_TESTS {
+            let key = test.to_string();
+            match self.trials.journal.find::<String>("race", &key)? {
+                Some(other) if other != digest => {}
+                Some(_) => return Ok(Levels::of(test)),
+                None => {
+                    self.trials.journal.commit("race", &key, &digest, &[])?;
+                    return Ok(Levels::of(test));
+                }
+            }
+        }
+        Err(OptimizeError::SequentialTests(MAX_TESTS))
+    }
+
+    /// Reciprocal ranks on some entries, each by the program of its category.
+    fn ranks_of(
+        &mut self,
+        category_programs: &[CategoryProgram],
+        entries: &[Entry],
+        places: &[usize],
+    ) -> Result<Vec<f32>, OptimizeError> {
+        let mut ranks = vec![0.0; places.len()];
+        for (category, category_program) in category_programs.iter().enumerate() {
+            let own: Vec<usize> = (0..places.len())
+                .filter(|&place| entries[places[place]].category == category)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let queries: Vec<usize> =
+                own.iter().map(|&place| entries[places[place]].query).collect();
+            let origin = Origin {
+                proposed_by: category_program.proposed_by.clone(),
+                change: "tested on validation".to_owned(),
+                parent: None,
+            };
+            let of = self.trial(
+                &category_program.program,
+                &category_program.params,
+                true,
+                &queries,
+                &origin,
+            )?;
+            for (place, rank) in own.into_iter().zip(of) {
+                ranks[place] = rank;
+            }
+        }
+        Ok(ranks)
+    }
+}
+
+/// How categories did that were tested by themselves.
+fn proofs(
+    alone: &[usize],
+    category_programs: &[CategoryProgram],
+    entries: &[Entry],
+    level: f64,
+) -> Vec<CategoryProof> {
+    let e_value: Vec<EValue> = alone
+        .iter()
+        .map(|&at| {
+            let own = entries.iter().filter(|entry| entry.category == at);
+            EValue::of(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
+        })
+        .collect();
+    let capitals: Vec<f64> = e_value.iter().map(EValue::e).collect();
+    alone
+        .iter()
+        .zip(&e_value)
+        .zip(each_alone(&capitals))
+        .map(|((&at, e_value), e)| CategoryProof {
+            name: category_programs[at].name().to_owned(),
+            level,
+            e,
+            n: e_value.n(),
+            difference: e_value.difference(),
+            proven: e * level >= 1.0,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{infer::ParamValues, program::Program};
+
+    fn category_program(source: &str) -> CategoryProgram {
+        CategoryProgram {
+            plan: None,
+            program: Program::new(source),
+            params: ParamValues::new(),
+            proposed_by: "a test".to_owned(),
+            name: None,
+            queries: None,
+            train: Vec::new(),
+            part: None,
+        }
+    }
+
+    /// A sequential test that all changes together won or lost, of the gains of each category.
+    fn tested(gains: &[&[f64]]) -> Challenge {
+        let levels = Levels::of(1);
+        let (mut entries, mut query) = (Vec::new(), 0);
+        for (category, gains) in gains.iter().enumerate() {
+            for &gain in *gains {
+                entries.push(Entry { query, category, gain: Some(gain) });
+                query += 1;
+            }
+        }
+        let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
+        let e_value = EValue::of(&all);
+        let category_programs: Vec<CategoryProgram> =
+            gains.iter().map(|_| category_program("")).collect();
+        let alone: Vec<usize> = (0..gains.len()).collect();
+        let proof = Proof {
+            error_rate: ERROR_RATE,
+            level: levels.together,
+            e: e_value.e(),
+            n: all.len(),
+            of: all.len(),
+            difference: e_value.difference(),
+            needed: e_value.needed(levels.together),
+            proven: e_value.proves(levels.together),
+            categories: proofs(&alone, &category_programs, &entries, levels.each),
+        };
+        Challenge { category_programs, proof, levels, alone, entries }
+    }
+
+    #[test]
+    fn a_test_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+        let even = tested(&[&[0.4; 20]]);
+        assert!(even.proof.proven);
+        assert_eq!(even.kept_without(&[0, 5, 10, 15]), [true]);
+        let mut gains = [0.0; 20];
+        gains[..5].copy_from_slice(&[1.0; 5]);
+        let few = tested(&[&gains]);
+        assert!(few.proof.proven && few.kept() == [true], "{}", few.proof.e);
+        assert_eq!(few.kept_without(&[0, 1, 2, 3, 4]), [false]);
+    }
+
+    #[test]
+    fn a_category_that_gains_much_is_kept_where_another_loses_as_much() {
+        let challenge = tested(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
+        assert!(!challenge.proof.proven);
+        assert_eq!(challenge.kept(), [true, false, false]);
+        let proven: Vec<bool> =
+            challenge.proof.categories.iter().map(|category| category.proven).collect();
+        assert_eq!(proven, [true, false, false]);
+        let begun = [category_program("a"), category_program("b"), category_program("c")];
+        let frozen = challenge.category_programs(&begun, &challenge.kept());
+        let sources: Vec<&str> =
+            frozen.iter().map(|category_program| category_program.program.source()).collect();
+        assert_eq!(sources, ["", "b", "c"]);
+        // What was lost with all queries is lost without those that lost it.
+        assert_eq!(challenge.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
+    }
+}

@@ -1,0 +1,132 @@
+//! How training queries are worded: such that quote what they name, as templates do, and free ones.
+//! What gains on one kind may lose on the other, so prompts say which is which, and samples hold
+//! both and gains weigh both alike.
+//!
+//! Must not know: answers, programs.
+
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::{optimize::trial::mean, words::quoted};
+
+/// Queries of a wording below which it has no voice of its own: one right answer would decide.
+const MIN_STRATUM: usize = 8;
+
+/// The wording of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wording {
+    /// It puts what it names in quotation marks.
+    Quoted,
+    /// It quotes nothing.
+    Free,
+}
+
+impl Wording {
+    /// Both.
+    pub const ALL: [Wording; 2] = [Self::Quoted, Self::Free];
+
+    /// The wording of a query.
+    pub fn of(text: &str) -> Wording {
+        if quoted(text).is_empty() { Self::Free } else { Self::Quoted }
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quoted => "quotes",
+            Self::Free => "free wording",
+        }
+    }
+}
+
+/// At most `n` of the queries in an order drawn from `rng`: as many of each wording, or all of the
+/// rarer one; first one of each in turn.
+pub fn sample(
+    queries: &[usize],
+    n: usize,
+    wording: impl Fn(usize) -> Wording,
+    rng: &mut ChaCha8Rng,
+) -> Vec<usize> {
+    let mut shuffled = queries.to_vec();
+    shuffled.shuffle(rng);
+    let (mut quoted, mut free): (Vec<usize>, Vec<usize>) =
+        shuffled.into_iter().rev().partition(|&query| wording(query) == Wording::Quoted);
+    let mut chosen = Vec::new();
+    while chosen.len() < n && !(quoted.is_empty() && free.is_empty()) {
+        chosen.extend(free.pop());
+        if chosen.len() < n {
+            chosen.extend(quoted.pop());
+        }
+    }
+    chosen
+}
+
+/// The gain of a change in reciprocal ranks, summed over its queries as if half of them were of each
+/// wording: what most queries look like does not outvote the rest. The plain sum where a wording has
+/// fewer than 8 queries.
+pub fn gain(differences: &[(Wording, f64)]) -> f64 {
+    let [quoted, free] = Wording::ALL.map(|wording| {
+        let own = differences.iter().filter(|pair| pair.0 == wording);
+        own.fold((0_usize, 0.0), |(n, sum), pair| (n + 1, sum + pair.1))
+    });
+    if quoted.0.min(free.0) < MIN_STRATUM {
+        return quoted.1 + free.1;
+    }
+    let half = differences.len() as f64 / 2.0;
+    half * (quoted.1 / quoted.0 as f64 + free.1 / free.0 as f64)
+}
+
+/// Mean reciprocal ranks by wording, such as `quotes 0.91 on 80 queries, free wording 0.42 on 20`;
+/// a wording without queries is left out.
+pub fn told(ranks: &[(Wording, f32)]) -> String {
+    let of = |wording: Wording| {
+        let own: Vec<f32> =
+            ranks.iter().filter(|pair| pair.0 == wording).map(|pair| pair.1).collect();
+        let told = format!("{} {:.4} on {} queries", wording.name(), mean(&own), own.len());
+        (!own.is_empty()).then_some(told)
+    };
+    Wording::ALL.into_iter().filter_map(of).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn samples_hold_both_wordings_and_differ_by_the_seed() {
+        let wording = |query: usize| if query < 90 { Wording::Quoted } else { Wording::Free };
+        let queries: Vec<usize> = (0..100).collect();
+        let drawn = |n: usize, seed: u64| {
+            sample(&queries, n, wording, &mut ChaCha8Rng::seed_from_u64(seed))
+        };
+        let free = |chosen: &[usize]| chosen.iter().filter(|&&query| query >= 90).count();
+        assert_eq!((drawn(12, 1).len(), free(&drawn(12, 1))), (12, 6));
+        assert_eq!((drawn(40, 1).len(), free(&drawn(40, 1))), (40, 10));
+        assert_ne!(drawn(12, 1), drawn(12, 2));
+        assert_eq!(drawn(12, 1), drawn(12, 1));
+        let mut all = drawn(200, 3);
+        all.sort_unstable();
+        assert_eq!(all, queries);
+    }
+
+    #[test]
+    fn the_rarer_wording_has_half_the_voice_where_it_has_enough_queries() {
+        let differences = |n_free: usize| -> Vec<(Wording, f64)> {
+            let quoted = std::iter::repeat_n((Wording::Quoted, 0.05), 40);
+            quoted.chain(std::iter::repeat_n((Wording::Free, -0.15), n_free)).collect()
+        };
+        assert!((gain(&differences(10)) - 25.0 * (0.05 - 0.15)).abs() < 1e-9);
+        assert!((gain(&differences(4)) - (2.0 - 0.6)).abs() < 1e-9);
+        assert_eq!(gain(&[]), 0.0);
+    }
+
+    #[test]
+    fn ranks_are_told_by_wording() {
+        let ranks = [(Wording::Quoted, 1.0), (Wording::Free, 0.25), (Wording::Quoted, 0.5)];
+        assert_eq!(told(&ranks), "quotes 0.7500 on 2 queries, free wording 0.2500 on 1 queries");
+        assert_eq!(told(&ranks[1..2]), "free wording 0.2500 on 1 queries");
+        assert_eq!(Wording::of("like \"Dart\""), Wording::Quoted);
+    }
+}

@@ -1,0 +1,238 @@
+//! Who may ask: keys with scopes, kept as digests, and the names that a server answers to. Must not
+//! know what is asked.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use axum::http::{HeaderMap, header};
+use rand::{TryRng as _, rngs::SysRng};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
+
+use crate::files;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 24;
+/// Begins every key, so that people and scanners know one.
+const PREFIX: &str = "agent-";
+/// Longest file of keys that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What a key allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// To ask.
+    Read,
+    /// To ask, to change what answers, and to run programs.
+    Admin,
+}
+
+/// The keys of a home directory: names with scopes and digests, never the keys themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Keys {
+    /// By name.
+    #[serde(default)]
+    pub keys: BTreeMap<String, StoredKey>,
+}
+
+/// What is kept of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredKey {
+    /// What it allows.
+    pub scope: Scope,
+    /// BLAKE3 of the key, in hexadecimal digits. Keys are random, so that no salt is needed.
+    digest: String,
+}
+
+/// Why keys cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read or written.
+    #[error("cannot use {path}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{path} is no file of keys: {source}; remove it and make keys anew")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// There is a key of that name.
+    #[error("there is a key {0:?} already; remove it first, or choose another name")]
+    Exists(String),
+    /// There is none of that name.
+    #[error("there is no key {0:?}; `agent key list` shows those there are")]
+    Unknown(String),
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers for a key")]
+    Random,
+}
+
+impl Keys {
+    /// The file of keys in a home directory.
+    pub fn file(home: &Path) -> PathBuf {
+        home.join("serve-keys.json")
+    }
+
+    /// Reads a file; none holds no keys.
+    ///
+    /// # Errors
+    /// That it cannot be read, or holds something else.
+    pub fn read(path: &Path) -> Result<Keys, KeyError> {
+        match files::read(path, MAX_FILE_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Keys::default()),
+            Err(source) => Err(KeyError::Io { path: path.to_owned(), source }),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|source| KeyError::Damaged { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Writes the file in one step, readable by its owner alone.
+    ///
+    /// # Errors
+    /// That it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
+        let failed = |source: io::Error| KeyError::Io { path: path.to_owned(), source };
+        let dir = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(dir).map_err(failed)?;
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other).map_err(failed)?;
+        // Temporary files are readable by their owner alone.
+        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
+        io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Makes a key; it is given here and nowhere else again.
+    ///
+    /// # Errors
+    /// [`KeyError::Exists`], [`KeyError::Random`].
+    pub fn add(&mut self, name: &str, scope: Scope) -> Result<String, KeyError> {
+        if self.keys.contains_key(name) {
+            return Err(KeyError::Exists(name.to_owned()));
+        }
+        let mut bytes = [0; KEY_BYTES];
+        SysRng.try_fill_bytes(&mut bytes).map_err(|_| KeyError::Random)?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = format!("{PREFIX}{digits}");
+        let digest = blake3::hash(key.as_bytes()).to_hex().to_string();
+        self.keys.insert(name.to_owned(), StoredKey { scope, digest });
+        Ok(key)
+    }
+
+    /// Forgets a key.
+    ///
+    /// # Errors
+    /// [`KeyError::Unknown`].
+    pub fn remove(&mut self, name: &str) -> Result<(), KeyError> {
+        self.keys.remove(name).map(drop).ok_or_else(|| KeyError::Unknown(name.to_owned()))
+    }
+
+    /// The scope of a key, compared in constant time with every digest.
+    pub fn scope(&self, key: &str) -> Option<Scope> {
+        let digest = blake3::hash(key.as_bytes()).to_hex();
+        let mut found = None;
+        for stored in self.keys.values() {
+            if bool::from(stored.digest.as_bytes().ct_eq(digest.as_bytes())) {
+                found = Some(stored.scope);
+            }
+        }
+        found
+    }
+}
+
+/// The names that a server answers to.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// This machine's own, and these.
+    pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
+        Hosts(own.into_iter().chain(further.into_iter().map(|host| host.to_lowercase())).collect())
+    }
+
+    /// Whether a request was meant for this server: its `Host` is known, and so is its `Origin` if
+    /// it has one. Else a page of somebody else could ask through its reader's browser.
+    pub(super) fn accept(&self, headers: &HeaderMap) -> bool {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let known = |host: &str| self.0.iter().any(|name| *name == without_port(host));
+        let host = text(header::HOST).is_none_or(known);
+        let from = |origin: &str| {
+            known(origin.split_once("://").map_or(origin, |(_, host)| host).trim_end_matches('/'))
+        };
+        host && text(header::ORIGIN).is_none_or(from)
+    }
+}
+
+/// A host in small letters, without its port.
+fn without_port(host: &str) -> String {
+    let host = host.to_lowercase();
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.to_owned(),
+        _ => host,
+    }
+}
+
+/// The key of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_kept_as_digests_and_known_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Keys::file(dir.path());
+        let mut keys = Keys::read(&path).unwrap();
+        let read = keys.add("shop", Scope::Read).unwrap();
+        let admin = keys.add("me", Scope::Admin).unwrap();
+        assert!(matches!(keys.add("me", Scope::Read), Err(KeyError::Exists(_))));
+        keys.write(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(&read) && !text.contains(&read[6..]));
+        let mut again = Keys::read(&path).unwrap();
+        assert_eq!(again, keys);
+        assert_eq!(
+            (again.scope(&read), again.scope(&admin)),
+            (Some(Scope::Read), Some(Scope::Admin))
+        );
+        assert_eq!(again.scope("agent-0"), None);
+        again.remove("me").unwrap();
+        assert_eq!(again.scope(&admin), None);
+        assert!(matches!(again.remove("me"), Err(KeyError::Unknown(_))));
+        fs::write(&path, "keys").unwrap();
+        assert!(matches!(Keys::read(&path), Err(KeyError::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_server_answers_to_its_names_alone() {
+        let hosts = Hosts::new(["Search.Example".to_owned()]);
+        let accepts = |pairs: &[(header::HeaderName, &str)]| {
+            let value = |text: &str| header::HeaderValue::from_str(text).unwrap();
+            hosts.accept(&pairs.iter().map(|(name, text)| (name.clone(), value(text))).collect())
+        };
+        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1:1", "[::1]:7700", "search.example"] {
+            assert!(accepts(&[(header::HOST, host)]), "{host}");
+        }
+        assert!(!accepts(&[(header::HOST, "evil.example")]));
+        assert!(!accepts(&[(header::HOST, "localhost.evil.example:7700")]));
+        let from = |origin| accepts(&[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
+        assert!(from("http://localhost:7700") && from("https://search.example"));
+        assert!(!from("https://evil.example") && !from("null"));
+    }
+}

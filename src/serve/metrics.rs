@@ -1,0 +1,93 @@
+//! What a server counts, in the text form of Prometheus. Must not know what is asked.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+/// What a request is counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    endpoint: String,
+    status: u16,
+}
+
+/// Where a time is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct At {
+    endpoint: String,
+}
+
+/// The counters of a server.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Of, Counter>,
+    seconds: Family<At, Histogram>,
+    waiting: Gauge,
+    running: Gauge,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("agent");
+        let requests = Family::<Of, Counter>::default();
+        // From half a millisecond to 16 seconds.
+        let buckets = || Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
+        let seconds = Family::<At, Histogram>::new_with_constructor(buckets);
+        let (waiting, running) = (Gauge::default(), Gauge::default());
+        registry.register("requests", "Requests by endpoint and status", requests.clone());
+        let help = "Time from the request to its answer";
+        registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
+        registry.register("queue_waiting", "Requests that wait for a thread", waiting.clone());
+        registry.register("queue_running", "Requests that a thread answers", running.clone());
+        Metrics { registry, requests, seconds, waiting, running }
+    }
+
+    /// Counts a request; `endpoint` is a route, never what a client sent.
+    pub(super) fn note(&self, endpoint: &str, status: u16, took: Duration) {
+        let endpoint = endpoint.to_owned();
+        self.seconds.get_or_create(&At { endpoint: endpoint.clone() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Of { endpoint, status }).inc();
+    }
+
+    /// All of it as text.
+    pub(super) fn text(&self, waiting: usize, running: usize) -> String {
+        self.waiting.set(waiting as i64);
+        self.running.set(running as i64);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_route_and_status() {
+        let metrics = Metrics::new();
+        metrics.note("/v1/query", 200, Duration::from_millis(3));
+        metrics.note("/v1/query", 200, Duration::from_millis(5));
+        metrics.note("/v1/query", 429, Duration::ZERO);
+        let text = metrics.text(4, 2);
+        for line in [
+            "agent_requests_total{endpoint=\"/v1/query\",status=\"200\"} 2",
+            "agent_requests_total{endpoint=\"/v1/query\",status=\"429\"} 1",
+            "agent_request_seconds_count{endpoint=\"/v1/query\"} 3",
+            "agent_queue_waiting 4",
+            "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} is not in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Requests about nodes: what one is, and who its neighbours are. Must not know questions.
+
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    kb::{Direction, Kb, NodeId},
+    serve::{
+        Server,
+        engine::Served,
+        reply::{ApiError, Common, OfPath},
+    },
+};
+
+/// Neighbours of one reply at most.
+const MAX_LIMIT: usize = 1_000;
+
+/// Which base a node is of.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfBase {
+    /// The base; may be left out where there is one.
+    base: Option<String>,
+}
+
+/// A node.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Node {
+    /// Its id.
+    id: NodeId,
+    /// Its type.
+    #[serde(rename = "type")]
+    node_type: String,
+    /// Its name.
+    name: String,
+    /// Its document: data of the base, not instructions.
+    text: String,
+    /// Its fields, in stored order.
+    fields: Vec<Field>,
+    /// Its relations with the numbers of neighbours, those without any left out.
+    relations: Vec<Degree>,
+}
+
+/// A field of a node.
+#[derive(Debug, Serialize, ToSchema)]
+struct Field {
+    name: String,
+    value: String,
+}
+
+/// How many neighbours a node has over a relation.
+#[derive(Debug, Serialize, ToSchema)]
+struct Degree {
+    relation: String,
+    /// `out` as stored, `in` against.
+    direction: &'static str,
+    neighbors: usize,
+}
+
+/// Which neighbours.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    /// The base; may be left out where there is one.
+    base: Option<String>,
+    /// Only over this relation.
+    relation: Option<String>,
+    /// `out` as stored, `in` against; both if left out.
+    direction: Option<String>,
+    /// Most neighbours of one reply, 1 to 1000; 100 if left out.
+    limit: Option<usize>,
+    /// Where the reply before ended: its `next`.
+    cursor: Option<usize>,
+}
+
+/// Neighbours of a node, by relation in stored order, out before in, then by id.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Neighbors {
+    /// This part of them.
+    neighbors: Vec<Neighbor>,
+    /// All of them.
+    total: usize,
+    /// The cursor of the part behind this one; null if there is none.
+    next: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Neighbor {
+    relation: String,
+    direction: &'static str,
+    id: NodeId,
+    #[serde(rename = "type")]
+    node_type: String,
+    name: String,
+}
+
+fn node_of(served: &Served, id: NodeId) -> Result<&Kb, ApiError> {
+    let kb = &served.base.kb;
+    if kb.contains(id) {
+        return Ok(kb);
+    }
+    let message = format!("{:?} has no node {id}", served.name);
+    Err(ApiError::not_found(message, format!("give an id below {}", kb.n_nodes())))
+}
+
+fn bad_path(error: PathRejection) -> ApiError {
+    ApiError::bad(error.body_text(), "a node's id is a whole number")
+}
+
+fn bad_query(error: QueryRejection) -> ApiError {
+    ApiError::bad(error.body_text(), "see /openapi.json for the parameters")
+}
+
+/// One node: type, name, document, fields, and how many neighbours it has.
+#[utoipa::path(get, path = "/v1/nodes/{id}", params(("id" = u32, Path, description = "Id of the node"), OfBase), responses(
+    (status = 200, description = "The node", body = Node),
+    Common, OfPath,
+))]
+pub(super) async fn node(
+    State(server): State<Arc<Server>>,
+    id: Result<Path<NodeId>, PathRejection>,
+    of: Result<Query<OfBase>, QueryRejection>,
+) -> Result<Json<Node>, ApiError> {
+    let (Path(id), Query(of)) = (id.map_err(bad_path)?, of.map_err(bad_query)?);
+    let kb = node_of(server.base(of.base.as_deref())?, id)?;
+    let fields = kb.fields(id).map(|(field, value)| Field {
+        name: kb.field_name(field).to_owned(),
+        value: value.to_owned(),
+    });
+    let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
+        relation: kb.relation_name(relation).to_owned(),
+        direction: word(direction),
+        neighbors: kb.degree(id, relation, direction),
+    });
+    Ok(Json(Node {
+        id,
+        node_type: kb.type_name(kb.node_type(id)).to_owned(),
+        name: kb.name(id).to_owned(),
+        text: kb.text(id).to_owned(),
+        fields: fields.collect(),
+        relations: relations.filter(|of| of.neighbors > 0).collect(),
+    }))
+}
+
+/// The neighbours of a node, part by part.
+#[utoipa::path(get, path = "/v1/nodes/{id}/neighbors", params(("id" = u32, Path, description = "Id of the node"), Which), responses(
+    (status = 200, description = "A part of the neighbours", body = Neighbors),
+    Common, OfPath,
+))]
+pub(super) async fn neighbors(
+    State(server): State<Arc<Server>>,
+    id: Result<Path<NodeId>, PathRejection>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Neighbors>, ApiError> {
+    let (Path(id), Query(which)) = (id.map_err(bad_path)?, which.map_err(bad_query)?);
+    let kb = node_of(server.base(which.base.as_deref())?, id)?;
+    let limit = which.limit.unwrap_or(100);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {MAX_LIMIT}")));
+    }
+    let relation = match &which.relation {
+        None => None,
+        Some(name) => Some(kb.relation_id(name).ok_or_else(|| {
+            let remedy = format!("one of {}", kb.relations().join(", "));
+            ApiError::bad(format!("there is no relation {name:?}"), remedy)
+        })?),
+    };
+    let direction = match which.direction.as_deref() {
+        None => None,
+        Some("out") => Some(Direction::Out),
+        Some("in") => Some(Direction::In),
+        Some(other) => {
+            return Err(ApiError::bad(format!("direction is {other:?}"), "give out or in"));
+        }
+    };
+    let (cursor, mut before, mut found) = (which.cursor.unwrap_or(0), 0, Vec::new());
+    for (relation, direction) in stretches(kb, relation, direction) {
+        let degree = kb.degree(id, relation, direction);
+        // Stretches that lie before the cursor or behind the limit are counted, not read.
+        if before + degree > cursor && found.len() < limit {
+            let nodes = kb.neighbors(id, relation, direction);
+            let from = cursor.saturating_sub(before);
+            let taken = nodes.as_slice().iter().skip(from).take(limit - found.len());
+            found.extend(taken.map(|&node| Neighbor {
+                relation: kb.relation_name(relation).to_owned(),
+                direction: word(direction),
+                id: node,
+                node_type: kb.type_name(kb.node_type(node)).to_owned(),
+                name: kb.name(node).to_owned(),
+            }));
+        }
+        before += degree;
+    }
+    let end = cursor.saturating_add(found.len());
+    Ok(Json(Neighbors { next: (end < before).then_some(end), total: before, neighbors: found }))
+}
+
+/// The relations and directions that are asked for, in stored order, out before in.
+fn stretches(
+    kb: &Kb,
+    relation: Option<crate::kb::RelationId>,
+    direction: Option<Direction>,
+) -> impl Iterator<Item = (crate::kb::RelationId, Direction)> + '_ {
+    let ids = kb.relations().iter().filter_map(|name| kb.relation_id(name));
+    ids.filter(move |id| relation.is_none_or(|only| only == *id)).flat_map(move |id| {
+        [Direction::Out, Direction::In]
+            .into_iter()
+            .filter(move |of| direction.is_none_or(|only| only == *of))
+            .map(move |of| (id, of))
+    })
+}
+
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        _ => "out",
+    }
+}

@@ -1,0 +1,419 @@
+//! Requests about answers, and what stands before and behind every request: keys, names, counters,
+//! limits. Must not know how answers are found.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    extract::{
+        DefaultBodyLimit, FromRequest, MatchedPath, Request, State, rejection::JsonRejection,
+    },
+    http::{StatusCode, header},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::{get, post, put},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
+
+use crate::{
+    infer::{self, AnswerRecord},
+    retrieve::{Detail as Told, RetrieveError},
+    serve::{
+        Server,
+        access::{Scope, bearer},
+        batch,
+        engine::{AboutBase, AboutBundle, Served, offered},
+        nodes,
+        reply::{
+            ApiError, Common, Detail, ErrorBody, Hit, OfBody, OfWork, QueryRequest, SearchReply,
+            SearchRequest,
+        },
+        stores,
+    },
+    systems::SystemError,
+};
+
+/// Longest body of a request, bytes; a batch is read as it comes.
+const MAX_BODY: usize = 256 << 10;
+/// Nodes of an answer at most.
+const MAX_K: usize = 1_000;
+/// Time for an answer where a request does not say, and the longest it may ask for.
+const TIME: Duration = Duration::from_secs(10);
+const LONGEST_TIME: Duration = Duration::from_secs(60);
+
+/// What the server can be asked, in the form of OpenAPI 3.1.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "agent",
+        description = "Answers questions over knowledge bases with frozen bundles."
+    ),
+    paths(
+        query,
+        search,
+        batch::batch,
+        nodes::node,
+        nodes::neighbors,
+        bases,
+        bundles,
+        activate,
+        stores::vector_store_search,
+        live,
+        ready,
+        metrics,
+        openapi,
+    ),
+    components(schemas(ErrorBody))
+)]
+struct Api;
+
+/// All routes.
+pub(super) fn router(server: Arc<Server>) -> Router {
+    let limited = Router::new()
+        .route("/v1/query", post(query))
+        .route("/v1/search", post(search))
+        .route("/v1/nodes/{id}", get(nodes::node))
+        .route("/v1/nodes/{id}/neighbors", get(nodes::neighbors))
+        .route("/v1/base", get(bases))
+        .route("/v1/bundles", get(bundles))
+        .route("/v1/bundles/active", put(activate))
+        .route("/v1/vector_stores/{base}/search", post(stores::vector_store_search))
+        .layer(DefaultBodyLimit::max(MAX_BODY));
+    let asked = limited
+        .merge(
+            Router::new().route("/v1/batch", post(batch::batch)).layer(DefaultBodyLimit::disable()),
+        )
+        .layer(from_fn_with_state(server.clone(), allowed));
+    let open = Router::new()
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi));
+    asked
+        .merge(open)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(server.clone(), noted))
+        .with_state(server)
+}
+
+/// Lets through who has a key, where there are keys; those of admin where something is changed.
+async fn allowed(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+    if !server.keys.keys.is_empty() {
+        let scope = bearer(request.headers()).and_then(|key| server.keys.scope(key));
+        let needed =
+            if request.method() == axum::http::Method::PUT { Scope::Admin } else { Scope::Read };
+        match scope {
+            None => {
+                let remedy = "send a key as `Authorization: Bearer KEY`; `agent key add` makes one";
+                let message = "there is no key, or not one of this server";
+                return ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, remedy)
+                    .into_response();
+            }
+            Some(scope) if scope < needed => {
+                let remedy = "use a key of scope admin";
+                let message = "the key does not allow this";
+                return ApiError::new(StatusCode::FORBIDDEN, "forbidden", message, remedy)
+                    .into_response();
+            }
+            Some(_) => {}
+        }
+    }
+    next.run(request).await
+}
+
+/// Refuses what was meant for another server; counts and logs every request.
+async fn noted(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = route.unwrap_or_else(|| "other".to_owned());
+    let method = request.method().clone();
+    let response = if server.hosts.accept(request.headers()) {
+        next.run(request).await
+    } else {
+        let remedy = "ask it by its own name, or start it with --host and this name";
+        let message = "the request names another server";
+        ApiError::new(StatusCode::FORBIDDEN, "other_host", message, remedy).into_response()
+    };
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    server.metrics.note(&route, status, took);
+    let ms = took.as_secs_f64() * 1e3;
+    tracing::info!(target: "agent::access", %method, route, status, ms, "request");
+    response
+}
+
+async fn no_such_route() -> ApiError {
+    ApiError::not_found("there is no such route", "see /openapi.json for those there are")
+}
+
+async fn no_such_method() -> ApiError {
+    let remedy = "see /openapi.json for those there are";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", "no such method here", remedy)
+}
+
+/// JSON whose errors are in the form of all others.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<S: Send + Sync, T> FromRequest<S> for Body<T>
+where
+    Json<T>: FromRequest<S, Rejection = JsonRejection>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(body)) => Ok(Body(body)),
+            Err(error) => {
+                let remedy = "send a JSON object as /openapi.json describes";
+                let code = if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                    "too_large"
+                } else {
+                    "bad_request"
+                };
+                Err(ApiError::new(error.status(), code, error.body_text(), remedy))
+            }
+        }
+    }
+}
+
+impl Server {
+    /// The base that a request names, or the only one.
+    pub(super) fn base(&self, name: Option<&str>) -> Result<&Served, ApiError> {
+        let names = || {
+            let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
+            names.join(", ")
+        };
+        match (name, self.bases.as_slice()) {
+            (None, [only]) => Ok(only),
+            (None, _) => Err(ApiError::bad("which base?", format!("give base: {}", names()))),
+            (Some(name), bases) => bases.iter().find(|base| base.name == name).ok_or_else(|| {
+                ApiError::not_found(
+                    format!("no base {name:?} is served"),
+                    format!("give {}", names()),
+                )
+            }),
+        }
+    }
+}
+
+/// The number of nodes that a request asks for.
+pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
+    match k {
+        1..=MAX_K => Ok(k),
+        _ => Err(ApiError::bad(format!("k is {k}"), format!("give 1 to {MAX_K}"))),
+    }
+}
+
+/// When an answer is too late.
+pub(super) fn deadline(timeout_ms: Option<u64>) -> Result<Instant, ApiError> {
+    let time = timeout_ms.map_or(TIME, Duration::from_millis);
+    if time.is_zero() || time > LONGEST_TIME {
+        let remedy = format!("give 1 to {}", LONGEST_TIME.as_millis());
+        return Err(ApiError::bad("timeout_ms is out of bounds", remedy));
+    }
+    Ok(Instant::now() + time)
+}
+
+impl From<RetrieveError> for ApiError {
+    fn from(error: RetrieveError) -> ApiError {
+        match error {
+            RetrieveError::EmptyQuery | RetrieveError::LongQuery(_) => {
+                ApiError::bad(error.to_string(), "send a question of 1 to 16384 bytes")
+            }
+            RetrieveError::Program(_) | RetrieveError::Index(_) | RetrieveError::Llm(_) => {
+                let remedy = "look at the server's log; `agent doctor` checks the base";
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                ApiError::new(status, "failed", error.to_string(), remedy)
+            }
+        }
+    }
+}
+
+impl From<SystemError> for ApiError {
+    fn from(error: SystemError) -> ApiError {
+        let remedy = error.hint().unwrap_or_else(|| format!("one of {}", offered().join(", ")));
+        ApiError::bad(error.to_string(), remedy)
+    }
+}
+
+/// The answer of a bundle, as `agent query --json` prints it.
+pub(super) async fn answered(
+    server: &Server,
+    asked: QueryRequest,
+) -> Result<serde_json::Value, ApiError> {
+    let served = server.base(asked.base.as_deref())?;
+    let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
+    let active = served.active().ok_or_else(|| {
+        let message = format!("no bundle answers on {:?}", served.name);
+        ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
+    })?;
+    let base = served.base.clone();
+    let name = served.name.clone();
+    let work = move || {
+        let explained = if asked.explain == Detail::Full { k } else { 0 };
+        let detail = Told { explained, paths: true };
+        let answer = infer::answer(&base, active.opened.answers.as_ref(), &asked.query, k, detail)?;
+        let record = AnswerRecord::new(&base.kb, &answer);
+        let reply = Reply { query: &asked.query, base: &name, bundle: &active.about.id, record };
+        Ok(serde_json::to_value(reply))
+    };
+    let value = server.queue.run(deadline, work).await?.map_err(|error: RetrieveError| error)?;
+    value.map_err(|error| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        ApiError::new(status, "internal", error.to_string(), "please report it")
+    })
+}
+
+/// An answer with what gave it.
+#[derive(Serialize)]
+struct Reply<'a> {
+    query: &'a str,
+    base: &'a str,
+    bundle: &'a str,
+    #[serde(flatten)]
+    record: AnswerRecord<'a>,
+}
+
+/// Answer a question with the bundle that is active on a base.
+///
+/// The answer has the form of `agent query --json` (docs/answer.schema.json), with the base's name
+/// and the bundle's id.
+#[utoipa::path(post, path = "/v1/query", request_body = QueryRequest, responses(
+    (status = 200, description = "The answer", body = serde_json::Value),
+    Common, OfBody, OfWork,
+))]
+async fn query(
+    State(server): State<Arc<Server>>,
+    Body(asked): Body<QueryRequest>,
+) -> Result<Json<serde_json::Value>, ApiError> {
+    Ok(Json(answered(&server, asked).await?))
+}
+
+/// Rank the nodes of a base with a system that needs neither a file nor a model.
+#[utoipa::path(post, path = "/v1/search", request_body = SearchRequest, responses(
+    (status = 200, description = "The ranking", body = SearchReply),
+    Common, OfBody, OfWork,
+))]
+async fn search(
+    State(server): State<Arc<Server>>,
+    Body(asked): Body<SearchRequest>,
+) -> Result<Json<SearchReply>, ApiError> {
+    let served = server.base(asked.base.as_deref())?;
+    let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
+    let system = served.system(&asked.system)?;
+    let (base, name) = (served.base.clone(), served.name.clone());
+    let work = move || {
+        let began = Instant::now();
+        let ranking = system.retrieve(&asked.query, k)?;
+        let took_ms = began.elapsed().as_secs_f64() * 1e3;
+        let hits = Hit::all(&base.kb, &ranking);
+        Ok(SearchReply { base: name, system: asked.system, hits, took_ms })
+    };
+    Ok(Json(server.queue.run(deadline, work).await?.map_err(|error: RetrieveError| error)?))
+}
+
+/// The bases that are served.
+#[utoipa::path(get, path = "/v1/base", responses(
+    (status = 200, description = "All bases", body = Vec<AboutBase>),
+    Common,
+))]
+async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
+    Json(server.bases.iter().map(Served::about).collect())
+}
+
+/// The bundles that answer.
+#[utoipa::path(get, path = "/v1/bundles", responses(
+    (status = 200, description = "The active bundle of each base that has one", body = Vec<AboutBundle>),
+    Common,
+))]
+async fn bundles(State(server): State<Arc<Server>>) -> Json<Vec<AboutBundle>> {
+    let active = server.bases.iter().filter_map(Served::active);
+    Json(active.map(|active| active.about.clone()).collect())
+}
+
+/// Which bundle is to answer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Activate {
+    /// The run that it is of (its name, or latest), or its file on the server.
+    bundle: String,
+    /// The base; may be left out where there is one.
+    #[serde(default)]
+    base: Option<String>,
+}
+
+/// Let another bundle answer; it is checked first, and questions under way are finished by the one
+/// before.
+#[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
+    (status = 200, description = "It answers now", body = AboutBundle),
+    Common, OfBody,
+))]
+async fn activate(
+    State(server): State<Arc<Server>>,
+    Body(asked): Body<Activate>,
+) -> Result<Json<AboutBundle>, ApiError> {
+    server.base(asked.base.as_deref())?;
+    let shared = server.clone();
+    // Compiling programs takes a while, and no thread that answers is kept from it.
+    let work = move || {
+        let file = (shared.find)(&asked.bundle)
+            .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))?;
+        let served = shared.base(asked.base.as_deref())?;
+        served.activate(Path::new(&file))?;
+        let active = served.active().map(|active| active.about.clone());
+        active.ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    let failed = |_| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        ApiError::new(status, "internal", "the bundle could not be opened", "please report it")
+    };
+    Ok(Json(done.map_err(failed)??))
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/health/live", responses(
+    (status = 200, description = "It lives", body = String),
+    (status = 403, description = "Not for this server", body = ErrorBody),
+))]
+async fn live() -> &'static str {
+    "ok\n"
+}
+
+/// Whether requests are answered.
+#[utoipa::path(get, path = "/health/ready", responses(
+    (status = 200, description = "They are", body = String),
+    (status = 403, description = "Not for this server", body = ErrorBody),
+    (status = 503, description = "The server is ending", body = ErrorBody),
+))]
+async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiError> {
+    match *server.ending.borrow() {
+        true => Err(crate::serve::queue::Refused::Draining.into()),
+        false => Ok("ok\n"),
+    }
+}
+
+/// What is counted, in the text form of Prometheus.
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, description = "The counters", body = String),
+    (status = 403, description = "Not for this server", body = ErrorBody),
+))]
+async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
+    let text = server.metrics.text(server.queue.waiting(), server.queue.running());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text)
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", responses(
+    (status = 200, description = "The description", body = serde_json::Value),
+    (status = 403, description = "Not for this server", body = ErrorBody),
+))]
+async fn openapi() -> impl IntoResponse {
+    Json(Api::openapi())
+}

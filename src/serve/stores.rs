@@ -1,0 +1,121 @@
+//! Searches in the form of OpenAI's vector stores, so that its clients can ask. Must not know how
+//! answers are found.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    infer,
+    retrieve::{Detail, RetrieveError},
+    serve::{
+        Server,
+        reply::{ApiError, Common, OfBody, OfWork},
+        routes::{Body, deadline},
+    },
+};
+
+/// A search in the form of OpenAI's vector stores.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(super) struct StoreSearch {
+    /// The question, or several: each is answered, and the results follow one another.
+    query: StoreQuery,
+    /// Most results, 1 to 50.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 50, default = 10)]
+    max_num_results: Option<usize>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum StoreQuery {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// The results, in the form of OpenAI's vector stores.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StorePage {
+    object: &'static str,
+    search_query: Vec<String>,
+    data: Vec<StoreResult>,
+    has_more: bool,
+    next_page: Option<String>,
+}
+
+/// A node as a file of a vector store.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StoreResult {
+    file_id: String,
+    filename: String,
+    score: f32,
+    attributes: BTreeMap<&'static str, String>,
+    content: Vec<StoreText>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StoreText {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: String,
+}
+
+/// Questions of one request of a vector store.
+const MAX_STORE_QUERIES: usize = 10;
+/// Results of one such request.
+const MAX_STORE_RESULTS: usize = 50;
+
+/// Answer with the active bundle, in the form of OpenAI's vector store search.
+///
+/// A node is a file: `file_id` is its id, `filename` its name, `content` its document.
+#[utoipa::path(post, path = "/v1/vector_stores/{base}/search", params(("base" = String, Path, description = "Name of the base")),
+    request_body = StoreSearch, responses(
+    (status = 200, description = "The results", body = StorePage),
+    Common, OfBody, OfWork,
+))]
+pub(super) async fn vector_store_search(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    Body(asked): Body<StoreSearch>,
+) -> Result<Json<StorePage>, ApiError> {
+    let served = server.base(Some(&name))?;
+    let queries = match asked.query {
+        StoreQuery::One(query) => vec![query],
+        StoreQuery::Many(queries) => queries,
+    };
+    let k = asked.max_num_results.unwrap_or(10);
+    if !(1..=MAX_STORE_RESULTS).contains(&k) || !(1..=MAX_STORE_QUERIES).contains(&queries.len()) {
+        let remedy =
+            format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
+        return Err(ApiError::bad("too many questions or results, or none", remedy));
+    }
+    let active = served.active().ok_or_else(|| {
+        ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
+    })?;
+    let mut data = Vec::new();
+    for query in queries.clone() {
+        let (base, active) = (served.base.clone(), active.clone());
+        let work = move || {
+            let detail = Detail::default();
+            let answer = infer::answer(&base, active.opened.answers.as_ref(), &query, k, detail)?;
+            let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
+                file_id: node.to_string(),
+                filename: base.kb.name(node).to_owned(),
+                score,
+                attributes: [("type", base.kb.type_name(base.kb.node_type(node)).to_owned())]
+                    .into(),
+                content: vec![StoreText { kind: "text", text: base.kb.text(node).to_owned() }],
+            });
+            Ok(results.collect::<Vec<_>>())
+        };
+        let answered = server.queue.run(deadline(None)?, work).await?;
+        data.extend(answered.map_err(|error: RetrieveError| error)?);
+    }
+    let object = "vector_store.search_results.page";
+    Ok(Json(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))
+}

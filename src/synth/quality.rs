@@ -1,0 +1,95 @@
+//! What can be said of questions in numbers, those that the benchmark reports of its own: how many
+//! gold answers pass the filter, how diverse the words are, how many answers there are.
+//!
+//! Must not know: how questions are made.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    synth::{Dropped, Question},
+    words::name_words,
+};
+
+/// Why a question whose gold answer fails the filter of a model is dropped; counts for the gold
+/// pass rate.
+pub const GOLD_FAILED: &str = "has a gold answer that fails the filter";
+
+/// Numbers over all questions of one synthesis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quality {
+    /// Questions.
+    pub n: usize,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, usize>,
+    /// By style.
+    pub styles: BTreeMap<&'static str, usize>,
+    /// Templates that have questions.
+    pub templates: usize,
+    /// Share of questions whose gold answer passed the filter; 1 without a model, where the filter
+    /// is exact.
+    pub gold_pass: f64,
+    /// Shannon entropy of the words, bits.
+    pub entropy: f64,
+    /// Different words over words.
+    pub type_token_ratio: f64,
+    /// Words of a question, mean.
+    pub words: f64,
+    /// Answers of a question: mean, median, most.
+    pub answers: Answers,
+    /// Draws that gave no question, by why.
+    pub dropped: BTreeMap<&'static str, usize>,
+}
+
+/// Answers of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Answers {
+    /// Mean.
+    pub mean: f64,
+    /// Median, the lower of two.
+    pub median: usize,
+    /// Most.
+    pub most: usize,
+}
+
+impl Quality {
+    /// Of questions and what was dropped while they were made.
+    pub fn new(questions: &[Question], dropped: &Dropped) -> Quality {
+        let n = questions.len();
+        let (mut kinds, mut styles) = (BTreeMap::new(), BTreeMap::new());
+        let (mut words, mut templates) = (BTreeMap::new(), BTreeMap::new());
+        for question in questions {
+            *kinds.entry(question.kind.name()).or_insert(0) += 1;
+            *styles.entry(question.style.name()).or_insert(0) += 1;
+            *templates.entry(question.template.as_str()).or_insert(0usize) += 1;
+            for (_, word) in name_words(&question.text) {
+                *words.entry(word.into_owned()).or_insert(0usize) += 1;
+            }
+        }
+        let total: usize = words.values().sum();
+        let entropy = words.values().map(|&count| {
+            let share = count as f64 / total.max(1) as f64;
+            -share * share.log2()
+        });
+        let mut sizes: Vec<usize> = questions.iter().map(|one| one.answers.len()).collect();
+        sizes.sort_unstable();
+        let failed = dropped.get(GOLD_FAILED).copied().unwrap_or(0);
+        Quality {
+            n,
+            kinds,
+            styles,
+            templates: templates.len(),
+            gold_pass: n as f64 / (n + failed).max(1) as f64,
+            entropy: entropy.sum(),
+            type_token_ratio: words.len() as f64 / total.max(1) as f64,
+            words: total as f64 / n.max(1) as f64,
+            answers: Answers {
+                mean: sizes.iter().sum::<usize>() as f64 / n.max(1) as f64,
+                median: sizes.get(n.saturating_sub(1) / 2).copied().unwrap_or(0),
+                most: sizes.last().copied().unwrap_or(0),
+            },
+            dropped: dropped.clone(),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Templates against an executor that knows no metapaths, questions against the documents and edges
+//! of a sample, and the steps with a model against a scripted one.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fs,
+    path::Path,
+    sync::{Arc, LazyLock, atomic::AtomicBool},
+};
+
+use serde_json::json;
+
+use super::{
+    construct::Maker,
+    discover::{slots_of, starts},
+    mention::folded,
+    *,
+};
+use crate::{
+    dataset::{
+        DatasetError, Home, ImportOptions, Split, has_own_labels, import_neutral, is_synthetic,
+        label, load_split,
+        sample::{SampleKind, SampleOptions, generate, random::Stream},
+    },
+    index::build,
+    kb::{Direction, Kb, metapath::Step},
+    llm::{
+        LlmError, Request,
+        ledger::Ceilings,
+        scripted::{MemoryStore, llm, llm_within, question, said},
+    },
+    prompts::Prompts,
+};
+
+/// A sample without questions, installed, with the directory of its files.
+struct Sample {
+    dir: tempfile::TempDir,
+    home: Home,
+}
+
+impl Sample {
+    fn new(kind: SampleKind, scale: f64) -> Sample {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        let options = SampleOptions { seed: 3, scale: Some(scale) };
+        generate(kind, options, &source, &mut |_| {}).unwrap();
+        fs::remove_file(source.join("qa.csv")).unwrap();
+        fs::remove_dir_all(source.join("split")).unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let (options, stop) = (ImportOptions::default(), AtomicBool::new(false));
+        import_neutral(&source, &home, "base", &options, &mut |_| {}, &stop).unwrap();
+        Sample { dir, home }
+    }
+
+    fn kb(&self) -> Kb {
+        Kb::open(&self.home.get("base").unwrap().kb_dir()).unwrap()
+    }
+
+    fn edges(&self) -> HashSet<(u32, String, u32)> {
+        let text = fs::read_to_string(self.dir.path().join("source/edges.tsv")).unwrap();
+        let edge = |line: &str| {
+            let cells: Vec<&str> = line.split('\t').collect();
+            (cells[0].parse().unwrap(), cells[1].to_owned(), cells[2].parse().unwrap())
+        };
+        text.lines().skip(1).map(edge).collect()
+    }
+}
+
+/// A sample with its index, for the tests that make questions.
+fn indexed() -> &'static (Sample, IndexedBase) {
+    static BASE: LazyLock<(Sample, IndexedBase)> = LazyLock::new(|| {
+        let sample = Sample::new(SampleKind::Mag, 0.001);
+        let base = sample.home.get("base").unwrap();
+        let stop = AtomicBool::new(false);
+        build(&sample.kb(), &base.index_dir(), &|_| {}, &stop).unwrap();
+        let opened = IndexedBase::open(&base.kb_dir(), &base.index_dir(), "base").unwrap();
+        (sample, opened)
+    });
+    &BASE
+}
+
+/// Answers by looking at every node of the answers' type and every edge, step by step.
+struct Naive<'a> {
+    kb: &'a Kb,
+    edges: HashSet<(u32, String, u32)>,
+    around: HashMap<u32, Vec<u32>>,
+}
+
+impl Naive<'_> {
+    fn new<'a>(kb: &'a Kb, edges: HashSet<(u32, String, u32)>) -> Naive<'a> {
+        let mut around: HashMap<u32, Vec<u32>> = HashMap::new();
+        for &(a, _, b) in &edges {
+            around.entry(a).or_default().push(b);
+            around.entry(b).or_default().push(a);
+        }
+        Naive { kb, edges, around }
+    }
+
+    fn joined(&self, from: u32, step: &Step, to: u32) -> bool {
+        let relation = self.kb.relation_name(step.relation).to_owned();
+        let (out, back) = ((from, relation.clone(), to), (to, relation, from));
+        let along = self.edges.contains(&out) && step.direction != Direction::In;
+        let against = self.edges.contains(&back) && step.direction != Direction::Out;
+        (along || against) && self.kb.node_type(to) == step.to
+    }
+
+    fn reaches(&self, from: u32, steps: &[Step], wanted: Option<u32>) -> bool {
+        let Some((step, rest)) = steps.split_first() else {
+            return wanted.is_none_or(|wanted| wanted == from);
+        };
+        let around = self.around.get(&from).map_or(&[][..], Vec::as_slice);
+        around.iter().any(|&next| self.joined(from, step, next) && self.reaches(next, rest, wanted))
+    }
+
+    fn answers(&self, template: &Template, slots: &[u32]) -> Vec<u32> {
+        let holds = |&node: &u32| {
+            template.branches.iter().all(|branch| match branch.slot {
+                Some(slot) => self.reaches(slots[slot], &branch.steps, Some(node)),
+                None => !self.reaches(node, &branch.steps, None),
+            })
+        };
+        let nodes = (0..self.kb.n_nodes()).filter(|&n| self.kb.node_type(n) == template.target);
+        nodes
+            .filter(holds)
+            .filter(|node| !(template.exclude_slots && slots.contains(node)))
+            .collect()
+    }
+}
+
+#[test]
+fn the_templates_of_the_benchmark_execute_as_an_executor_that_looks_at_every_edge() {
+    let mut seen = BTreeSet::new();
+    for (kind, scale) in
+        [(SampleKind::Amazon, 0.001), (SampleKind::Mag, 0.0006), (SampleKind::Prime, 0.008)]
+    {
+        let sample = Sample::new(kind, scale);
+        let kb = sample.kb();
+        let naive = Naive::new(&kb, sample.edges());
+        let read = read_templates(&kb, BENCHMARK, "benchmark").unwrap();
+        for template in &read.templates {
+            let mut stream = Stream::new(1, &template.id, 0);
+            let first = starts(&kb, &template.branches[0].steps[0]);
+            let mut n_answered = 0;
+            for _ in 0..400 {
+                let back = stream.pick(kb.nodes_of_type(template.target));
+                let slots = match template.slots.len() {
+                    1 => Some(vec![stream.pick(&first)]),
+                    _ => slots_of(&kb, template, back, &mut stream),
+                };
+                let Some(slots) = slots else { continue };
+                let answers = template.answers(&kb, &slots).unwrap();
+                assert_eq!(answers, naive.answers(template, &slots), "{} {slots:?}", template.id);
+                n_answered += usize::from(!answers.is_empty());
+                if n_answered == 3 {
+                    break;
+                }
+            }
+            assert!(n_answered > 0, "{} grounds nothing", template.id);
+            seen.insert(template.id.clone());
+        }
+    }
+    // Four, seven and twenty-eight of the benchmark, and one that composes two of them.
+    assert_eq!(seen.len(), 4 + 7 + 28 + 1, "{seen:?}");
+}
+
+#[test]
+fn a_wrong_file_of_templates_is_told_with_what_to_do() {
+    let (_, base) = indexed();
+    let error = |text: &str| read_templates(&base.kb, text, "my.json").unwrap_err().to_string();
+    let entry = |metapath: &str, more: &str| {
+        format!(
+            r#"{{"templates": [{{"id": "x", "target_type": "paper",
+                "slots": [{{"name": "a", "type": "author", "branch": 0}}],
+                "branches": [{{"metapath": {metapath}{more}}}]}}]}}"#
+        )
+    };
+    let writes = r#"["author", "author___writes___paper", "out", "paper"]"#;
+    assert_eq!(read_templates(&base.kb, &entry(writes, ""), "f").unwrap().templates.len(), 1);
+    for (text, said) in [
+        ("{".to_owned(), "my.json: EOF"),
+        (r#"{"templates": []}"#.to_owned(), "holds no templates"),
+        (entry(r#"["author"]"#, ""), "relation, direction and type"),
+        (entry(&writes.replace("out", "up"), ""), "has direction \"up\""),
+        (entry(writes, r#", "quantifier": "most""#), "has quantifier \"most\""),
+        (entry(writes, r#", "quantifier": "not_exists""#), "has branch 0 that does not lead"),
+        (entry(&writes.replace("___writes", "___draws"), ""), "it has no relation"),
+    ] {
+        let told = error(&text);
+        assert!(told.starts_with("my.json") && told.contains(said), "{told}");
+    }
+}
+
+fn made(base: &IndexedBase, seed: u64, requester: Option<&Requester>, queries: usize) -> Synthesis {
+    let stop = AtomicBool::new(false);
+    let mut watch = Watch { progress: &mut |_, _, _| {}, stop: &stop };
+    let options = Options { queries, seed, templates: None };
+    synthesize(base, &options, requester, &mut watch).unwrap()
+}
+
+fn written(made: &Synthesis) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    made.write(dir.path()).unwrap();
+    let files = ["qa.csv", "split/train.index", "split/val.index", "split/test.index"];
+    files.iter().map(|file| fs::read_to_string(dir.path().join(file)).unwrap()).collect()
+}
+
+#[test]
+fn one_seed_gives_one_file_and_every_answer_has_relation_and_words() {
+    let (_, base) = indexed();
+    let first = made(base, 5, None, 120);
+    assert_eq!(written(&first), written(&made(base, 5, None, 120)));
+    assert_ne!(written(&first), written(&made(base, 6, None, 120)));
+    assert_eq!(first.questions.len(), 120);
+    let templates = discover::templates(&base.kb, wanted_templates(120), 5);
+    let mut texts = BTreeSet::new();
+    for question in &first.questions {
+        assert!((1..=MAX_ANSWERS).contains(&question.answers.len()));
+        assert!(question.answers.contains(&question.gold));
+        assert!(texts.insert(folded(&question.text)), "twice: {}", question.text);
+        assert!(!question.text.contains(['{', '}']), "{}", question.text);
+        let text = format!(" {} ", folded(&question.text));
+        let named = |&node: &NodeId| text.contains(&format!(" {} ", folded(base.kb.name(node))));
+        assert!(!question.answers.iter().any(named), "{}", question.text);
+        // The relation and the words, found again one node at a time.
+        let template = templates.iter().find(|one| one.id == question.template);
+        let reached = template.map(|one| one.answers(&base.kb, &question.slots).unwrap());
+        let all = base.kb.nodes_of_type(base.kb.node_type(question.gold)).to_vec();
+        let stems = || question.properties.iter().flat_map(|one| one.words.split(' '));
+        let has = |node: &&NodeId| {
+            let document: BTreeSet<String> = base.stems.of(base.kb.text(**node)).collect();
+            stems().all(|word| {
+                document.contains(base.stems.stem(word.to_lowercase().as_str()).as_ref())
+            })
+        };
+        let expected: Vec<NodeId> = reached.unwrap_or(all).iter().filter(has).copied().collect();
+        assert_eq!(question.answers, expected, "{}", question.text);
+    }
+    let kinds: BTreeSet<&str> = first.quality.kinds.keys().copied().collect();
+    assert_eq!(kinds, ["fused", "relational", "textual"].into());
+    assert_eq!(first.quality.styles.len(), 4);
+    let [train, val, test] = first.splits();
+    assert!(train > 60 && val > 15 && test > 15, "{train} {val} {test}");
+    assert!(first.quality.entropy > 5.0 && first.quality.type_token_ratio > 0.1);
+    assert_eq!(first.quality.gold_pass, 1.0);
+}
+
+#[test]
+fn questions_become_those_of_a_base_and_own_labels_stay() {
+    let sample = Sample::new(SampleKind::Mag, 0.0006);
+    let base = sample.home.get("base").unwrap();
+    assert!(!has_own_labels(&base).unwrap());
+    let write = |name: &str, source: &str| {
+        let dir = sample.dir.path().join(name);
+        fs::create_dir_all(dir.join("split")).unwrap();
+        let rows: String =
+            (0..3).map(|id| format!("{id},what is {id},[{id}],{source}\n")).collect();
+        fs::write(dir.join("qa.csv"), format!("id,query,answer_ids,source\n{rows}")).unwrap();
+        for (split, id) in [("train", 0), ("val", 1), ("test", 2)] {
+            fs::write(dir.join(format!("split/{split}.index")), format!("{id}\n")).unwrap();
+        }
+        dir
+    };
+    for name in ["first", "second"] {
+        let base = sample.home.get("base").unwrap();
+        let labelled = label(&sample.home, &base, &write(name, "synthetic")).unwrap();
+        assert_eq!(labelled, sample.home.get("base").unwrap());
+        let train = load_split(&labelled, &Split::Train).unwrap();
+        assert!(train.len() == 1 && is_synthetic(&train));
+        assert!(!has_own_labels(&labelled).unwrap());
+    }
+    let base = sample.home.get("base").unwrap();
+    let own = label(&sample.home, &base, &write("own", "people")).unwrap();
+    assert!(has_own_labels(&own).unwrap());
+    let refused = label(&sample.home, &own, &write("third", "synthetic")).unwrap_err();
+    assert!(matches!(refused, DatasetError::Labelled { n: 3, .. }), "{refused}");
+    assert_eq!(sample.home.get("base").unwrap(), own);
+}
+
+/// What a model is asked for, by the form of its reply.
+fn step(request: &Request) -> &str {
+    request.json.as_ref().map_or("", |schema| schema.name.as_str())
+}
+
+/// A model whose filters agree on what has the word "paper" in its document, and otherwise not.
+fn reply(request: &Request) -> String {
+    match step(request) {
+        "synthesize_properties" => {
+            json!({"properties": [{"text": "is about a method", "source": "abstract"}]}).to_string()
+        }
+        "synthesize_check" => json!({"sources": [{"n": 1, "source": "abstract"},
+                                                 {"n": 2, "source": "title"}]})
+        .to_string(),
+        "synthesize_judge" => {
+            json!({"verdicts": [{"n": 1, "met": true}, {"n": 2, "met": true}]}).to_string()
+        }
+        "synthesize_fuse" => {
+            let seen = blake3::hash(question(request).as_bytes()).to_hex();
+            json!({"query": format!("fused {seen}")}).to_string()
+        }
+        _ => {
+            let asked = question(request);
+            let fused = asked.split("fused ").nth(1).unwrap().split('\n').next().unwrap();
+            json!({"query": format!("In other words {fused}?")}).to_string()
+        }
+    }
+}
+
+fn requester<F>(answer: F) -> Requester
+where
+    F: Fn(&Request) -> Result<(String, crate::llm::Finish), LlmError> + Send + Sync + 'static,
+{
+    Requester::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
+}
+
+#[test]
+fn a_model_makes_questions_in_the_steps_of_the_benchmark() {
+    let (_, base) = indexed();
+    let made = made(base, 1, Some(&requester(|request| said(reply(request)))), 12);
+    assert_eq!(made.questions.len(), 12);
+    for question in &made.questions {
+        assert!(question.text.starts_with("In other words"), "{}", question.text);
+        let of_kind = question.properties.is_empty() == (question.kind == Kind::Relational);
+        assert!(of_kind && question.properties.is_empty() == question.votes.is_empty());
+        for vote in &question.votes {
+            assert_eq!((vote.check, vote.judge), (asking::Ballot::Yes, asking::Ballot::Yes));
+        }
+    }
+    assert!(made.questions.iter().any(|one| one.kind == Kind::Fused));
+}
+
+#[test]
+fn na_disagreement_and_malformed_replies_are_no_answers() {
+    let (_, base) = indexed();
+    let gate = |request: &Request, vary: fn(u8) -> Option<&'static str>| {
+        let document = question(request).to_owned();
+        let draw = blake3::hash(document.split("# Document").last().unwrap().as_bytes());
+        match vary(draw.as_bytes()[0] % 4) {
+            Some(text) if step(request) == "synthesize_check" => said(text),
+            _ => said(reply(request)),
+        }
+    };
+    // A quarter of the documents have no source, another gives no JSON, however often it is asked.
+    let partly = requester(move |request| {
+        gate(request, |draw| match draw {
+            0 => Some(r#"{"sources": [{"n": 1, "source": " na "}]}"#),
+            1 => Some("I cannot say."),
+            _ => None,
+        })
+    });
+    let made = made(base, 1, Some(&partly), 20);
+    let votes: Vec<Vote> = made.questions.iter().flat_map(|one| one.votes.clone()).collect();
+    let ballots: BTreeSet<String> =
+        votes.iter().map(|vote| format!("{:?} {:?}", vote.check, vote.judge)).collect();
+    assert!(ballots.contains("Yes Yes") && ballots.contains("No Yes"), "{ballots:?}");
+    assert!(ballots.contains("Malformed Yes"), "{ballots:?}");
+    for question in made.questions.iter().filter(|one| !one.votes.is_empty()) {
+        let passed = question
+            .votes
+            .iter()
+            .filter(|vote| (vote.check, vote.judge) == (asking::Ballot::Yes, asking::Ballot::Yes));
+        let passed: Vec<NodeId> = passed.map(|vote| vote.node).collect();
+        assert_eq!(question.answers, passed);
+        assert!(question.answers.contains(&question.gold));
+    }
+    assert!(made.quality.gold_pass < 1.0, "some gold answers must fail");
+    assert!(made.quality.dropped[quality::GOLD_FAILED] > 0);
+}
+
+#[test]
+fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
+    let (_, base) = indexed();
+    let ceilings = Ceilings { usd: None, tokens: Some(60_000) };
+    let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn crate::llm::ReplyStore>];
+    let prompts = Arc::new(Prompts::built_in().unwrap());
+    let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
+    let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 200);
+    assert!((1..200).contains(&made.questions.len()), "{}", made.questions.len());
+    let Some(Stopped(error)) = &made.stopped else { panic!("nothing stopped it") };
+    assert!(matches!(error, LlmError::Budget { .. }), "{error}");
+    let outage = |_: &Request| Err(LlmError::Unrecorded("no service".to_owned()));
+    let stop = AtomicBool::new(false);
+    let mut watch = Watch { progress: &mut |_, _, _| {}, stop: &stop };
+    let options = Options { queries: 5, seed: 1, templates: None };
+    let nothing = synthesize(base, &options, Some(&requester(outage)), &mut watch).unwrap_err();
+    assert!(matches!(nothing, SynthError::Llm(_)), "{nothing}");
+}
+
+#[test]
+fn a_name_of_an_answer_and_a_repetition_are_dropped() {
+    let (_, base) = indexed();
+    let templates = discover::templates(&base.kb, 8, 1);
+    let mut maker = Maker::new(base, &templates);
+    let answer = base.kb.candidates()[0];
+    let question = |text: &str, slots: Vec<NodeId>| Question {
+        text: text.to_owned(),
+        kind: Kind::Relational,
+        style: Style::Question,
+        template: "t".to_owned(),
+        slots,
+        gold: answer,
+        properties: Vec::new(),
+        votes: Vec::new(),
+        answers: vec![answer],
+    };
+    let named = format!("Who wrote {}?", base.kb.name(answer).to_uppercase());
+    assert_eq!(maker.take(question(&named, vec![1])), None);
+    assert!(maker.take(question("Which one?", vec![2])).is_some());
+    assert_eq!(maker.take(question("which ONE", vec![3])), None, "the same words");
+    assert_eq!(maker.take(question("Another way", vec![2])), None, "the same slots and answers");
+    assert_eq!(maker.dropped.values().sum::<usize>(), 3);
+}
+
+#[test]
+fn files_are_never_written_over() {
+    let (_, base) = indexed();
+    let made = made(base, 1, None, 8);
+    let dir = tempfile::tempdir().unwrap();
+    made.write(dir.path()).unwrap();
+    let again = made.write(dir.path()).unwrap_err();
+    let path: &Path = &dir.path().join("qa.csv");
+    assert!(matches!(&again, SynthError::Write { path: own, .. } if own == path), "{again}");
+}

@@ -1,0 +1,488 @@
+//! The words of a question: a pattern of some style, filled with a type, with what relations say,
+//! with names and with words of a document. Patterns are in `data/wording.toml`, which is part of
+//! the binary.
+//!
+//! Must not know: how questions are chosen, which nodes answer them.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    dataset::sample::random::Stream,
+    kb::{Direction, Kb, TypeId, metapath::Step},
+    synth::template::Template,
+};
+
+/// Share of questions, in per cent, that use the wording of their template, if it has one.
+const OWN_WORDING: usize = 50;
+
+/// The way a question is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// A sentence that asks.
+    Question,
+    /// A sentence that commands.
+    Imperative,
+    /// Words as they are typed into a search field.
+    Keyword,
+    /// Somebody says why he asks.
+    Persona,
+}
+
+impl Style {
+    /// All styles.
+    pub const ALL: [Style; 4] =
+        [Style::Question, Style::Imperative, Style::Keyword, Style::Persona];
+
+    /// Its name in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Style::Question => "question",
+            Style::Imperative => "imperative",
+            Style::Keyword => "keyword",
+            Style::Persona => "persona",
+        }
+    }
+}
+
+/// What a question asks by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Relations alone.
+    Relational,
+    /// Words of documents alone.
+    Textual,
+    /// Both.
+    Fused,
+}
+
+impl Kind {
+    /// Its name in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Relational => "relational",
+            Kind::Textual => "textual",
+            Kind::Fused => "fused",
+        }
+    }
+}
+
+/// The patterns of one style, by what is asked by.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patterns {
+    relational: Vec<String>,
+    fused: Vec<String>,
+    textual: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Styles {
+    question: Patterns,
+    imperative: Patterns,
+    keyword: Patterns,
+    persona: Patterns,
+}
+
+#[allow(clippy::expect_used, reason = "the file is part of the binary, and a test reads it")]
+static STYLES: LazyLock<Styles> = LazyLock::new(|| {
+    toml::from_str(include_str!("data/wording.toml")).expect("the patterns have their form")
+});
+
+/// The patterns of a style and kind.
+fn patterns(style: Style, kind: Kind) -> &'static [String] {
+    let of = match style {
+        Style::Question => &STYLES.question,
+        Style::Imperative => &STYLES.imperative,
+        Style::Keyword => &STYLES.keyword,
+        Style::Persona => &STYLES.persona,
+    };
+    match kind {
+        Kind::Relational => &of.relational,
+        Kind::Fused => &of.fused,
+        Kind::Textual => &of.textual,
+    }
+}
+
+/// The words of a name of the schema: `author___writes___paper`, `hasBrand` and `gene/protein` are
+/// three, two and two.
+fn parts(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    for letter in name.chars() {
+        let begins = letter.is_uppercase() && before.is_lowercase();
+        if !letter.is_alphanumeric() || begins {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric() {
+            words.last_mut().into_iter().for_each(|word| word.extend(letter.to_lowercase()));
+        }
+        before = letter;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A type as people say it: `gene/protein` is "gene or protein".
+pub(super) fn type_words(name: &str) -> String {
+    name.split('/').map(|one| parts(one).join(" ")).collect::<Vec<_>>().join(" or ")
+}
+
+/// Many of what a word names.
+fn plural(words: &str) -> String {
+    let one = |word: &str| {
+        let ends = |end: &str| word.ends_with(end);
+        if ends("y") && !["ay", "ey", "oy", "uy"].iter().any(|end| ends(end)) {
+            format!("{}ies", &word[..word.len() - 1])
+        } else if ["s", "x", "z", "ch", "sh"].iter().any(|end| ends(end)) {
+            format!("{word}es")
+        } else {
+            format!("{word}s")
+        }
+    };
+    match words.split_once(" of ") {
+        Some((head, rest)) => format!("{} of {rest}", one(head)),
+        None => words.split(" or ").map(one).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+/// What a relation says between its ends.
+enum Says {
+    /// Nothing but that there is one: `has_brand`, `of`.
+    Has,
+    /// A verb, with what stands before and behind it: `cites`, `participates in`.
+    Verb(String, String, String),
+    /// A participle or what ends in a preposition: `published in`, `associated`.
+    State(String),
+    /// A noun: `target`, `side effect`.
+    Noun(String),
+    /// That one is a kind of the other: `is_a`, `parent-child`.
+    Kind,
+}
+
+/// Words of relations that order things by kind.
+const KIND_WORDS: [&str; 7] =
+    ["isa", "subclass", "subtype", "parent", "child", "broader", "narrower"];
+
+const PREPOSITIONS: [&str; 13] =
+    ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
+
+/// The words of a relation that its types do not say.
+fn says(kb: &Kb, step: &Step) -> Says {
+    let own = |kind: TypeId| parts(kb.type_name(kind));
+    let types: Vec<String> = own(step.from).into_iter().chain(own(step.to)).collect();
+    let mut words = parts(kb.relation_name(step.relation));
+    let is_type = |word: &String| types.contains(word);
+    if words.iter().any(|word| !is_type(word)) {
+        words.retain(|word| !is_type(word));
+    }
+    let is_having =
+        |word: &String| ["has", "have", "is", "a", "an", "the"].contains(&word.as_str());
+    if words.first().is_some_and(|word| word == "has") && words.len() > 1 {
+        words.remove(0);
+    }
+    let is_kind = |word: &String| KIND_WORDS.contains(&word.as_str());
+    if words == ["is", "a"] || words.iter().any(is_kind) {
+        return Says::Kind;
+    }
+    if words.iter().all(is_having) {
+        return Says::Has;
+    }
+    let text = words.join(" ");
+    let is_verb = |word: &String| {
+        let stem = word.strip_suffix('s').unwrap_or("");
+        stem.len() > 2 && !stem.ends_with(['s', 'u', 'i'])
+    };
+    let ends_in = |endings: &[&str]| {
+        words.last().is_some_and(|word| {
+            word.len() > 4 && endings.iter().any(|ending| word.ends_with(ending))
+        })
+    };
+    if let Some(at) = words.iter().position(is_verb) {
+        let [before, behind] =
+            [words.get(..at), words.get(at + 1..)].map(|part| part.unwrap_or_default().join(" "));
+        return Says::Verb(before, words.swap_remove(at), behind);
+    }
+    if words.last().is_some_and(|word| PREPOSITIONS.contains(&word.as_str())) {
+        return Says::State(text);
+    }
+    if ends_in(&["ed", "bought", "sold", "made", "seen"]) {
+        return Says::State(format!("{text} with"));
+    }
+    Says::Noun(text)
+}
+
+/// `participates` as "participating".
+fn doing(verb: &str) -> String {
+    let stem = verb.strip_suffix('s').unwrap_or(verb);
+    let stem = match stem {
+        _ if stem.ends_with("ie") => return format!("{}ying", &stem[..stem.len() - 2]),
+        _ if stem.ends_with("sse") || stem.ends_with("she") || stem.ends_with("che") => {
+            &stem[..stem.len() - 1]
+        }
+        _ if stem.ends_with('e') && !stem.ends_with("ee") => &stem[..stem.len() - 1],
+        _ => stem,
+    };
+    format!("{stem}ing")
+}
+
+/// With a space before it, unless it is empty.
+fn spaced(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" {text}") }
+}
+
+/// How the end of a step is linked to the noun at its beginning, said behind the end: "published
+/// in X", "that X writes". Several ways, so that no relation has one wording alone.
+fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
+    // Whether the end of the step does what the relation says.
+    let acts = step.direction == Direction::In;
+    let mutual = step.direction == Direction::Any;
+    let text = match says(kb, step) {
+        Says::Has if acts => format!("{} {noun}", stream.pick(&["by", "with", "from", "of"])),
+        Says::Has => format!("{} {noun}", stream.pick(&["of", "that belong to", "from"])),
+        Says::Verb(before, verb, behind) if mutual => {
+            let (verb, behind) = (doing(&verb), spaced(&behind));
+            match stream.below(2) {
+                0 => format!("{before} {verb}{behind} {noun}"),
+                _ => format!("linked to {noun} by{} {verb}{behind}", spaced(&before)),
+            }
+        }
+        Says::Verb(before, verb, behind) if acts => {
+            let (verb, behind) = (doing(&verb), spaced(&behind));
+            match before.is_empty() {
+                true => format!("{verb}{behind} {noun}"),
+                false => format!("with {before} {verb}{behind} {noun}"),
+            }
+        }
+        Says::Verb(before, verb, behind) => {
+            let before = spaced(&before);
+            match stream.below(3) {
+                0 => format!("of {noun}"),
+                _ => format!("that {noun}{before} {verb}{}", spaced(&behind)),
+            }
+        }
+        Says::State(state) if acts || mutual => format!("{state} {noun}"),
+        Says::State(state) => match stream.below(2) {
+            0 => format!("that {noun} is {state}"),
+            _ => format!("of {noun}"),
+        },
+        Says::Kind if mutual => match stream.below(3) {
+            0 => format!("that are subtypes or parents of {noun}"),
+            1 => format!("right above or below {noun}"),
+            _ => format!("related to {noun} as a kind"),
+        },
+        Says::Kind => match stream.below(2) {
+            0 => format!("that belong under {noun}"),
+            _ => format!("related to {noun} as a kind"),
+        },
+        Says::Noun(what) if mutual => match stream.below(3) {
+            0 => format!("with a {what} link to {noun}"),
+            1 => format!("joined to {noun} ({what})"),
+            _ => format!("that share a {what} relation with {noun}"),
+        },
+        Says::Noun(what) if acts => match stream.below(3) {
+            0 => format!("with {noun} as {what}"),
+            1 => format!("whose {what} is {noun}"),
+            _ => format!("with {what} {noun}"),
+        },
+        Says::Noun(what) => match stream.below(3) {
+            0 => format!("that are {what} of {noun}"),
+            1 => format!("as {what} of {noun}"),
+            _ => format!("that {noun} has as {what}"),
+        },
+    };
+    text.trim().to_owned()
+}
+
+/// What a branch says of the answers, behind their type.
+fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
+    let Some((first, rest)) = steps.split_first() else { return String::new() };
+    let from = type_words(kb.type_name(first.from));
+    let mut noun = match stream.below(100) {
+        0..=29 => format!("the {from} {name}"),
+        _ => name.to_owned(),
+    };
+    let middle = type_words(kb.type_name(first.to));
+    if let [second] = rest
+        && first.direction != Direction::Any
+        && second.relation == first.relation
+        && second.to == first.from
+        && stream.percent(75)
+    {
+        // There and back.
+        return match stream.below(4) {
+            0 => format!("with the same {middle} as {noun}"),
+            1 => format!("sharing a {middle} with {noun}"),
+            2 => format!("that have a {middle} in common with {noun}"),
+            _ => format!("of the same {middle} as {noun}"),
+        };
+    }
+    for (at, step) in steps.iter().enumerate() {
+        let text = clause(kb, step, &noun, stream);
+        if at + 1 == steps.len() {
+            return text;
+        }
+        let middle = type_words(kb.type_name(step.to));
+        let article = stream.pick(&["a", "some", "any"]);
+        noun = format!("{article} {middle} {text}");
+    }
+    noun
+}
+
+/// What a negated branch says of the answers.
+fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
+    let Some(step) = steps.first() else { return String::new() };
+    let end = type_words(kb.type_name(step.to));
+    let what = match says(kb, step) {
+        Says::Noun(what) => format!("{what} {end}"),
+        Says::Verb(_, verb, _) => format!("{end} ({verb})"),
+        Says::State(state) => format!("{end} ({})", state.trim_end_matches(" with")),
+        Says::Has | Says::Kind => end,
+    };
+    match stream.below(3) {
+        0 => format!("without any {what}"),
+        1 => format!("with no {what}"),
+        _ => format!("but no {what}"),
+    }
+}
+
+/// A question without its words from documents: what relations say of what is asked for.
+pub(super) fn requirement(
+    kb: &Kb,
+    template: &Template,
+    names: &[String],
+    stream: &mut Stream,
+) -> String {
+    let mut said = Vec::new();
+    for branch in &template.branches {
+        said.push(match branch.slot {
+            Some(slot) => {
+                let name = names.get(slot).map_or("", String::as_str);
+                says_branch(kb, &branch.steps, name, stream)
+            }
+            None => says_not(kb, &branch.steps, stream),
+        });
+    }
+    said.join(stream.pick(&[" and ", " and also ", ", ", " and "]))
+}
+
+/// A question, with the style it is put in.
+pub(super) fn question(
+    kb: &Kb,
+    template: &Template,
+    names: &[String],
+    properties: &[String],
+    stream: &mut Stream,
+) -> (String, Style) {
+    let kind = match (names.is_empty(), properties.is_empty()) {
+        (false, true) => Kind::Relational,
+        (true, _) => Kind::Textual,
+        (false, false) => Kind::Fused,
+    };
+    let own = template.text.as_ref().filter(|_| kind == Kind::Relational);
+    if let Some(text) = own.filter(|_| stream.percent(OWN_WORDING)) {
+        let numbered = names.iter().enumerate();
+        let text = numbered
+            .fold(text.clone(), |text, (at, name)| text.replace(&format!("{{{at}}}"), name));
+        return (text, Style::Question);
+    }
+    let style = Style::ALL.get(stream.below(Style::ALL.len())).copied().unwrap_or(Style::Question);
+    // A negation is no keyword.
+    let negated = template.branches.iter().any(|branch| branch.slot.is_none());
+    let style = if negated && style == Style::Keyword { Style::Imperative } else { style };
+    let usable: Vec<&String> = patterns(style, kind)
+        .iter()
+        .filter(|pattern| !(negated && pattern.contains("{k}")))
+        .collect();
+    let pattern =
+        usable.get(stream.below(usable.len())).map_or("{Ts} {r} {p}", |text| text.as_str());
+    let kind_words = type_words(kb.type_name(template.target));
+    let said = requirement(kb, template, names, stream);
+    let mut listed = names.to_vec();
+    stream.shuffle(&mut listed);
+    let between = stream.pick(&[" ", ", ", " and "]);
+    let joined = match style {
+        Style::Keyword => properties.join(stream.pick(&[" ", ", ", " "])),
+        _ => properties.join(stream.pick(&[" and ", ", ", " and "])),
+    };
+    let text = pattern
+        .replace("{Ts}", &plural(&kind_words))
+        .replace("{T}", &kind_words)
+        .replace("{r}", &said)
+        .replace("{k}", &listed.join(between))
+        .replace("{p}", &joined);
+    (finished(&text, style, stream), style)
+}
+
+/// Small letters, articles and ends as people type them.
+fn finished(text: &str, style: Style, stream: &mut Stream) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = with_articles(&words).replace(" ,", ",");
+    let lower = if style == Style::Keyword { 60 } else { 15 };
+    let text = if stream.percent(lower) { text.to_lowercase() } else { text };
+    match stream.percent(20) {
+        true => text.trim_end_matches(['?', '.']).to_owned(),
+        false => text,
+    }
+}
+
+/// "an" before a vowel.
+fn with_articles(words: &[&str]) -> String {
+    let vowel = |word: &&str| word.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
+    let mut made: Vec<&str> = Vec::with_capacity(words.len());
+    for (at, &word) in words.iter().enumerate() {
+        let before_vowel = words.get(at + 1).is_some_and(vowel);
+        made.push(match word {
+            "a" if before_vowel => "an",
+            _ => word,
+        });
+    }
+    made.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn there_are_forty_patterns_and_more_and_each_says_what_it_is_for() {
+        let mut all = BTreeSet::new();
+        for style in Style::ALL {
+            for kind in [Kind::Relational, Kind::Textual, Kind::Fused] {
+                for pattern in patterns(style, kind) {
+                    assert!(all.insert(pattern), "twice: {pattern}");
+                    let related = pattern.contains("{r}") || pattern.contains("{k}");
+                    assert_eq!(related, kind != Kind::Textual, "{pattern}");
+                    assert_eq!(pattern.contains("{p}"), kind != Kind::Relational, "{pattern}");
+                }
+            }
+        }
+        assert!(all.len() >= 40, "{}", all.len());
+    }
+
+    #[test]
+    fn names_of_the_schema_become_words() {
+        assert_eq!(parts("author___writes___paper"), ["author", "writes", "paper"]);
+        assert_eq!(parts("hasBrand"), ["has", "brand"]);
+        assert_eq!(type_words("gene/protein"), "gene or protein");
+        assert_eq!(plural("gene or protein"), "genes or proteins");
+        assert_eq!(plural("field of study"), "fields of study");
+        assert_eq!(plural("category"), "categories");
+        for (verb, said) in [
+            ("writes", "writing"),
+            ("participates", "participating"),
+            ("expresses", "expressing"),
+            ("causes", "causing"),
+            ("treats", "treating"),
+            ("carries", "carrying"),
+        ] {
+            assert_eq!(doing(verb), said);
+        }
+    }
+}

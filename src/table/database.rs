@@ -1,0 +1,469 @@
+//! Tables in memory for SQL that can only read: here is a statement of anybody's, which rows?
+//!
+//! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
+//! values in a cell, `t` has them joined, and a table `t_COLUMN(id, key, value)` a row each, where
+//! `key` is what tells values apart.
+//!
+//! # What a statement cannot do
+//!
+//! It is one statement that begins with `select` or `with`, without comments; it is parsed only
+//! with an authorizer that knows nothing but reading the loaded tables and harmless functions, so
+//! that writes, `attach`, `pragma` and recursion are refused before anything runs. It ends by a
+//! deadline, and gives at most so many rows of so many bytes.
+//!
+//! Must not know: nodes beyond their ids, questions, who wrote a statement.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rusqlite::{
+    Connection, ErrorCode, ToSql,
+    config::DbConfig,
+    hooks::{AuthAction, AuthContext, Authorization},
+    limits::Limit,
+    types::{ToSqlOutput, ValueRef},
+};
+
+use crate::table::{Cell, Key, Table, functions};
+
+/// Instructions of SQLite's machine between two looks at the clock.
+const STEPS_AT_ONCE: i32 = 10_000;
+/// Bytes of one text, and of one row.
+const MAX_TEXT: i32 = 1 << 20;
+/// Bytes of a statement.
+const MAX_SQL: usize = 20_000;
+/// Depth of an expression, parts of a compound statement, and characters of a pattern.
+const MAX_DEPTH: i32 = 100;
+const MAX_COMPOUND: i32 = 20;
+const MAX_PATTERN: i32 = 200;
+/// Instructions that one statement is translated to.
+const MAX_INSTRUCTIONS: i32 = 50_000;
+/// Bytes of all rows of a result.
+const MAX_RESULT: usize = 16 << 20;
+/// Pages of 4 KiB that all tables of a database may fill: 1 GiB.
+const MAX_PAGES: u32 = 262_144;
+/// Functions that statements may call beside those of `functions`.
+const FUNCTIONS: [&str; 36] = [
+    "abs",
+    "avg",
+    "ceil",
+    "ceiling",
+    "coalesce",
+    "count",
+    "date",
+    "floor",
+    "format",
+    "group_concat",
+    "ifnull",
+    "iif",
+    "instr",
+    "length",
+    "like",
+    "ln",
+    "log",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "mod",
+    "nullif",
+    "pow",
+    "power",
+    "replace",
+    "round",
+    "rtrim",
+    "sign",
+    "sqrt",
+    "strftime",
+    "substr",
+    "substring",
+    "sum",
+    "total",
+    "trim",
+];
+/// Further ones, with which windows and text are written.
+const MORE_FUNCTIONS: [&str; 11] = [
+    "upper",
+    "rank",
+    "dense_rank",
+    "row_number",
+    "ntile",
+    "typeof",
+    "percent_rank",
+    "exp",
+    "concat",
+    "current_date",
+    "current_timestamp",
+];
+
+/// How far one statement may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From its beginning to its last row, by the wall clock.
+    pub time: Duration,
+    /// Rows of the result.
+    pub rows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(2), rows: 10_000 }
+    }
+}
+
+/// Why there are no rows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SqlError {
+    /// The statement is longer than any that is taken.
+    #[error("the statement has {0} bytes; at most {MAX_SQL} are taken")]
+    TooLong(usize),
+    /// It does what only reading does not need.
+    #[error("the statement is refused: {0}")]
+    Refused(String),
+    /// SQLite cannot make sense of it.
+    #[error("the statement is wrong: {0}")]
+    Wrong(String),
+    /// It was stopped.
+    #[error("the statement was stopped after {} ms; ask for less at a time", .0.as_millis())]
+    Deadline(Duration),
+    /// It gives more than is taken.
+    #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
+    TooMuch {
+        /// The limit.
+        rows: usize,
+    },
+    /// The tables do not fit into memory, or SQLite failed otherwise.
+    #[error("the tables cannot be held in memory: {0}")]
+    Load(String),
+}
+
+/// One value of a result.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum SqlValue {
+    /// None.
+    Null,
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Real(f64),
+    /// A text.
+    Text(String),
+}
+
+impl SqlValue {
+    /// As a number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(number) => Some(*number as f64),
+            Self::Real(number) => Some(*number),
+            Self::Null | Self::Text(_) => None,
+        }
+    }
+}
+
+/// What a statement gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, each with a value for each column.
+    pub rows: Vec<Vec<SqlValue>>,
+}
+
+/// What the authorizer notes.
+#[derive(Default)]
+struct Watch {
+    /// Whether tables are being loaded, by this module alone.
+    loading: AtomicBool,
+    /// What the last statement was refused for.
+    refused: Mutex<Option<String>>,
+    /// When the statement that runs is to end.
+    deadline: Mutex<Option<Instant>>,
+}
+
+/// Loaded tables.
+pub struct Database {
+    connection: Connection,
+    watch: Arc<Watch>,
+}
+
+impl Database {
+    /// Loads tables by name. Costs about a microsecond a cell.
+    ///
+    /// # Errors
+    /// [`SqlError::Load`] if they do not fit.
+    pub fn load(tables: &[(&str, &Table)]) -> Result<Self, SqlError> {
+        let watch = Arc::new(Watch::default());
+        let opened = || -> rusqlite::Result<Database> {
+            let mut connection = Connection::open_in_memory()?;
+            harden(&mut connection, &watch)?;
+            watch.loading.store(true, Ordering::SeqCst);
+            let loaded = tables.iter().try_for_each(|(name, table)| fill(&connection, name, table));
+            loaded?;
+            connection.pragma_update(None, "query_only", true)?;
+            watch.loading.store(false, Ordering::SeqCst);
+            Ok(Database { connection, watch: watch.clone() })
+        };
+        opened().map_err(|error| SqlError::Load(error.to_string()))
+    }
+
+    /// The rows that a statement gives, in its order.
+    ///
+    /// # Errors
+    /// [`SqlError`].
+    pub fn query(&self, sql: &str, limits: &Limits) -> Result<Rows, SqlError> {
+        is_one_reading_statement(sql)?;
+        let begun = Instant::now();
+        let lock = |deadline| {
+            *self.watch.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+        };
+        self.refusal();
+        lock(begun.checked_add(limits.time));
+        let found = self.rows(sql, limits);
+        lock(None);
+        found.map_err(|error| match error {
+            Stopped::Limit(error) => error,
+            Stopped::Sqlite(error) => self.why(&error, begun, limits),
+        })
+    }
+
+    fn rows(&self, sql: &str, limits: &Limits) -> Result<Rows, Stopped> {
+        let mut statement = self.connection.prepare(sql)?;
+        if !statement.readonly() {
+            return Err(SqlError::Refused("it changes something".to_owned()).into());
+        }
+        let columns: Vec<String> =
+            statement.column_names().into_iter().map(str::to_owned).collect();
+        let mut found = Rows { columns, rows: Vec::new() };
+        let mut bytes = 0;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..found.columns.len()).map(|at| Ok(value(row.get_ref(at)?)));
+            let values: Vec<SqlValue> = values.collect::<rusqlite::Result<_>>()?;
+            let text =
+                |value: &SqlValue| if let SqlValue::Text(text) = value { text.len() } else { 8 };
+            bytes += values.iter().map(text).sum::<usize>();
+            found.rows.push(values);
+            if found.rows.len() > limits.rows || bytes > MAX_RESULT {
+                return Err(SqlError::TooMuch { rows: limits.rows }.into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes what the last statement was refused for.
+    fn refusal(&self) -> Option<String> {
+        self.watch.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn why(&self, error: &rusqlite::Error, begun: Instant, limits: &Limits) -> SqlError {
+        if let Some(what) = self.refusal() {
+            return SqlError::Refused(what);
+        }
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) if begun.elapsed() >= limits.time => {
+                SqlError::Deadline(limits.time)
+            }
+            _ => SqlError::Wrong(error.to_string()),
+        }
+    }
+}
+
+/// Why a statement gave no rows.
+enum Stopped {
+    Limit(SqlError),
+    Sqlite(rusqlite::Error),
+}
+
+impl From<SqlError> for Stopped {
+    fn from(error: SqlError) -> Self {
+        Self::Limit(error)
+    }
+}
+
+impl From<rusqlite::Error> for Stopped {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+fn value(value: ValueRef<'_>) -> SqlValue {
+    match value {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Int(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) | ValueRef::Blob(text) => {
+            SqlValue::Text(String::from_utf8_lossy(text).into_owned())
+        }
+    }
+}
+
+/// An identifier of SQL in quotation marks.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Limits, functions, authorizer and deadline of a connection.
+fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
+    functions::register(connection)?;
+    connection.pragma_update(None, "max_page_count", MAX_PAGES)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    for (limit, most) in [
+        (Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT),
+        (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL as i32),
+        (Limit::SQLITE_LIMIT_EXPR_DEPTH, MAX_DEPTH),
+        (Limit::SQLITE_LIMIT_COMPOUND_SELECT, MAX_COMPOUND),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN),
+        (Limit::SQLITE_LIMIT_VDBE_OP, MAX_INSTRUCTIONS),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+    ] {
+        connection.set_limit(limit, most)?;
+    }
+    let seen = watch.clone();
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        if seen.loading.load(Ordering::SeqCst) {
+            return Authorization::Allow;
+        }
+        let Some(what) = forbidden(&context.action) else { return Authorization::Allow };
+        let mut refused = seen.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert(what);
+        Authorization::Deny
+    }))?;
+    let seen = watch.clone();
+    connection.progress_handler(
+        STEPS_AT_ONCE,
+        Some(move || {
+            let deadline = *seen.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+            deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        }),
+    )
+}
+
+/// What of an action is not allowed; none for reading.
+fn forbidden(action: &AuthAction<'_>) -> Option<String> {
+    match action {
+        AuthAction::Select => None,
+        AuthAction::Read { table_name, .. } if table_name.starts_with("sqlite_") => {
+            Some(format!("it reads {table_name}"))
+        }
+        AuthAction::Read { .. } => None,
+        AuthAction::Function { function_name } => {
+            let name = function_name.to_lowercase();
+            let known = FUNCTIONS.iter().chain(&MORE_FUNCTIONS).chain(&functions::NAMES);
+            let allowed = known.into_iter().any(|known| *known == name);
+            (!allowed).then(|| format!("it calls {function_name}"))
+        }
+        AuthAction::Recursive => Some("it is recursive".to_owned()),
+        AuthAction::Pragma { pragma_name, .. } => Some(format!("it uses pragma {pragma_name}")),
+        AuthAction::Attach { .. } => Some("it attaches a file".to_owned()),
+        other => {
+            let written = format!("{other:?}");
+            let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
+            Some(format!("it is no reading statement ({what})"))
+        }
+    }
+}
+
+/// Whether a text is one statement that reads, by its words alone.
+fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
+    if sql.len() > MAX_SQL {
+        return Err(SqlError::TooLong(sql.len()));
+    }
+    let refused = |what: &str| Err(SqlError::Refused(what.to_owned()));
+    let text = sql.trim().trim_end_matches(';').trim_end();
+    let first = text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    if !["select", "with"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+        return refused("it does not begin with select or with");
+    }
+    let (mut quote, mut before) = (None, '\0');
+    for c in text.chars() {
+        match quote {
+            Some(end) if c == end => quote = None,
+            Some(_) => {}
+            None if matches!(c, '\'' | '"' | '`') => quote = Some(c),
+            None if c == '[' => quote = Some(']'),
+            None if c == ';' => return refused("there is more than one"),
+            None if c == '\0' => return refused("it has a zero byte"),
+            None if (before, c) == ('-', '-') || (before, c) == ('/', '*') => {
+                return refused("it has a comment");
+            }
+            None => {}
+        }
+        before = c;
+    }
+    Ok(())
+}
+
+/// A cell as it is bound.
+struct Bound<'a>(&'a Cell);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self.0 {
+            Cell::Empty => ToSqlOutput::Borrowed(ValueRef::Null),
+            Cell::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+                ToSqlOutput::Borrowed(ValueRef::Integer(*number as i64))
+            }
+            Cell::Number(number) => ToSqlOutput::Borrowed(ValueRef::Real(*number)),
+            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Many(named) => {
+                let names: Vec<&str> = named.iter().map(|one| &*one.name).collect();
+                ToSqlOutput::from(names.join("; "))
+            }
+        })
+    }
+}
+
+/// Writes a table, and one for each column with several values in a cell.
+fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<()> {
+    let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+    let declared: String = columns.iter().map(|column| format!(", {column}")).collect();
+    let transaction = connection.unchecked_transaction()?;
+    connection.execute_batch(&format!(
+        "CREATE TABLE {} (id INTEGER PRIMARY KEY{declared}) WITHOUT ROWID",
+        quoted(name)
+    ))?;
+    let marks = ", ?".repeat(columns.len());
+    let insert = format!("INSERT INTO {} VALUES (?{marks})", quoted(name));
+    let mut insert = connection.prepare(&insert)?;
+    for (row, node) in table.rows.iter().enumerate() {
+        insert.raw_bind_parameter(1, i64::from(*node))?;
+        for (at, column) in table.columns.iter().enumerate() {
+            let cell = column.cells.get(row).unwrap_or(&Cell::Empty);
+            insert.raw_bind_parameter(at + 2, Bound(cell))?;
+        }
+        insert.raw_execute()?;
+    }
+    drop(insert);
+    for column in &table.columns {
+        let has_many = column.cells.iter().any(|cell| matches!(cell, Cell::Many(_)));
+        if !has_many {
+            continue;
+        }
+        let long = quoted(&format!("{name}_{}", column.name));
+        connection.execute_batch(&format!("CREATE TABLE {long} (id INTEGER, key, value TEXT)"))?;
+        let mut insert = connection.prepare(&format!("INSERT INTO {long} VALUES (?, ?, ?)"))?;
+        for (node, cell) in table.rows.iter().zip(&column.cells) {
+            let Cell::Many(named) = cell else { continue };
+            for one in named.iter() {
+                insert.raw_bind_parameter(1, i64::from(*node))?;
+                match &one.key {
+                    Key::Node(other) => insert.raw_bind_parameter(2, i64::from(*other))?,
+                    Key::Value(value) => insert.raw_bind_parameter(2, &**value)?,
+                }
+                insert.raw_bind_parameter(3, &*one.name)?;
+                insert.raw_execute()?;
+            }
+        }
+    }
+    transaction.commit()
+}

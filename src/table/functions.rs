@@ -1,0 +1,140 @@
+//! Functions that SQL over tables has beyond those of SQLite: variance, standard deviation,
+//! correlation, median, quantiles, year.
+//!
+//! All leave out rows in which an argument is no number, and give null where too few are left.
+
+use rusqlite::{
+    Connection, Result,
+    functions::{Aggregate, Context, FunctionFlags},
+    types::ValueRef,
+};
+
+use crate::table::{
+    statistics::{Moments, pearson_r, quantile},
+    value::year,
+};
+
+/// Names of the functions, for prompts and messages.
+pub(super) const NAMES: [&str; 12] = [
+    "variance",
+    "var_samp",
+    "var_pop",
+    "stddev",
+    "stddev_samp",
+    "stddev_pop",
+    "std",
+    "corr",
+    "median",
+    "quantile",
+    "percentile",
+    "year",
+];
+
+/// Makes the functions known to a connection.
+pub(super) fn register(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8
+        | FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_INNOCUOUS;
+    let spreads: [(&str, fn(&Moments) -> Option<f64>); 7] = [
+        ("variance", Moments::variance),
+        ("var_samp", Moments::variance),
+        ("var_pop", Moments::variance_of_all),
+        ("stddev", |m| m.variance().map(f64::sqrt)),
+        ("std", |m| m.variance().map(f64::sqrt)),
+        ("stddev_samp", |m| m.variance().map(f64::sqrt)),
+        ("stddev_pop", |m| m.variance_of_all().map(f64::sqrt)),
+    ];
+    for (name, of) in spreads {
+        connection.create_aggregate_function(name, 1, flags, Spread(of))?;
+    }
+    connection.create_aggregate_function("corr", 2, flags, Correlation)?;
+    connection.create_aggregate_function("median", 1, flags, Quantile { scale: 1.0 })?;
+    connection.create_aggregate_function("quantile", 2, flags, Quantile { scale: 1.0 })?;
+    connection.create_aggregate_function("percentile", 2, flags, Quantile { scale: 100.0 })?;
+    connection.create_scalar_function("year", 1, flags, |context| {
+        Ok(match context.get_raw(0) {
+            ValueRef::Integer(number) => Some(number),
+            ValueRef::Real(number) => Some(number as i64),
+            ValueRef::Text(text) => year(&String::from_utf8_lossy(text)),
+            _ => None,
+        })
+    })
+}
+
+/// Argument `at`, if it is a number.
+fn number(context: &Context<'_>, at: usize) -> Option<f64> {
+    match context.get_raw(at) {
+        ValueRef::Integer(number) => Some(number as f64),
+        ValueRef::Real(number) => Some(number),
+        _ => None,
+    }
+}
+
+struct Spread(fn(&Moments) -> Option<f64>);
+
+impl Aggregate<Moments, Option<f64>> for Spread {
+    fn init(&self, _: &mut Context<'_>) -> Result<Moments> {
+        Ok(Moments::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, moments: &mut Moments) -> Result<()> {
+        if let Some(number) = number(context, 0) {
+            moments.add(number);
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, moments: Option<Moments>) -> Result<Option<f64>> {
+        Ok(moments.and_then(|moments| (self.0)(&moments)))
+    }
+}
+
+struct Correlation;
+
+impl Aggregate<(Vec<f64>, Vec<f64>), Option<f64>> for Correlation {
+    fn init(&self, _: &mut Context<'_>) -> Result<(Vec<f64>, Vec<f64>)> {
+        Ok(Default::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, pairs: &mut (Vec<f64>, Vec<f64>)) -> Result<()> {
+        if let (Some(one), Some(other)) = (number(context, 0), number(context, 1)) {
+            pairs.0.push(one);
+            pairs.1.push(other);
+        }
+        Ok(())
+    }
+
+    fn finalize(
+        &self,
+        _: &mut Context<'_>,
+        pairs: Option<(Vec<f64>, Vec<f64>)>,
+    ) -> Result<Option<f64>> {
+        Ok(pairs.and_then(|(ones, others)| pearson_r(&ones, &others)))
+    }
+}
+
+/// Linear between the two nearest numbers; one half without a second argument.
+struct Quantile {
+    /// What the second argument is of: 1 for shares, 100 for percent.
+    scale: f64,
+}
+
+impl Aggregate<(Vec<f64>, f64), Option<f64>> for Quantile {
+    fn init(&self, context: &mut Context<'_>) -> Result<(Vec<f64>, f64)> {
+        let share = if context.len() > 1 {
+            number(context, 1).unwrap_or(f64::NAN)
+        } else {
+            0.5 * self.scale
+        };
+        Ok((Vec::new(), share / self.scale))
+    }
+
+    fn step(&self, context: &mut Context<'_>, seen: &mut (Vec<f64>, f64)) -> Result<()> {
+        seen.0.extend(number(context, 0));
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, seen: Option<(Vec<f64>, f64)>) -> Result<Option<f64>> {
+        Ok(seen.and_then(|(mut numbers, share)| quantile(&mut numbers, share)))
+    }
+}

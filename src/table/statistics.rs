@@ -1,0 +1,467 @@
+//! Statistics of columns: here are numbers or groups, what does the test say?
+//!
+//! Definitions are those of SciPy, whose figures are the fixtures of the tests: `shapiro` (Royston
+//! 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`, `levene` with `center="median"`
+//! (Brown and Forsythe 1974), `chi2_contingency` without correction, `kruskal` (with correction for
+//! ties), and the two-sided F test of two variances.
+//!
+//! Must not know: columns, questions.
+
+use statrs::function::{
+    beta::checked_beta_reg,
+    erf::{erfc, erfc_inv},
+    gamma::checked_gamma_ur,
+};
+
+/// Numbers up to which the test of normality is that of Shapiro and Wilk; above it is that of
+/// Jarque and Bera, whose distribution is exact only for many.
+pub const MAX_SHAPIRO: usize = 5_000;
+/// Cells of a table of two categories that are expected to hold fewer than 5, as a share, from
+/// which the chi-square test means little.
+pub const MAX_SPARSE: f64 = 0.2;
+
+/// Which test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// Normality of at most [`MAX_SHAPIRO`] numbers.
+    ShapiroWilk,
+    /// Normality of many numbers.
+    JarqueBera,
+    /// Linear correlation.
+    Pearson,
+    /// Correlation of ranks.
+    Spearman,
+    /// Equal variances of two samples.
+    F,
+    /// Equal spread of two samples or more.
+    BrownForsythe,
+    /// Independence of two categories.
+    ChiSquare,
+    /// Equal distribution of two samples or more.
+    KruskalWallis,
+}
+
+impl Test {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ShapiroWilk => "Shapiro-Wilk",
+            Self::JarqueBera => "Jarque-Bera",
+            Self::Pearson => "Pearson",
+            Self::Spearman => "Spearman",
+            Self::F => "F",
+            Self::BrownForsythe => "Brown-Forsythe",
+            Self::ChiSquare => "chi-square",
+            Self::KruskalWallis => "Kruskal-Wallis",
+        }
+    }
+}
+
+/// What a test gives.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Tested {
+    /// Which test.
+    pub test: Test,
+    /// Numbers, pairs or rows that it looked at.
+    pub n: usize,
+    /// The statistic.
+    pub statistic: f64,
+    /// Two-sided probability of a statistic as large where there is no effect, in `0..=1`.
+    pub p: f64,
+}
+
+/// Why there is no test.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StatisticsError {
+    /// There are too few numbers.
+    #[error("the {test} test needs at least {least} values, and there are {n}")]
+    TooFew {
+        /// The test.
+        test: &'static str,
+        /// The fewest.
+        least: usize,
+        /// Those that there are.
+        n: usize,
+    },
+    /// All are the same.
+    #[error("the {0} test needs values that differ, and all are the same")]
+    Constant(&'static str),
+}
+
+/// Sums of numbers, kept so that little is lost (Welford 1962).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    n: usize,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// Of all these numbers.
+    pub fn of(numbers: &[f64]) -> Self {
+        let mut moments = Self::default();
+        numbers.iter().for_each(|&number| moments.add(number));
+        moments
+    }
+
+    /// Adds a number.
+    pub fn add(&mut self, number: f64) {
+        self.n += 1;
+        let off = number - self.mean;
+        self.mean += off / self.n as f64;
+        self.squares += off * (number - self.mean);
+    }
+
+    /// The mean; none of no numbers.
+    pub fn mean(&self) -> Option<f64> {
+        (self.n > 0).then_some(self.mean)
+    }
+
+    /// The variance of a sample, with n - 1; none of fewer than two numbers.
+    pub fn variance(&self) -> Option<f64> {
+        (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
+    }
+
+    /// The variance of all there are, with n; none of no numbers.
+    pub fn variance_of_all(&self) -> Option<f64> {
+        (self.n > 0).then(|| self.squares / self.n as f64)
+    }
+}
+
+/// The value below which a share of the numbers lies, linear between the two nearest; sorts them.
+/// None of no numbers, or for a share outside of `0..=1`.
+pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
+    if !(0.0..=1.0).contains(&share) {
+        return None;
+    }
+    numbers.sort_by(f64::total_cmp);
+    let at = share * numbers.len().checked_sub(1)? as f64;
+    let low = *numbers.get(at.floor() as usize)?;
+    let high = *numbers.get(at.ceil() as usize)?;
+    Some(low + (high - low) * at.fract())
+}
+
+/// Whether numbers may come from a normal distribution: Shapiro-Wilk up to [`MAX_SHAPIRO`], above
+/// it Jarque-Bera.
+///
+/// # Errors
+/// Fewer than 3 numbers, or no two that differ.
+pub fn normality(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+    if numbers.len() <= MAX_SHAPIRO { shapiro_wilk(numbers) } else { jarque_bera(numbers) }
+}
+
+/// Coefficients of Royston's polynomials, lowest power first.
+const C1: [f64; 6] = [0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056];
+const C2: [f64; 6] = [0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633];
+const C3: [f64; 4] = [0.544, -0.39978, 0.025054, -6.714e-4];
+const C4: [f64; 4] = [1.3822, -0.77857, 0.062767, -0.0020322];
+const C5: [f64; 4] = [-1.5861, -0.31082, -0.083751, 0.0038915];
+const C6: [f64; 3] = [-0.4803, -0.082676, 0.0030302];
+const G: [f64; 2] = [-2.273, 0.459];
+/// Numbers up to which the smaller transformation of W is used.
+const SMALL: usize = 11;
+
+fn polynomial(coefficients: &[f64], x: f64) -> f64 {
+    coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
+}
+
+/// The test of Shapiro and Wilk, of 3 numbers to [`MAX_SHAPIRO`].
+///
+/// # Errors
+/// Fewer than 3 numbers, or no two that differ.
+pub fn shapiro_wilk(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+    let (test, n) = (Test::ShapiroWilk, numbers.len());
+    at_least(test, 3, n)?;
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let spread = sorted[n - 1] - sorted[0];
+    if spread <= 0.0 {
+        return Err(StatisticsError::Constant(test.name()));
+    }
+    let weights = royston_weights(n);
+    let mean = sorted.iter().sum::<f64>() / n as f64;
+    // The squared correlation of the numbers with the antisymmetric weights.
+    let (mut along, mut squares, mut weighted) = (0.0, 0.0, 0.0);
+    for (at, number) in sorted.iter().enumerate() {
+        let mirrored = n - 1 - at;
+        let weight = match at.cmp(&mirrored) {
+            std::cmp::Ordering::Less => -weights[at],
+            std::cmp::Ordering::Equal => 0.0,
+            std::cmp::Ordering::Greater => weights[mirrored],
+        };
+        let off = (number - mean) / spread;
+        along += weight * off;
+        squares += off * off;
+        weighted += weight * weight;
+    }
+    let root = (squares * weighted).sqrt();
+    // 1 - W, so that little is lost where W is near 1.
+    let rest = (root - along) * (root + along) / (squares * weighted);
+    let statistic = 1.0 - rest;
+    let p = if n == 3 {
+        let third = std::f64::consts::FRAC_PI_3;
+        ((6.0 / std::f64::consts::PI) * (statistic.sqrt().asin() - third)).max(0.0)
+    } else {
+        royston_p(rest, n)
+    };
+    Ok(Tested { test, n, statistic, p })
+}
+
+/// The weights of the first half of the sorted numbers, all but of those with n = 3 positive.
+fn royston_weights(n: usize) -> Vec<f64> {
+    let half = n / 2;
+    if n == 3 {
+        return vec![std::f64::consts::FRAC_1_SQRT_2];
+    }
+    let expected: Vec<f64> =
+        (1..=half).map(|i| normal_quantile((i as f64 - 0.375) / (n as f64 + 0.25))).collect();
+    let squares = 2.0 * expected.iter().map(|m| m * m).sum::<f64>();
+    let (root, rsn) = (squares.sqrt(), 1.0 / (n as f64).sqrt());
+    let first = polynomial(&C1, rsn) - expected[0] / root;
+    let mut weights = vec![first];
+    let (e0, e1) = (expected[0], expected.get(1).copied().unwrap_or(0.0));
+    let scale = if n > 5 {
+        let second = polynomial(&C2, rsn) - e1 / root;
+        weights.push(second);
+        let top = squares - 2.0 * e0 * e0 - 2.0 * e1 * e1;
+        (top / (1.0 - 2.0 * first * first - 2.0 * second * second)).sqrt()
+    } else {
+        ((squares - 2.0 * e0 * e0) / (1.0 - 2.0 * first * first)).sqrt()
+    };
+    let known = weights.len();
+    weights.extend(expected.iter().skip(known).map(|m| -m / scale));
+    weights
+}
+
+/// The probability of `1 - W`, of 4 numbers or more.
+fn royston_p(rest: f64, n: usize) -> f64 {
+    let y = rest.ln();
+    let (count, log) = (n as f64, (n as f64).ln());
+    let (y, mean, deviation) = if n <= SMALL {
+        let gamma = polynomial(&G, count);
+        if y >= gamma {
+            return 1e-99;
+        }
+        (-(gamma - y).ln(), polynomial(&C3, count), polynomial(&C4, count).exp())
+    } else {
+        (y, polynomial(&C5, log), polynomial(&C6, log).exp())
+    };
+    normal_above((y - mean) / deviation)
+}
+
+/// The test of Jarque and Bera.
+///
+/// # Errors
+/// Fewer than 3 numbers, or no two that differ.
+pub fn jarque_bera(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+    let (test, n) = (Test::JarqueBera, numbers.len());
+    at_least(test, 3, n)?;
+    let count = n as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let power = |k: i32| numbers.iter().map(|x| (x - mean).powi(k)).sum::<f64>() / count;
+    let variance = power(2);
+    if variance <= 0.0 {
+        return Err(StatisticsError::Constant(test.name()));
+    }
+    let skew = power(3) / variance.powf(1.5);
+    let kurtosis = power(4) / (variance * variance) - 3.0;
+    let statistic = count / 6.0 * (skew * skew + kurtosis * kurtosis / 4.0);
+    Ok(Tested { test, n, statistic, p: chi_square_above(statistic, 2.0) })
+}
+
+/// The correlation of Pearson; none of fewer than two pairs, or where a side is constant.
+pub fn pearson_r(ones: &[f64], others: &[f64]) -> Option<f64> {
+    let n = ones.len().min(others.len());
+    if n < 2 {
+        return None;
+    }
+    let mean = |numbers: &[f64]| numbers.iter().take(n).sum::<f64>() / n as f64;
+    let (one_mean, other_mean) = (mean(ones), mean(others));
+    let (mut both, mut one_squares, mut other_squares) = (0.0, 0.0, 0.0);
+    for (one, other) in ones.iter().zip(others) {
+        let (one, other) = (one - one_mean, other - other_mean);
+        both += one * other;
+        one_squares += one * one;
+        other_squares += other * other;
+    }
+    let root = (one_squares * other_squares).sqrt();
+    (root > 0.0).then(|| (both / root).clamp(-1.0, 1.0))
+}
+
+/// Linear correlation of pairs.
+///
+/// # Errors
+/// Fewer than 3 pairs, or a side without two that differ.
+pub fn pearson(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
+    correlation(Test::Pearson, ones, others)
+}
+
+/// Correlation of the ranks of pairs, ties with their mean rank.
+///
+/// # Errors
+/// Fewer than 3 pairs, or a side without two that differ.
+pub fn spearman(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
+    correlation(Test::Spearman, &ranks(ones), &ranks(others))
+}
+
+fn correlation(test: Test, ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
+    let n = ones.len().min(others.len());
+    at_least(test, 3, n)?;
+    let r = pearson_r(ones, others).ok_or(StatisticsError::Constant(test.name()))?;
+    let free = (n - 2) as f64;
+    // P(|T| > t) = I_{free / (free + t^2)}(free / 2, 1 / 2), where that share is 1 - r^2.
+    let p = regularised_beta(free / 2.0, 0.5, (1.0 - r) * (1.0 + r));
+    Ok(Tested { test, n, statistic: r, p })
+}
+
+/// The rank of each number from 1, ties with their mean.
+pub fn ranks(numbers: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by(|&one, &other| numbers[one].total_cmp(&numbers[other]));
+    let (mut ranks, mut before) = (vec![0.0; numbers.len()], 0.0);
+    for same in order.chunk_by(|&one, &other| numbers[one] == numbers[other]) {
+        let rank = before + (same.len() as f64 + 1.0) / 2.0;
+        same.iter().for_each(|&at| ranks[at] = rank);
+        before += same.len() as f64;
+    }
+    ranks
+}
+
+/// Whether two samples have the same variance; the statistic is the first by the second.
+///
+/// # Errors
+/// A sample of fewer than 2 numbers, or without two that differ.
+pub fn f_test(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
+    let test = Test::F;
+    let n = ones.len() + others.len();
+    at_least(test, 2, ones.len().min(others.len()))?;
+    let variance = |numbers| Moments::of(numbers).variance().filter(|variance| *variance > 0.0);
+    let constant = || StatisticsError::Constant(test.name());
+    let statistic = variance(ones).ok_or_else(constant)? / variance(others).ok_or_else(constant)?;
+    let (a, b) = ((ones.len() - 1) as f64, (others.len() - 1) as f64);
+    let above = f_above(statistic, a, b);
+    let below = regularised_beta(a / 2.0, b / 2.0, a * statistic / (a * statistic + b));
+    Ok(Tested { test, n, statistic, p: (2.0 * above.min(below)).min(1.0) })
+}
+
+/// Whether samples have the same spread around their medians.
+///
+/// # Errors
+/// Fewer than two samples with two numbers, or no spread at all.
+pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+    let test = Test::BrownForsythe;
+    let off = |sample: &Vec<f64>| {
+        let mut sorted = sample.clone();
+        let median = quantile(&mut sorted, 0.5).unwrap_or(0.0);
+        sample.iter().map(|number| (number - median).abs()).collect::<Vec<f64>>()
+    };
+    let distances: Vec<Vec<f64>> =
+        samples.iter().filter(|sample| !sample.is_empty()).map(off).collect();
+    let n: usize = distances.iter().map(Vec::len).sum();
+    at_least(test, 2, distances.len())?;
+    at_least(test, distances.len() + 1, n)?;
+    let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
+    let all = distances.iter().flatten().sum::<f64>() / n as f64;
+    let (mut between, mut within) = (0.0, 0.0);
+    for sample in &distances {
+        let own = mean(sample);
+        between += sample.len() as f64 * (own - all).powi(2);
+        within += sample.iter().map(|number| (number - own).powi(2)).sum::<f64>();
+    }
+    if within <= 0.0 {
+        return Err(StatisticsError::Constant(test.name()));
+    }
+    let (a, b) = ((distances.len() - 1) as f64, (n - distances.len()) as f64);
+    let statistic = b / a * between / within;
+    Ok(Tested { test, n, statistic, p: f_above(statistic, a, b) })
+}
+
+/// Whether two categories are independent, by how often their values occur together: a row for
+/// each value of the first, a count in it for each of the second.
+///
+/// # Errors
+/// Fewer than two rows or columns that have anything.
+pub fn chi_square(counts: &[Vec<u64>]) -> Result<Tested, StatisticsError> {
+    let test = Test::ChiSquare;
+    let width = counts.iter().map(Vec::len).max().unwrap_or(0);
+    let at = |row: &Vec<u64>, column: usize| row.get(column).copied().unwrap_or(0) as f64;
+    let columns: Vec<f64> =
+        (0..width).map(|column| counts.iter().map(|row| at(row, column)).sum()).collect();
+    let rows: Vec<f64> = counts.iter().map(|row| row.iter().sum::<u64>() as f64).collect();
+    let filled = |sums: &[f64]| sums.iter().filter(|sum| **sum > 0.0).count();
+    at_least(test, 2, filled(&rows).min(filled(&columns)))?;
+    let n: f64 = rows.iter().sum();
+    let mut statistic = 0.0;
+    for (row, sum) in counts.iter().zip(&rows) {
+        for (column, other) in columns.iter().enumerate() {
+            let expected = sum * other / n;
+            if expected > 0.0 {
+                statistic += (at(row, column) - expected).powi(2) / expected;
+            }
+        }
+    }
+    let free = ((filled(&rows) - 1) * (filled(&columns) - 1)) as f64;
+    Ok(Tested { test, n: n as usize, statistic, p: chi_square_above(statistic, free) })
+}
+
+/// Whether samples have the same distribution, by their ranks.
+///
+/// # Errors
+/// Fewer than two samples that have anything, or all numbers the same.
+pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+    let test = Test::KruskalWallis;
+    let filled: Vec<&Vec<f64>> = samples.iter().filter(|sample| !sample.is_empty()).collect();
+    at_least(test, 2, filled.len())?;
+    let all: Vec<f64> = filled.iter().flat_map(|sample| sample.iter().copied()).collect();
+    let (n, ranks) = (all.len() as f64, ranks(&all));
+    let mut sorted = all.clone();
+    sorted.sort_by(f64::total_cmp);
+    let cube = |same: &[f64]| (same.len() as f64).powi(3) - same.len() as f64;
+    let ties: f64 = sorted.chunk_by(|one, other| one == other).map(cube).sum();
+    let correction = 1.0 - ties / (n.powi(3) - n);
+    if correction <= 0.0 || !correction.is_finite() {
+        return Err(StatisticsError::Constant(test.name()));
+    }
+    let (mut sum, mut at) = (0.0, 0);
+    for sample in &filled {
+        let own: f64 = ranks[at..at + sample.len()].iter().sum();
+        at += sample.len();
+        sum += own * own / sample.len() as f64;
+    }
+    let statistic = (12.0 / (n * (n + 1.0)) * sum - 3.0 * (n + 1.0)) / correction;
+    let p = chi_square_above(statistic, (filled.len() - 1) as f64);
+    Ok(Tested { test, n: all.len(), statistic, p })
+}
+
+fn at_least(test: Test, least: usize, n: usize) -> Result<(), StatisticsError> {
+    if n < least {
+        return Err(StatisticsError::TooFew { test: test.name(), least, n });
+    }
+    Ok(())
+}
+
+/// The regularised incomplete beta function.
+fn regularised_beta(a: f64, b: f64, x: f64) -> f64 {
+    checked_beta_reg(a, b, x.clamp(0.0, 1.0)).unwrap_or(f64::NAN)
+}
+
+/// The probability that an F variable is above a value.
+fn f_above(value: f64, a: f64, b: f64) -> f64 {
+    if value <= 0.0 { 1.0 } else { regularised_beta(b / 2.0, a / 2.0, b / (b + a * value)) }
+}
+
+/// The probability that a chi-square variable is above a value.
+fn chi_square_above(value: f64, free: f64) -> f64 {
+    if value <= 0.0 { 1.0 } else { checked_gamma_ur(free / 2.0, value / 2.0).unwrap_or(f64::NAN) }
+}
+
+/// The probability that a normal variable is above a value.
+fn normal_above(value: f64) -> f64 {
+    0.5 * erfc(value / std::f64::consts::SQRT_2)
+}
+
+/// The value below which a normal variable is with a probability.
+fn normal_quantile(p: f64) -> f64 {
+    -std::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
+}

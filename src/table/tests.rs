@@ -1,0 +1,229 @@
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::*;
+use crate::table::{
+    statistics::{StatisticsError, Tested},
+    value::{category, date, quantity, year},
+};
+
+/// What SciPy 1.17 gives for the same numbers.
+#[derive(Deserialize)]
+struct Fixture {
+    test: String,
+    data: Vec<Vec<f64>>,
+    statistic: f64,
+    p: f64,
+}
+
+fn tested(test: &str, data: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+    let (one, other) = (&data[0], data.get(1));
+    let pair = || other.expect("two samples");
+    match test {
+        "shapiro_wilk" => statistics::shapiro_wilk(one),
+        "jarque_bera" => statistics::jarque_bera(one),
+        "pearson" => statistics::pearson(one, pair()),
+        "spearman" => statistics::spearman(one, pair()),
+        "f" => statistics::f_test(one, pair()),
+        "brown_forsythe" => statistics::brown_forsythe(data),
+        "kruskal_wallis" => statistics::kruskal_wallis(data),
+        "chi_square" => {
+            let counts = |row: &Vec<f64>| row.iter().map(|count| *count as u64).collect();
+            statistics::chi_square(&data.iter().map(counts).collect::<Vec<Vec<u64>>>())
+        }
+        other => panic!("no test {other}"),
+    }
+}
+
+#[test]
+fn statistics_are_those_of_scipy() {
+    let fixtures: Vec<Fixture> = serde_json::from_str(include_str!("scipy.json")).unwrap();
+    assert!(fixtures.len() >= 20);
+    for Fixture { test, data, statistic, p } in fixtures {
+        let found = tested(&test, &data).unwrap();
+        let near = |found: f64, known: f64| (found - known).abs() <= 1e-6 * known.abs().max(1.0);
+        assert!(near(found.statistic, statistic), "{test}: {} is not {statistic}", found.statistic);
+        assert!(near(found.p, p), "{test}: p {} is not {p}", found.p);
+    }
+}
+
+#[test]
+fn too_little_is_no_statistic() {
+    assert!(statistics::pearson(&[1.0, 2.0], &[2.0, 1.0]).is_err());
+    assert!(statistics::pearson(&[1.0, 1.0, 1.0], &[2.0, 1.0, 3.0]).is_err());
+    assert!(statistics::shapiro_wilk(&[4.0; 9]).is_err());
+    assert!(statistics::kruskal_wallis(&[vec![1.0, 2.0]]).is_err());
+    assert!(statistics::chi_square(&[vec![1, 2]]).is_err());
+    assert!(statistics::brown_forsythe(&[vec![1.0], vec![2.0]]).is_err());
+}
+
+#[test]
+fn numbers_have_units_and_separators() {
+    let of = |text: &str| quantity(text).map(|one| (one.number, one.unit));
+    let unit = |number: f64, unit: &str| Some((number, Some(unit.to_owned())));
+    assert_eq!(of("1,234.5"), Some((1234.5, None)));
+    assert_eq!(of("1.234,5"), Some((1234.5, None)));
+    assert_eq!(of("1 234"), Some((1234.0, None)));
+    assert_eq!(of("12,5"), Some((12.5, None)));
+    assert_eq!(of("1,234"), Some((1234.0, None)));
+    assert_eq!(of("-3e-2"), Some((-0.03, None)));
+    assert_eq!(of("$ 12.99"), unit(12.99, "USD"));
+    assert_eq!(of("12.99 EUR"), unit(12.99, "EUR"));
+    assert_eq!(of("£9"), unit(9.0, "GBP"));
+    assert_eq!(of("1.44 ounces"), unit(1.44, "ounces"));
+    assert_eq!(of("12 %"), unit(12.0, "%"));
+    assert_eq!(of("3 million"), Some((3e6, None)));
+    for no in [
+        "",
+        "10 - 20",
+        "3.4 x 2.1 inches",
+        "19q13.4",
+        "2020-03-01",
+        "1.2.3",
+        "ten",
+        "2 in Gift Cards (",
+    ] {
+        assert_eq!(of(no), None, "{no:?}");
+    }
+}
+
+#[test]
+fn dates_years_and_categories() {
+    assert_eq!(date("2020-3-1").as_deref(), Some("2020-03-01"));
+    assert_eq!(date("31.03.2020").as_deref(), Some("2020-03-31"));
+    assert_eq!(date("2020-03-31T10:00:00Z").as_deref(), Some("2020-03-31"));
+    assert_eq!(date("2020-13-01"), None);
+    assert_eq!(date("1.2.3"), None);
+    assert_eq!(year("published 2011"), Some(2011));
+    assert_eq!(year("12345"), None);
+    assert_eq!(category("U.S.A."), category("United States"));
+    assert_eq!(category("Café-Bar"), category("cafe bar"));
+    assert_ne!(category("UK"), category("US"));
+}
+
+fn people() -> Table {
+    let named = |names: &[&str]| {
+        let named = |name: &&str| Named { key: Key::Value((*name).into()), name: (*name).into() };
+        Cell::Many(names.iter().map(named).collect())
+    };
+    let column = |name: &str, kind, cells| Column {
+        name: name.to_owned(),
+        kind,
+        unit: None,
+        source: format!("field {name}"),
+        cells,
+        unfit: 0,
+    };
+    let ages = (0..1_000).map(|at| Cell::Number(f64::from(at % 90))).collect();
+    let tags = (0..1_000).map(|at| named(if at % 2 == 0 { &["a"] } else { &["a", "b"] }));
+    Table {
+        rows: (0..1_000).collect(),
+        columns: vec![
+            column("age", ColumnKind::Number, ages),
+            column("tag", ColumnKind::Categories, tags.collect()),
+        ],
+    }
+}
+
+fn asked(sql: &str) -> Result<Rows, SqlError> {
+    Database::load(&[("t", &people())]).unwrap().query(sql, &Limits::default())
+}
+
+#[test]
+fn sql_reads_tables_and_has_statistics() {
+    let one = |sql: &str| asked(sql).unwrap().rows[0][0].clone();
+    assert_eq!(one("SELECT count(*) FROM t WHERE age > 44"), SqlValue::Int(495));
+    assert_eq!(one("SELECT count(*) FROM t_tag WHERE value = 'b'"), SqlValue::Int(500));
+    assert_eq!(one("SELECT tag FROM t WHERE id = 1"), SqlValue::Text("a; b".into()));
+    assert_eq!(one("SELECT median(id) FROM t"), SqlValue::Real(499.5));
+    assert_eq!(one("SELECT quantile(id, 0.25) FROM t"), SqlValue::Real(249.75));
+    assert_eq!(one("SELECT corr(id, id * 2) FROM t"), SqlValue::Real(1.0));
+    assert_eq!(one("SELECT year('2011-02-03')"), SqlValue::Int(2011));
+    let SqlValue::Real(variance) = one("SELECT variance(id) FROM t") else { panic!("a number") };
+    assert!((variance - 83_416.666_666).abs() < 1e-3);
+    assert_eq!(one("SELECT variance(age) FROM t WHERE id < 1"), SqlValue::Null);
+}
+
+#[test]
+fn hostile_sql_is_refused() {
+    let hostile = [
+        "INSERT INTO t VALUES (1, 2, 3)",
+        "UPDATE t SET age = 0",
+        "DELETE FROM t",
+        "DROP TABLE t",
+        "CREATE TABLE u (a)",
+        "ATTACH 'x.db' AS x",
+        "PRAGMA query_only = 0",
+        "VACUUM INTO 'x.db'",
+        "SELECT 1; DROP TABLE t",
+        "SELECT 1 -- and more",
+        "SELECT 1 /* and more */",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r",
+        "WITH x AS (SELECT 1) DELETE FROM t",
+        "WITH x AS (SELECT 1) INSERT INTO t SELECT 1, 2, 3",
+        "SELECT load_extension('x')",
+        "SELECT randomblob(1000000000)",
+        "SELECT * FROM sqlite_master",
+        "SELECT * FROM pragma_table_info('t')",
+        "EXPLAIN SELECT 1",
+    ];
+    for sql in hostile {
+        let refused = asked(sql).unwrap_err();
+        assert!(matches!(refused, SqlError::Refused(_)), "{sql}: {refused:?}");
+    }
+    assert!(matches!(asked(&format!("SELECT {}", "1+".repeat(20_000))), Err(SqlError::TooLong(_))));
+    for sql in ["SELECT nothing FROM t", "SELECT writefile('x', 'y')"] {
+        assert!(matches!(asked(sql), Err(SqlError::Wrong(_))), "{sql}");
+    }
+    assert!(!std::path::Path::new("x.db").exists());
+}
+
+#[test]
+fn endless_sql_is_stopped() {
+    let begun = Instant::now();
+    let cross = "SELECT count(*) FROM t a, t b, t c, t d WHERE a.age + b.age + c.age + d.age = -1";
+    assert_eq!(asked(cross), Err(SqlError::Deadline(Duration::from_secs(2))));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let rows = "SELECT a.id FROM t a, t b, t c";
+    assert_eq!(asked(rows), Err(SqlError::TooMuch { rows: 10_000 }));
+    let long = "SELECT replace(replace(replace(format('%0500d', 1), '0', format('%0500d', 1)), '0', \
+                format('%0500d', 1)), '0', format('%0500d', 1))";
+    assert!(asked(long).is_err());
+}
+
+/// The statements of the published benchmark, where they are at hand: they bind to a table of the
+/// columns that their questions name. Some questions have a remark in place of a statement.
+#[test]
+fn published_statements_bind() {
+    let Some(folder) = crate::given::real_data("mebench") else { return };
+    let text = std::fs::read_to_string(folder.join("test.jsonl")).unwrap();
+    let (mut bound, mut all) = (0, 0);
+    for line in text.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let of = |name: &str| value[name].as_str().unwrap().to_owned();
+        let plain = |text: &str| -> String {
+            text.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect()
+        };
+        let sql = of("sql");
+        let statement = sql.lines().any(|line| !line.trim().starts_with("--"));
+        if !statement {
+            continue;
+        }
+        let column = |name: &str| Column {
+            name: plain(name),
+            kind: ColumnKind::Text,
+            unit: None,
+            source: String::new(),
+            cells: Vec::new(),
+            unfit: 0,
+        };
+        let columns = of("properties").split(',').map(column).collect();
+        let table = Table { rows: Vec::new(), columns };
+        let database = Database::load(&[(&plain(&of("topic")), &table)]).unwrap();
+        all += 1;
+        bound += usize::from(database.query(&sql, &Limits::default()).is_ok());
+    }
+    println!("{bound} of {all} published statements bind");
+    assert!(bound as f64 >= 0.96 * all as f64, "{bound} of {all}");
+}

@@ -1,0 +1,111 @@
+//! Examples of tools in the names of a base at hand: types, relations and fields of the example
+//! base are replaced by such of the base that the example is as true there.
+//!
+//! Must not know: what the tools do.
+
+use crate::{
+    kb::{FieldId, Kb, Tuple},
+    tools::source::literal,
+};
+
+/// Nodes whose fields are looked at.
+const LOOKED_AT: usize = 200;
+
+/// Names of the example base, and what stands for each in another.
+pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
+
+impl BaseNames {
+    /// The names of a base that stand for those of the example base: a relation from a type of
+    /// answers to another type, both types, a further relation and type, and fields of the answers.
+    pub(super) fn new(kb: &Kb) -> Self {
+        let rank = |tuple: &&Tuple| {
+            (
+                kb.candidate_types().contains(&tuple.source),
+                tuple.source != tuple.target,
+                tuple.edges,
+            )
+        };
+        let edge = kb.tuples().iter().max_by_key(rank);
+        let other =
+            kb.tuples().iter().filter(|one| edge.is_none_or(|e| e.relation != one.relation));
+        let other = other.max_by_key(rank).or(edge);
+        let is_third = |name: &&String| {
+            edge.is_none_or(|e| {
+                **name != kb.type_name(e.source) && **name != kb.type_name(e.target)
+            })
+        };
+        let third = kb.types().iter().find(is_third).or(kb.types().last());
+        let relation =
+            |tuple: Option<&Tuple>| tuple.map(|t| kb.relation_name(t.relation).to_owned());
+        let is_number = |text: &str| text.trim().parse::<f64>().is_ok();
+        Self(vec![
+            ("product", edge.map(|edge| kb.type_name(edge.source).to_owned())),
+            ("brand", edge.map(|edge| kb.type_name(edge.target).to_owned())),
+            ("category", third.cloned()),
+            ("has_brand", relation(edge)),
+            ("also_buy", relation(other)),
+            ("description", edge.and_then(|edge| field(kb, edge, |text| !is_number(text)))),
+            ("price", edge.and_then(|edge| field(kb, edge, is_number))),
+        ])
+    }
+
+    /// An example with the names of the base; none where the base has nothing alike.
+    pub(super) fn example(&self, example: &str) -> Option<String> {
+        let mut out = String::new();
+        // Text in quotation marks stands at odd places; no example has a mark within one of these
+        // names.
+        for (at, part) in example.split('"').enumerate() {
+            let (name, rest) = part.split_once(':').map_or((part, ""), |(name, rest)| (name, rest));
+            match self.0.iter().find(|pair| at % 2 == 1 && pair.0 == name) {
+                Some((_, None)) => return None,
+                Some((_, Some(own))) => {
+                    let colon = if rest.is_empty() { "" } else { ":" };
+                    out.push_str(&literal(&format!("{own}{colon}{rest}")));
+                }
+                None if at % 2 == 1 => out.push_str(&format!("\"{part}\"")),
+                None => out.push_str(part),
+            }
+        }
+        Some(out)
+    }
+}
+
+/// The field with most letters of such a text in some nodes of an edge's source type; ties go to the
+/// earlier.
+fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
+    let nodes = kb.nodes_of_type(edge.source);
+    let mut letters = vec![0_usize; kb.field_names().len()];
+    for &node in nodes.iter().step_by((nodes.len() / LOOKED_AT).max(1)) {
+        let fields: Vec<(FieldId, usize)> = kb
+            .fields(node)
+            .filter(|pair| suits(pair.1))
+            .map(|(field, text)| (field, text.len()))
+            .collect();
+        fields.iter().for_each(|&(field, n)| letters[usize::from(field.0)] += n);
+    }
+    let best = (0..letters.len()).rev().max_by_key(|&at| letters[at])?;
+    (letters[best] > 0).then(|| kb.field_names()[best].clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_take_the_names_of_the_base() {
+        let names = |price: Option<&str>| {
+            BaseNames(vec![
+                ("brand", Some("maker\"s".to_owned())),
+                ("has_brand", Some("made_by".to_owned())),
+                ("price", price.map(str::to_owned)),
+            ])
+        };
+        let example = |text: &str| names(None).example(text);
+        assert_eq!(
+            example(r#"walk(link(query, "brand"), ["has_brand:in", "steel"])"#).as_deref(),
+            Some(r#"walk(link(query, "maker\"s"), ["made_by:in", "steel"])"#)
+        );
+        assert_eq!(example("brand(price)").as_deref(), Some("brand(price)"));
+        assert_eq!(example(r#"with_number(nodes([0]), "price", 5, 20)"#), None);
+    }
+}

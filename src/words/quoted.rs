@@ -1,0 +1,106 @@
+//! What a text puts in quotation marks: names and titles that it quotes.
+//!
+//! Must not know: what is named.
+
+/// Spans of one text that are looked for; later ones are left out.
+const MAX_SPANS: usize = 32;
+
+/// A quotation mark of a text.
+struct Mark {
+    /// Where it begins, and where it ends.
+    start: usize,
+    end: usize,
+    opens: bool,
+    closes: bool,
+    /// Whether it is straight and stands behind a digit, as the sign for inches does.
+    may_be_inches: bool,
+}
+
+/// The parts of a text between quotation marks (`"`, `“”`, `«»`), in order, without the marks and
+/// the blanks beside them, none empty, at most 32. A straight mark opens before a sign that is no
+/// blank and behind none that is a letter or digit, and closes the other way round; one behind a
+/// digit is the sign for inches where another follows that can only close. Linear in the text.
+pub fn quoted(text: &str) -> Vec<&str> {
+    let marks = marks(text);
+    let mut spans = Vec::new();
+    let mut at = 0;
+    while let Some(open) = marks.get(at)
+        && spans.len() < MAX_SPANS
+    {
+        at += 1;
+        if !open.opens {
+            continue;
+        }
+        let Some(close) = (at..marks.len()).find(|&close| ends(&marks, close)) else { break };
+        let inside = text.get(open.end..marks[close].start).unwrap_or_default().trim();
+        if !inside.is_empty() {
+            spans.push(inside);
+        }
+        at = close + 1;
+    }
+    spans
+}
+
+fn marks(text: &str) -> Vec<Mark> {
+    let mut before: Option<char> = None;
+    let mut chars = text.char_indices().peekable();
+    let mut marks = Vec::new();
+    while let Some((start, c)) = chars.next() {
+        let after = chars.peek().map(|pair| pair.1);
+        let is_word = |side: Option<char>| side.is_some_and(char::is_alphanumeric);
+        let is_blank = |side: Option<char>| side.is_none_or(char::is_whitespace);
+        let (opens, closes) = match c {
+            '"' => (!is_word(before) && !is_blank(after), !is_word(after) && !is_blank(before)),
+            '\u{201c}' | '\u{ab}' => (true, false),
+            '\u{201d}' | '\u{bb}' => (false, true),
+            _ => (false, false),
+        };
+        if opens || closes {
+            let may_be_inches = c == '"' && before.is_some_and(|c| c.is_ascii_digit());
+            marks.push(Mark { start, end: start + c.len_utf8(), opens, closes, may_be_inches });
+        }
+        before = Some(c);
+    }
+    marks
+}
+
+/// Whether a mark closes what another opened.
+fn ends(marks: &[Mark], at: usize) -> bool {
+    let only_closes = |mark: &Mark| mark.closes && !mark.opens;
+    marks.get(at).is_some_and(|mark| {
+        mark.closes && !(mark.may_be_inches && marks.get(at + 1).is_some_and(only_closes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_quotation_marks_is_found_in_order() {
+        for (text, expected) in [
+            ("products like \"Steel Dart\", by \"Dart World\".", &["Steel Dart", "Dart World"][..]),
+            ("the \u{201c}red  kite\u{201d} and \u{ab} blau \u{bb}", &["red  kite", "blau"]),
+            ("(\"a\")", &["a"]),
+            ("\"4' USB A-to-C Cable - Black\" cables", &["4' USB A-to-C Cable - Black"]),
+        ] {
+            assert_eq!(quoted(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn inches_and_apostrophes_and_single_marks_quote_nothing() {
+        for text in
+            ["a 15\" laptop", "it's the dog's", "", "\"", "\"\"", "\" \"", "5\" or 6\" pipe"]
+        {
+            assert_eq!(quoted(text), [""; 0], "{text}");
+        }
+        assert_eq!(quoted("like \"Bag for a 15\" laptop\""), ["Bag for a 15\" laptop"]);
+        assert_eq!(quoted("\"Windows 10\" and \"Office\""), ["Windows 10", "Office"]);
+    }
+
+    #[test]
+    fn spans_are_bounded() {
+        assert_eq!(quoted(&"\"a\" ".repeat(100)).len(), MAX_SPANS);
+    }
+}

@@ -1,0 +1,302 @@
+//! `agent serve`: a real server, asked over its socket as clients ask.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+/// Time that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server that ends with the test.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Served {
+        let args = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(args);
+        let mut child = world.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next().expect("the server has ended").unwrap();
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.to_owned();
+            }
+        };
+        // Nobody is to wait for a full pipe.
+        thread::spawn(move || lines.for_each(drop));
+        Served { child, address }
+    }
+
+    /// Status, head and body of a request.
+    fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let n = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {n}\r\n\
+             {head}\r\n{body}",
+            self.address,
+        )
+        .unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { joined(body) } else { body.to_owned() };
+        (status, head.to_owned(), body)
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        let (status, _, body) = self.ask("GET", path, "", "");
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let head = "Content-Type: application/json\r\n";
+        let (status, _, body) = self.ask(method, path, head, &body.to_string());
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The parts of a chunked body, joined.
+fn joined(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole += &rest[..size];
+        body = rest.get(size + 2..).unwrap_or_default();
+    }
+    whole
+}
+
+/// A home with a small sample and a run on it.
+fn optimized() -> World {
+    let world = World::shop();
+    world.run(["optimize", "--dataset", "shop", "--steps", "2"]).done();
+    world
+}
+
+#[test]
+fn a_bundle_answers_as_it_does_on_the_command_line() {
+    let world = optimized();
+    let served = Served::start(&world, ["--bundle", "latest"]);
+    let question = "a durable steel bottle";
+    let printed = world.run(["query", "latest", question, "-k", "7", "--json"]).done();
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let (status, answer) = served.send("POST", "/v1/query", &json!({"query": question, "k": 7}));
+    assert_eq!(status, 200, "{answer}");
+    assert!(!answer["hits"].as_array().unwrap().is_empty());
+    for same in ["query", "hits", "route", "cutoff", "expected", "understood", "recognised"] {
+        assert_eq!(answer[same], printed[same], "{same}");
+    }
+    let (_, explained) =
+        served.send("POST", "/v1/query", &json!({"query": question, "explain": "full"}));
+    assert!(explained["hits"][0]["calls"].is_array(), "{}", explained["hits"][0]);
+
+    let searched = ["search", "shop", question, "--system", "bm25+names", "-k", "5", "--json"];
+    let ids = |text: &str| -> Vec<Value> {
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|hit| json!([hit["id"], hit["score"]])).collect()
+    };
+    let asked = json!({"query": question, "system": "bm25+names", "k": 5});
+    let (status, found) = served.send("POST", "/v1/search", &asked);
+    assert_eq!(status, 200, "{found}");
+    let hits = found["hits"].as_array().unwrap().iter();
+    let over_http: Vec<Value> = hits.map(|hit| json!([hit["id"], hit["score"]])).collect();
+    assert_eq!(over_http, ids(&world.run(searched).done()));
+
+    // In order, with an error where there is one.
+    let lines = [
+        json!({"query": question, "k": 1}).to_string(),
+        "{\"quer\": 1}".to_owned(),
+        json!({"query": "tennis racket", "k": 2}).to_string(),
+    ];
+    let (status, _, body) = served.ask("POST", "/v1/batch", "", &lines.join("\n"));
+    let replies: Vec<Value> =
+        body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((status, replies.len()), (200, 3), "{body}");
+    assert_eq!(replies[0]["hits"][0], answer["hits"][0]);
+    assert_eq!(replies[1]["error"]["code"], "bad_request");
+    assert_eq!(replies[2]["query"], "tennis racket");
+
+    let store = json!({"query": question, "max_num_results": 3});
+    let (status, page) = served.send("POST", "/v1/vector_stores/shop/search", &store);
+    assert_eq!((status, page["data"].as_array().unwrap().len()), (200, 3), "{page}");
+    assert_eq!(page["data"][0]["file_id"], answer["hits"][0]["id"].to_string());
+}
+
+#[test]
+fn bases_nodes_and_neighbours_are_told_part_by_part() {
+    let world = World::shop();
+    let served = Served::start(&world, ["--base", "shop"]);
+    let (_, bases) = served.get("/v1/base");
+    assert_eq!(bases[0]["name"], "shop");
+    let product =
+        bases[0]["types"].as_array().unwrap().iter().position(|of| of["name"] == "product");
+    assert!(product.is_some(), "{bases}");
+    let (status, node) = served.get("/v1/nodes/0");
+    assert_eq!(status, 200);
+    let n: u64 = node["relations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["neighbors"].as_u64().unwrap())
+        .sum();
+    let (mut cursor, mut all) = (Some(0), Vec::new());
+    while let Some(at) = cursor {
+        let (_, part) = served.get(&format!("/v1/nodes/0/neighbors?limit=1&cursor={at}"));
+        assert_eq!(part["total"], n);
+        all.extend(part["neighbors"].as_array().unwrap().clone());
+        cursor = part["next"].as_u64();
+    }
+    let (_, whole) = served.get("/v1/nodes/0/neighbors");
+    assert_eq!((all.len() as u64, &Value::Array(all)), (n, &whole["neighbors"]));
+
+    for (path, code) in [
+        ("/v1/nodes/99999999", 404),
+        ("/v1/nodes/x", 400),
+        ("/v1/nodes/0?bas=shop", 400),
+        ("/v1/nodes/0?base=shup", 404),
+        ("/v1/nodes/0/neighbors?relation=nothing", 400),
+        ("/v1/nodes/0/neighbors?limit=0", 400),
+        ("/v1/nothing", 404),
+        ("/v1/query", 405),
+    ] {
+        let (status, reply) = served.get(path);
+        assert_eq!(status, code, "{path}: {reply}");
+        let error = &reply["error"];
+        assert!(error["message"].is_string() && error["remedy"].is_string(), "{path}: {reply}");
+    }
+    for (body, code) in [
+        (json!({"query": " ", "system": "bm25"}), 400),
+        (json!({"query": "a", "system": "bm52"}), 400),
+        (json!({"query": "a", "system": "run:/etc/passwd"}), 400),
+        (json!({"query": "a", "system": "prf:run:/etc/passwd"}), 400),
+        (json!({"query": "a", "system": "bm25", "k": 0}), 400),
+        (json!({"query": "a", "system": "bm25", "timeout_ms": 0}), 400),
+        (json!({"query": "a"}), 422),
+        (json!({"query": "a".repeat(300_000), "system": "bm25"}), 413),
+    ] {
+        let (status, reply) = served.send("POST", "/v1/search", &body);
+        assert_eq!(status, code, "{reply}");
+    }
+    let (_, paths) = served.get("/openapi.json");
+    for path in ["/v1/query", "/v1/search", "/v1/batch", "/v1/nodes/{id}/neighbors", "/metrics"] {
+        assert!(paths["paths"][path].is_object(), "{path}");
+    }
+    let (_, counted) = served.get("/metrics");
+    let text = counted.as_str().unwrap();
+    assert!(text.contains("endpoint=\"/v1/nodes/{id}\",status=\"404\""), "{text}");
+}
+
+#[test]
+fn keys_and_names_say_who_may_ask() {
+    let world = World::shop();
+    world.run(["serve", "--base", "shop", "--listen", "0.0.0.0:0"]).fails(1, &["agent key add"]);
+    let read = world.run(["key", "add", "site"]).done().trim().to_owned();
+    let admin = world.run(["key", "add", "me", "--scope", "admin"]).done().trim().to_owned();
+    let listed = world.run(["key", "list"]).done();
+    assert!(listed.contains("site") && !listed.contains(&read), "{listed}");
+    let served = Served::start(&world, ["--base", "shop"]);
+    let with = |key: &str, method: &str, path: &str, body: &str| {
+        let head = format!("Authorization: Bearer {key}\r\nContent-Type: application/json\r\n");
+        served.ask(method, path, &head, body).0
+    };
+    assert_eq!(served.get("/v1/base").0, 401);
+    assert_eq!(with("agent-0", "GET", "/v1/base", ""), 401);
+    assert_eq!(with(&read, "GET", "/v1/base", ""), 200);
+    let activate = "{\"bundle\": \"latest\"}";
+    assert_eq!(with(&read, "PUT", "/v1/bundles/active", activate), 403);
+    assert_eq!(with(&admin, "PUT", "/v1/bundles/active", activate), 404, "there is no run");
+    assert_eq!(served.get("/health/live").0, 200, "asked without a key");
+    let elsewhere = served.ask("GET", "/health/live", "Origin: https://evil.example\r\n", "");
+    assert_eq!(elsewhere.0, 403, "{}", elsewhere.2);
+}
+
+#[test]
+fn bundles_are_exchanged_and_what_is_under_way_is_finished() {
+    let world = optimized();
+    world.run(["optimize", "--dataset", "shop", "--steps", "1", "--seed", "5"]).done();
+    let mut served = Served::start(&world, ["--bundle", "shop-0001"]);
+    let id = |bundle: &str| {
+        let (status, reply) = served.send("PUT", "/v1/bundles/active", &json!({"bundle": bundle}));
+        assert_eq!(status, 200, "{reply}");
+        reply["id"].as_str().unwrap().to_owned()
+    };
+    let ids = [id("shop-0001"), id("shop-0002")];
+    let (address, asked) = (served.address.clone(), json!({"query": "a steel bottle"}));
+    let asking = thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            (0..40)
+                .map(|_| {
+                    let (status, reply) = served.send("POST", "/v1/query", &asked);
+                    assert_eq!(status, 200, "{reply}");
+                    reply["bundle"].as_str().unwrap().to_owned()
+                })
+                .collect::<Vec<_>>()
+        });
+        for n in 0..20 {
+            id(["shop-0001", "shop-0002"][n % 2]);
+        }
+        client.join().unwrap()
+    });
+    assert!(asking.iter().all(|bundle| ids.contains(bundle)), "{asking:?}");
+    let (status, reply) = served.send("PUT", "/v1/bundles/active", &json!({"bundle": "shop-0009"}));
+    assert_eq!(status, 404, "{reply}");
+    assert_eq!(served.send("POST", "/v1/query", &asked).0, 200, "the one before answers");
+
+    // A client that is half way through its request when the server is told to end.
+    let mut half = TcpStream::connect(&address).unwrap();
+    half.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = asked.to_string();
+    let n = body.len();
+    write!(half, "POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {n}\r\nContent-Type: application/json\r\n\r\n{}", &body[..5]).unwrap();
+    // The server has the head of the request before the signal.
+    thread::sleep(Duration::from_millis(300));
+    let pid = served.child.id().to_string();
+    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    thread::sleep(Duration::from_millis(300));
+    write!(half, "{}", &body[5..]).unwrap();
+    let mut reply = String::new();
+    half.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    let since = Instant::now();
+    while served.child.try_wait().unwrap().is_none() {
+        assert!(since.elapsed() < PATIENCE, "the server does not end");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(&address).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn a_client_that_sends_half_a_header_is_dropped() {
+    let world = World::shop();
+    let served = Served::start(&world, ["--base", "shop"]);
+    let mut slow = TcpStream::connect(&served.address).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(slow, "GET /health/live HTTP/1.1\r\nHost: loc").unwrap();
+    let mut left = Vec::new();
+    // Ends because the server closes the connection.
+    let _ = slow.read_to_end(&mut left);
+    assert_eq!(served.get("/health/live").0, 200);
+}
