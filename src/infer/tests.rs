@@ -363,9 +363,12 @@ fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     // One of the first twenty is scored high: the others are not asked about.
     assert_eq!(heard.count(), shortlist.len().min(20).div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
+    let (reranker, heard) = rerank(likes("glass"));
     let detail = Detail { explained: 1, paths: false };
     let told = reranker.answer(query, 50, detail).unwrap();
     assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
+    let asked = shortlist.len().min(20).div_ceil(10);
+    assert_eq!(heard.count(), asked, "asked once, explained and all");
     let why = &told.why[0].explanation;
     assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
     let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();

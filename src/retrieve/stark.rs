@@ -42,7 +42,7 @@ impl Retriever for Stark {
         let ranking =
             self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k);
         let explained = |at, node, score| {
-            let counted = Explanation::new("candidates", candidates.n_texts() as usize)
+            let counted = Explanation::new("candidates", candidates.n_texts())
                 .with([Explanation::new("words on average", candidates.mean_length())]);
             place_of(NAME, at, score).with([counted, shared_stems(&self.base, query, node)])
         };
