@@ -101,7 +101,8 @@ impl Answered {
 
 /// A table as a value; nothing for one that is too large.
 fn table(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
-    answer::Table::new(columns, rows).map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
+    answer::Table::new(columns, rows)
+        .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
 }
 
 fn cell(value: &SqlValue) -> Cell {

@@ -139,7 +139,12 @@ impl Values {
 }
 
 /// Takes a question apart.
-pub(crate) fn mentions(base: &IndexedBase, schema: &Schema, values: &Values, text: &str) -> Mentions {
+pub(crate) fn mentions(
+    base: &IndexedBase,
+    schema: &Schema,
+    values: &Values,
+    text: &str,
+) -> Mentions {
     let tokens = tokens(base, text);
     let mut taken: Vec<Option<What>> = vec![None; tokens.len()];
     let mut ends: Vec<usize> = (1..=tokens.len()).collect();
@@ -197,8 +202,16 @@ pub(crate) fn mentions(base: &IndexedBase, schema: &Schema, values: &Values, tex
 fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     for at in 1..all.len() {
         let (before, own) = all.split_at_mut(at);
-        let nothing = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation | What::Cue(Cue::Bound(Bound::Equal, _)));
-        let Some(Mention { what: What::Field(fields), .. }) = before.iter().rev().find(nothing) else { continue };
+        let nothing = |mention: &&Mention| {
+            !matches!(
+                mention.what,
+                What::Filler | What::Relation | What::Cue(Cue::Bound(Bound::Equal, _))
+            )
+        };
+        let Some(Mention { what: What::Field(fields), .. }) = before.iter().rev().find(nothing)
+        else {
+            continue;
+        };
         let Some(mention) = own.first_mut() else { continue };
         let (mut thing, text) = match &mention.what {
             What::Thing(thing) => (thing.clone(), thing.text.clone()),
@@ -208,9 +221,15 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: 
         let key = category(&text);
         for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
             for (field, _) in fields {
-                let known = thing.values.iter().any(|value| value.field == *field && value.kind == kind);
-                let Some(sample) = schema.sample(base, kind, *field).filter(|_| !known) else { continue };
-                if sample.kind.groups() && !sample.kind.is_number() && has_value(&base.kb, kind, *field, sample.kind, &key) {
+                let known =
+                    thing.values.iter().any(|value| value.field == *field && value.kind == kind);
+                let Some(sample) = schema.sample(base, kind, *field).filter(|_| !known) else {
+                    continue;
+                };
+                if sample.kind.groups()
+                    && !sample.kind.is_number()
+                    && has_value(&base.kb, kind, *field, sample.kind, &key)
+                {
                     thing.values.push(FieldValue { kind, field: *field, key: key.clone() });
                 }
             }
@@ -341,12 +360,14 @@ impl Reader<'_> {
     /// words, else all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let kb = &self.base.kb;
-        let words = |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
+        let words =
+            |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
         let said = words(text);
-        for is_called in [
-            &(|node: NodeId| kb.name(node) == text) as &dyn Fn(NodeId) -> bool,
-            &|node: NodeId| words(kb.name(node)) == said,
-        ] {
+        for is_called in
+            [&(|node: NodeId| kb.name(node) == text) as &dyn Fn(NodeId) -> bool, &|node: NodeId| {
+                words(kb.name(node)) == said
+            }]
+        {
             let own: Vec<NodeId> = nodes.iter().copied().filter(|&node| is_called(node)).collect();
             if !own.is_empty() {
                 return own;

@@ -3,10 +3,7 @@
 //!
 //! Must not know: questions.
 
-use std::{
-    collections::BTreeSet,
-    sync::OnceLock,
-};
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
@@ -94,14 +91,24 @@ impl Schema {
     }
 
     /// What some nodes of a type say of one field; none if none of them has it.
-    pub(crate) fn sample(&self, base: &IndexedBase, kind: TypeId, field: FieldId) -> Option<&Sample> {
+    pub(crate) fn sample(
+        &self,
+        base: &IndexedBase,
+        kind: TypeId,
+        field: FieldId,
+    ) -> Option<&Sample> {
         self.samples(base, kind).iter().find(|sample| sample.field == field)
     }
 
     /// The metapaths from one type to another, best first: those of fewer steps; then those whose
     /// relations have more of the stems that are said; then those with more edges. None leads
     /// through a type twice, but for a single step within one type.
-    pub(crate) fn paths(&self, from: TypeId, to: TypeId, said: &BTreeSet<String>) -> Vec<Vec<Step>> {
+    pub(crate) fn paths(
+        &self,
+        from: TypeId,
+        to: TypeId,
+        said: &BTreeSet<String>,
+    ) -> Vec<Vec<Step>> {
         let mut found: Vec<(Vec<Step>, u64)> = Vec::new();
         let mut open: Vec<(NodeIndex, Vec<Step>, u64)> =
             vec![(NodeIndex::new(from.0 as usize), Vec::new(), u64::MAX)];

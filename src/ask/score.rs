@@ -52,7 +52,9 @@ pub fn same_number(one: f64, other: f64) -> bool {
 pub fn score(answered: &Answered, expected: &Expected) -> f64 {
     let one_if = |right: bool| if right { 1.0 } else { 0.0 };
     match (expected, &answered.outcome) {
-        (Expected::Number(known), Outcome::Number { value, .. }) => one_if(same_number(*known, *value)),
+        (Expected::Number(known), Outcome::Number { value, .. }) => {
+            one_if(same_number(*known, *value))
+        }
         (Expected::Truth(known), Outcome::Truth(truth)) => one_if(known == truth),
         (Expected::Names(known), Outcome::Names { names, .. }) => {
             let set = |names: &Vec<String>| names.iter().cloned().collect::<BTreeSet<String>>();
@@ -65,9 +67,11 @@ pub fn score(answered: &Answered, expected: &Expected) -> f64 {
 
 /// The harmonic mean of precision and recall of rows.
 fn f1(known: &[(String, f64)], rows: &[Vec<SqlValue>]) -> f64 {
-    let known: BTreeMap<&str, f64> = known.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+    let known: BTreeMap<&str, f64> =
+        known.iter().map(|(name, number)| (name.as_str(), *number)).collect();
     let is_right = |row: &&Vec<SqlValue>| {
-        let (Some(name), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number)) else {
+        let (Some(name), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number))
+        else {
             return false;
         };
         known.get(shown_value(name).as_str()).is_some_and(|known| same_number(*known, number))

@@ -250,7 +250,12 @@ impl Writer<'_> {
     }
 
     /// A number of each subject, in their order.
-    pub(crate) fn compare(&self, filters: &[Test], subjects: &[Subject], measure: Measure) -> String {
+    pub(crate) fn compare(
+        &self,
+        filters: &[Test],
+        subjects: &[Subject],
+        measure: Measure,
+    ) -> String {
         let of = |subject: &Subject| {
             let (of, _) = self.measure(measure);
             let all = self.where_all(filters, &[self.test(&subject.test)]);

@@ -134,7 +134,8 @@ impl Maker<'_> {
                 let numbers = Self::numbers(column, rows);
                 let at = self.threshold(&numbers)?;
                 let n = numbers.iter().filter(|number| **number > at).count();
-                let question = format!("How many {types}{words} have a {} above {at}?", column.word);
+                let question =
+                    format!("How many {types}{words} have a {} above {at}?", column.word);
                 (n > 0).then_some((question, Expected::Number(n as f64)))
             }
             2 if !of.groups.is_empty() => {
@@ -144,7 +145,8 @@ impl Maker<'_> {
                 };
                 let table: Vec<(String, f64)> = group.values.iter().filter_map(of_group).collect();
                 let fits = group.is_whole && (2..=MAX_TABLE).contains(&table.len());
-                let question = format!("What is the mean {} of {types} for each {}?", column.word, group.word);
+                let question =
+                    format!("What is the mean {} of {types} for each {}?", column.word, group.word);
                 fits.then_some((question, Expected::Table(table)))
             }
             _ => {
@@ -168,8 +170,11 @@ impl Maker<'_> {
     fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
         let numbers = named.iter().map(|(_, number)| *number);
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
-        let first: Vec<String> =
-            named.iter().filter(|(_, number)| *number == best).map(|(name, _)| name.clone()).collect();
+        let first: Vec<String> = named
+            .iter()
+            .filter(|(_, number)| *number == best)
+            .map(|(name, _)| name.clone())
+            .collect();
         // Sums in another order differ in their last places.
         let near = named.iter().filter(|(_, number)| same_number(*number, best)).count();
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
@@ -187,17 +192,25 @@ impl Maker<'_> {
                     .rows
                     .iter()
                     .filter_map(|row| {
-                        Some((of.names.get(*row)?.clone(), column.values.get(*row).copied().flatten()?))
+                        Some((
+                            of.names.get(*row)?.clone(),
+                            column.values.get(*row).copied().flatten()?,
+                        ))
                     })
                     .collect();
-                let question =
-                    format!("Which {}{} has the {way} {}?", of.words.0, condition.words, column.word);
+                let question = format!(
+                    "Which {}{} has the {way} {}?",
+                    of.words.0, condition.words, column.word
+                );
                 Some((question, Expected::Names(Self::first(&named, high)?)))
             }
             1 => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
-                let named: Vec<(String, f64)> =
-                    group.values.iter().map(|(name, rows)| (name.clone(), rows.len() as f64)).collect();
+                let named: Vec<(String, f64)> = group
+                    .values
+                    .iter()
+                    .map(|(name, rows)| (name.clone(), rows.len() as f64))
+                    .collect();
                 let question = format!("Which {} has the most {types}?", group.word);
                 Some((question, Expected::Names(Self::first(&named, true)?)))
             }
@@ -211,8 +224,10 @@ impl Maker<'_> {
                         Some((name.clone(), Moments::of(&Self::numbers(column, rows)).mean()?))
                     })
                     .collect();
-                let question =
-                    format!("Which {} has the {way} mean {} among {types}?", group.word, column.word);
+                let question = format!(
+                    "Which {} has the {way} mean {} among {types}?",
+                    group.word, column.word
+                );
                 Some((question, Expected::Names(Self::first(&named, high)?)))
             }
         }
@@ -267,8 +282,10 @@ impl Maker<'_> {
                 let named = [one()?, one()?];
                 let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
                 let [(one, _), (other, _)] = &named;
-                let question =
-                    format!("Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?", column.word);
+                let question = format!(
+                    "Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?",
+                    column.word
+                );
                 Some((question, Expected::Names(first)))
             }
         }
@@ -286,10 +303,17 @@ impl Maker<'_> {
     }
 
     /// Two columns, and their numbers in the rows that have both.
-    fn both(&mut self, of: &facts::Rows, rows: &[usize]) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
+    fn both(
+        &mut self,
+        of: &facts::Rows,
+        rows: &[usize],
+    ) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
         let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
         let has = |row: &usize| {
-            Some((one.values.get(*row).copied().flatten()?, other.values.get(*row).copied().flatten()?))
+            Some((
+                one.values.get(*row).copied().flatten()?,
+                other.values.get(*row).copied().flatten()?,
+            ))
         };
         let (ones, others): (Vec<f64>, Vec<f64>) = rows.iter().filter_map(has).unzip();
         let fits = one.word != other.word && ones.len() >= MIN_ROWS;
@@ -302,7 +326,9 @@ impl Maker<'_> {
         let types = &of.words.1;
         let (question, tested) = match self.rng.random_range(0..3) {
             0 => (
-                format!("Is there a linear correlation between the {one} and the {other} of {types}{words}?"),
+                format!(
+                    "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
+                ),
                 statistics::pearson(&ones, &others).ok()?,
             ),
             1 => (
@@ -323,7 +349,8 @@ impl Maker<'_> {
             let Condition { words, rows } = self.condition(of, false)?;
             let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
             let (ones, others) = (Self::numbers(one, &rows), Self::numbers(other, &rows));
-            let tested = statistics::f_test(&ones, &others).ok().filter(|_| one.word != other.word)?;
+            let tested =
+                statistics::f_test(&ones, &others).ok().filter(|_| one.word != other.word)?;
             let question = format!(
                 "Are the variances of the {} and the {} of {types}{words} significantly different?",
                 one.word, other.word
@@ -349,8 +376,10 @@ impl Maker<'_> {
         let samples = group.values.iter().map(|(_, rows)| Self::numbers(column, rows));
         let samples: Vec<Vec<f64>> = samples.filter(|sample| sample.len() > 1).collect();
         let tested = statistics::brown_forsythe(&samples).ok()?;
-        let question =
-            format!("Does the spread of the {} of {types} differ from {word} to {word}?", column.word);
+        let question = format!(
+            "Does the spread of the {} of {types} differ from {word} to {word}?",
+            column.word
+        );
         Some((question, Expected::Truth(tested.p < LEVEL)))
     }
 
@@ -368,7 +397,8 @@ impl Maker<'_> {
         let samples: Vec<Vec<f64>> =
             group.values.iter().map(|(_, rows)| Self::numbers(column, rows)).collect();
         let tested = statistics::kruskal_wallis(&samples).ok()?;
-        let question = format!("How is the {} of {types} related to their {}?", group.word, column.word);
+        let question =
+            format!("How is the {} of {types} related to their {}?", group.word, column.word);
         Some((question, Expected::Truth(tested.p < LEVEL)))
     }
 
@@ -383,8 +413,9 @@ impl Maker<'_> {
             };
             let word = &group.word;
             if self.chance(3) {
-                let question =
-                    format!("If those with the {word} \"{name}\" were left out, how many {types} would there be?");
+                let question = format!(
+                    "If those with the {word} \"{name}\" were left out, how many {types} would there be?"
+                );
                 return Some((question, Expected::Number(left.len() as f64)));
             }
             let column = self.pick(&of.numbers)?;
@@ -411,8 +442,9 @@ impl Maker<'_> {
             return (n > 0).then_some((question, Expected::Number(n as f64)));
         }
         let mean = Moments::of(&scaled).mean()?;
-        let question =
-            format!("What would the mean {number} of {types}{words} be if every {number} were {percent} % higher?");
+        let question = format!(
+            "What would the mean {number} of {types}{words} be if every {number} were {percent} % higher?"
+        );
         Some((question, Expected::Number(mean)))
     }
 }

@@ -106,8 +106,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let ms = began.elapsed().as_secs_f64() * 1e3;
     if let Some(path) = &args.csv {
-        write_csv(path, &answered, &base.kb).with_context(|| format!("cannot write {}", path.display()))?;
-        ctx.printer.notice(&format!("wrote {} rows to {}", answered.table.rows.len(), path.display()));
+        write_csv(path, &answered, &base.kb)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        ctx.printer.notice(&format!(
+            "wrote {} rows to {}",
+            answered.table.rows.len(),
+            path.display()
+        ));
     }
     if args.json {
         ctx.printer.json(&printed(question, &answered, &base.kb, ms))?;
@@ -193,8 +198,19 @@ struct PrintedRow<'a> {
 }
 
 fn printed<'a>(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -> Printed<'a> {
-    let Answered { kind, outcome, told, path, sql, statistic, result, table, left_out, assumed, .. } =
-        answered;
+    let Answered {
+        kind,
+        outcome,
+        told,
+        path,
+        sql,
+        statistic,
+        result,
+        table,
+        left_out,
+        assumed,
+        ..
+    } = answered;
     let columns = table.columns.iter().map(|column| PrintedColumn {
         name: &column.name,
         source: &column.source,
@@ -204,7 +220,12 @@ fn printed<'a>(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -
     let row = |(at, &id): (usize, &u32)| PrintedRow {
         id,
         name: kb.name(id),
-        cells: table.columns.iter().filter_map(|column| column.cells.get(at)).map(cell_json).collect(),
+        cells: table
+            .columns
+            .iter()
+            .filter_map(|column| column.cells.get(at))
+            .map(cell_json)
+            .collect(),
     };
     Printed {
         question,
@@ -286,7 +307,8 @@ fn print_table(asked: &Table, kb: &Kb, ctx: &Context) -> Result<()> {
 
 fn told_rest(n: usize, ctx: &Context) {
     if n > SHOWN_ROWS {
-        ctx.printer.notice(&format!("{} further rows; --json or --csv FILE has all", n - SHOWN_ROWS));
+        ctx.printer
+            .notice(&format!("{} further rows; --json or --csv FILE has all", n - SHOWN_ROWS));
     }
 }
 
@@ -335,14 +357,23 @@ struct KindScore {
 fn measure(file: &Path, analyst: &Analyst, json: bool, ctx: &Context) -> Result<Exit> {
     let bytes = std::fs::metadata(file).map(|data| data.len()).unwrap_or(0);
     if bytes > MAX_QUESTIONS {
-        return Err(anyhow!("{} has {bytes} bytes; at most {MAX_QUESTIONS} are read", file.display()).into());
+        return Err(anyhow!(
+            "{} has {bytes} bytes; at most {MAX_QUESTIONS} are read",
+            file.display()
+        )
+        .into());
     }
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut questions: Vec<Labelled> = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let read = serde_json::from_str(line);
         questions.push(read.map_err(|error| {
-            CommandError::from(anyhow!("{}:{}: {error}; make such lines with --make", file.display(), number + 1))
+            CommandError::from(anyhow!(
+                "{}:{}: {error}; make such lines with --make",
+                file.display(),
+                number + 1
+            ))
         })?);
     }
     let mut told = 0;
@@ -358,7 +389,8 @@ fn measure(file: &Path, analyst: &Analyst, json: bool, ctx: &Context) -> Result<
         if points < 1.0 && told < MAX_TOLD {
             told += 1;
             let got = answered.map_or_else(|error| error.to_string(), |answered| answered.told);
-            ctx.printer.detail(&format!("{question}\n    known {answer:?}\n    got {}", plain(got, 300)));
+            ctx.printer
+                .detail(&format!("{question}\n    known {answer:?}\n    got {}", plain(got, 300)));
         }
         all.push((*kind, points, refused, ms));
     }
@@ -372,7 +404,10 @@ fn measure(file: &Path, analyst: &Analyst, json: bool, ctx: &Context) -> Result<
         ctx.printer.json_lines(&scores)?;
         return Ok(Exit::Done);
     }
-    let mut rows = table(["kind", "n", "right", "share", "score", "refused", "p50 ms", "p95 ms"], &[1, 2, 3, 4, 5, 6, 7]);
+    let mut rows = table(
+        ["kind", "n", "right", "share", "score", "refused", "p50 ms", "p95 ms"],
+        &[1, 2, 3, 4, 5, 6, 7],
+    );
     for one in &scores {
         rows.add_row([
             one.kind.clone(),
@@ -391,7 +426,9 @@ fn measure(file: &Path, analyst: &Analyst, json: bool, ctx: &Context) -> Result<
 
 fn summed(kind: &str, own: &[(Kind, f64, bool, f64)]) -> KindScore {
     let mut times: Vec<f64> = own.iter().map(|one| one.3).collect();
-    let time = |times: &mut Vec<f64>, share| crate::table::statistics::quantile(times, share).unwrap_or(0.0);
+    let time = |times: &mut Vec<f64>, share| {
+        crate::table::statistics::quantile(times, share).unwrap_or(0.0)
+    };
     KindScore {
         kind: kind.to_owned(),
         n: own.len(),

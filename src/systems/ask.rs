@@ -23,7 +23,8 @@ impl Retriever for Tables {
     }
 
     fn answer(&self, query: &str, _: usize, _: Detail) -> Result<Answer, RetrieveError> {
-        let answered = self.0.ask(query).map_err(|error| RetrieveError::Program(error.to_string()))?;
+        let answered =
+            self.0.ask(query).map_err(|error| RetrieveError::Program(error.to_string()))?;
         Ok(Answer { value: answered.value(), ..Answer::default() })
     }
 }

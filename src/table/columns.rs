@@ -110,7 +110,8 @@ fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
 /// Whether any node of a type has a value in a field, normalised. Looks at every node until one has.
 pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
     let has = |node: &NodeId| {
-        kb.field(*node, field).is_some_and(|text| items(values, text).any(|item| category(item) == key))
+        kb.field(*node, field)
+            .is_some_and(|text| items(values, text).any(|item| category(item) == key))
     };
     kb.nodes_of_type(kind).iter().any(has)
 }

@@ -88,8 +88,17 @@ const FUNCTIONS: [&str; 36] = [
 ];
 /// Further ones, with which windows and text are written.
 const MORE_FUNCTIONS: [&str; 11] = [
-    "upper", "rank", "dense_rank", "row_number", "ntile", "typeof", "percent_rank", "exp", "concat",
-    "current_date", "current_timestamp",
+    "upper",
+    "rank",
+    "dense_rank",
+    "row_number",
+    "ntile",
+    "typeof",
+    "percent_rank",
+    "exp",
+    "concat",
+    "current_date",
+    "current_timestamp",
 ];
 
 /// How far one statement may go.

@@ -25,7 +25,7 @@ pub mod value;
 
 use std::sync::Arc;
 
-pub use columns::{MAX_STEPS, Sample, field_kind, has_value, read, reached, sample};
+pub use columns::{MAX_STEPS, Sample, field_kind, has_value, reached, read, sample};
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 
 use crate::kb::{Direction, FieldId, Kb, NodeId, RelationId, TypeId};

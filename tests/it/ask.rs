@@ -28,7 +28,8 @@ fn questions_that_are_made_are_answered_and_so_are_most_in_other_words() {
         let made = synthesize(analyst.base(), EACH, 1);
         let right = made.iter().filter(|one| {
             let answered = analyst.ask(&one.question);
-            let is_right = answered.as_ref().is_ok_and(|answered| score(answered, &one.answer) >= 1.0);
+            let is_right =
+                answered.as_ref().is_ok_and(|answered| score(answered, &one.answer) >= 1.0);
             if !is_right {
                 println!("{}: {}\n    {:?}", base.name, one.question, answered.map(|one| one.told));
             }
@@ -51,7 +52,11 @@ fn questions_that_are_made_are_answered_and_so_are_most_in_other_words() {
                 found.outcome == known.outcome && found.result.rows == known.result.rows
             });
             if !equal {
-                println!("{name}: {reworded}\n    {:?}\n    not {}", found.map(|one| one.told), known.told);
+                println!(
+                    "{name}: {reworded}\n    {:?}\n    not {}",
+                    found.map(|one| one.told),
+                    known.told
+                );
             }
             same += usize::from(equal);
         }

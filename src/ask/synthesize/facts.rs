@@ -76,7 +76,8 @@ impl Facts {
     /// Types that may be answers first, then those with most nodes.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
-        let mut kinds: Vec<TypeId> = (0..kb.types().len()).map(|kind| TypeId(kind as u16)).collect();
+        let mut kinds: Vec<TypeId> =
+            (0..kb.types().len()).map(|kind| TypeId(kind as u16)).collect();
         let few = kb.candidate_types().len() < kinds.len();
         kinds.sort_by_key(|kind| {
             let candidate = few && kb.candidate_types().contains(kind);
@@ -93,8 +94,12 @@ fn in_words(name: &str) -> String {
 }
 
 fn is_sayable(name: &str) -> bool {
-    let marks = |c: char| c.is_control() || matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}');
-    (3..=MAX_NAME).contains(&name.len()) && !name.contains(marks) && name.trim() == name
+    let marks = |c: char| {
+        c.is_control() || matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}')
+    };
+    (3..=MAX_NAME).contains(&name.len())
+        && !name.contains(marks)
+        && name.trim() == name
         && name_words(name).any(|(_, word)| word.chars().any(char::is_alphabetic))
 }
 
@@ -163,12 +168,16 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     for (row, cell) in column.cells.iter().enumerate() {
         match cell {
             Cell::Text(text) => {
-                let own = rows.entry(Key::Value(text.clone())).or_insert_with(|| (text.to_string(), Vec::new()));
+                let own = rows
+                    .entry(Key::Value(text.clone()))
+                    .or_insert_with(|| (text.to_string(), Vec::new()));
                 own.1.push(row);
             }
             Cell::Many(named) if named.len() < MAX_VALUES => {
                 for one in named.iter() {
-                    let own = rows.entry(one.key.clone()).or_insert_with(|| (one.name.to_string(), Vec::new()));
+                    let own = rows
+                        .entry(one.key.clone())
+                        .or_insert_with(|| (one.name.to_string(), Vec::new()));
                     own.1.push(row);
                 }
             }
@@ -200,7 +209,8 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
         values.retain(fits);
         values.truncate(KEPT);
     }
-    let named: Vec<usize> = (0..values.len()).filter(|at| values.get(*at).is_some_and(fits)).collect();
+    let named: Vec<usize> =
+        (0..values.len()).filter(|at| values.get(*at).is_some_and(fits)).collect();
     let mut different: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
     different.sort_unstable();
     different.dedup();
