@@ -498,8 +498,20 @@ pub(crate) const PHRASES: &[(&str, Cue)] = &[
 /// Words that say nothing beside what stands around them; those of every question are
 /// known to `words::is_question_word`.
 const FILLERS: &[&str] = &[
-    "appear", "appeared", "appears", "frequent", "home", "left", "located", "offer", "offers", "remaining", "show",
-    "shows", "written", "wrote",
+    "appear",
+    "appeared",
+    "appears",
+    "frequent",
+    "home",
+    "left",
+    "located",
+    "offer",
+    "offers",
+    "remaining",
+    "show",
+    "shows",
+    "written",
+    "wrote",
     "according",
     "across",
     "actually",

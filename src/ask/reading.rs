@@ -295,7 +295,8 @@ impl Reading<'_> {
                 _ => false,
             };
             // `tend to have more X`
-            let counts = counts || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
+            let counts = counts
+                || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
             let Some(mut next) = self.beside(at, 1).filter(|_| counts) else { continue };
             // `how many X papers`
             if matches!(self.what(next), Some(What::Thing(_)))
