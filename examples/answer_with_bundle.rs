@@ -81,6 +81,7 @@ fn make_bundle(
         actors: Actors { search: true, llm: false },
         llm_steps: 0,
         llm_tools: false,
+        avatar_tools: false,
         programs: Vec::new(),
         sandbox: SandboxOptions::default(),
         without: Vec::new(),
