@@ -24,7 +24,7 @@ use agent::{
     },
     index::IndexedBase,
     infer::{self, BundleRetriever, Runtime},
-    optimize::{self, Actors, Options, journal::Journal},
+    optimize::{self, Actors, Inputs, Options, journal::Journal},
     retrieve::Detail,
     sandbox::{SandboxOptions, Workers},
 };
@@ -81,6 +81,7 @@ fn make_bundle(
         actors: Actors { search: true, llm: false },
         llm_steps: 0,
         llm_tools: false,
+        avatar_tools: false,
         programs: Vec::new(),
         sandbox: SandboxOptions::default(),
         without: Vec::new(),
@@ -90,17 +91,17 @@ fn make_bundle(
     let train = load_split(installed, &Split::Train)?;
     let validation = load_split(installed, &Split::Val)?;
     let stop = Arc::default();
-    optimize::run(
-        base.clone(),
-        None,
+    optimize::run(Inputs {
+        base: base.clone(),
+        assistant: None,
         train,
         validation,
-        &options,
-        run,
-        &mut journal,
-        2,
-        &mut |_| {},
-        &stop,
-    )?;
+        options: &options,
+        dir: run,
+        journal: &mut journal,
+        threads: 2,
+        watch: &mut |_| {},
+        stop: &stop,
+    })?;
     Ok(())
 }

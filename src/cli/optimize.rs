@@ -41,8 +41,8 @@ use crate::{
     index::IndexedBase,
     kb::Kb,
     optimize::{
-        self, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, OptimizeError, Options,
-        Outcome, Stop, What,
+        self, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, Inputs, OptimizeError,
+        Options, Outcome, Stop, What,
         asks::most_runs,
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
@@ -73,7 +73,7 @@ const STAGES: Plan = &[
     ("training the router", 2.0),
     ("improving programs", 25.0),
     ("tuning parameters", 15.0),
-    ("racing on validation", 3.0),
+    ("testing on validation", 3.0),
     ("measuring and freezing", 8.0),
 ];
 /// Labelled questions of a split below which hardly anything can be learnt or told from chance.
@@ -744,9 +744,19 @@ fn watched(
         Event::SequentialTest(proof) => printer.notice(&tested(proof)),
     };
     let base = base.clone();
-    optimize::run(
-        base, assistant, train, validation, options, dir, journal, threads, &mut watch, &ctx.stop,
-    )
+    let (watch, stop) = (&mut watch, &ctx.stop);
+    optimize::run(Inputs {
+        base,
+        assistant,
+        train,
+        validation,
+        options,
+        dir,
+        journal,
+        threads,
+        watch,
+        stop,
+    })
 }
 
 /// When programs were first better than every baseline, in words.

@@ -364,27 +364,40 @@ struct Run<'a> {
     first_better: FirstBetter,
 }
 
+/// What a run works on, and with.
+pub struct Inputs<'a> {
+    /// The base.
+    pub base: Arc<IndexedBase>,
+    /// The language model, where one is configured.
+    pub assistant: Option<Arc<Assistant>>,
+    /// Queries that programs are made and tuned with.
+    pub train: Vec<LabelledQuery>,
+    /// Queries that choose.
+    pub validation: Vec<LabelledQuery>,
+    /// What was asked for.
+    pub options: &'a Options,
+    /// Where the bundle is written.
+    pub dir: &'a Path,
+    /// The run's journal, new or resumed; a resumed run must have the same options and queries.
+    pub journal: &'a mut Journal,
+    /// Programs that run side by side.
+    pub threads: usize,
+    /// Told what happens.
+    pub watch: &'a mut dyn FnMut(Event<'_>),
+    /// Set when the run is to end.
+    pub stop: &'a Arc<AtomicBool>,
+}
+
 /// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
 ///
-/// `journal` is the run's, new or resumed; a resumed run must have the same options and queries.
 /// The bundle is the same for any number of `threads` and however often the run was interrupted,
 /// unless a time budget ends it.
 ///
 /// # Errors
 /// [`OptimizeError`]; what was done is in the journal.
-#[expect(clippy::too_many_arguments, reason = "each is a separate thing that only the caller has")]
-pub fn run(
-    base: Arc<IndexedBase>,
-    assistant: Option<Arc<Assistant>>,
-    train: Vec<LabelledQuery>,
-    validation: Vec<LabelledQuery>,
-    options: &Options,
-    dir: &Path,
-    journal: &mut Journal,
-    threads: usize,
-    watch: &mut dyn FnMut(Event<'_>),
-    stop: &Arc<AtomicBool>,
-) -> Result<Outcome, OptimizeError> {
+pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
+    let Inputs { base, assistant, train, validation, options, dir, journal, threads, watch, stop } =
+        inputs;
     check_queries(&train, &validation)?;
     let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
@@ -433,7 +446,7 @@ pub fn run(
     run.compare_together(&routing.train, &begun)?;
     let (category_programs, stopped) = run.improve(beginning, actor.as_mut())?;
     run.compare_together(&routing.train, &category_programs)?;
-    run.begins("racing on validation");
+    run.begins("testing on validation");
     let routed: Vec<Vec<usize>> = begun
         .iter()
         .zip(&routing.validation)

@@ -10,7 +10,9 @@ use agent::{
     dataset::{Home, LabelledQuery},
     index::IndexedBase,
     kb::NodeId,
-    optimize::{Actors, Options, e_value::ERROR_RATE, journal::Journal, mine::DEFAULT_HOPS, run},
+    optimize::{
+        Actors, Inputs, Options, e_value::ERROR_RATE, journal::Journal, mine::DEFAULT_HOPS, run,
+    },
     sandbox::SandboxOptions,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -159,18 +161,18 @@ fn sequential_test(
     let dir = world.path(&format!("run-{seed}-{helpless}"));
     fs::create_dir_all(&dir).unwrap();
     let mut journal = Journal::create(&dir, &json!({})).unwrap();
-    let outcome = run(
-        base.clone(),
-        None,
+    let outcome = run(Inputs {
+        base: base.clone(),
+        assistant: None,
         train,
         validation,
-        &options,
-        &dir,
-        &mut journal,
-        2,
-        &mut |_| {},
-        &Arc::new(AtomicBool::new(false)),
-    );
+        options: &options,
+        dir: &dir,
+        journal: &mut journal,
+        threads: 2,
+        watch: &mut |_| {},
+        stop: &Arc::new(AtomicBool::new(false)),
+    });
     let proof = outcome.unwrap().bundle.validation.proof;
     drop(journal);
     fs::remove_dir_all(dir).unwrap();
