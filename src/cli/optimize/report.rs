@@ -406,6 +406,7 @@ mod tests {
                 n_validation: of.n,
                 llm: None,
                 without: Vec::new(),
+                drift: Vec::new(),
                 synthetic: standing == Standing::Unproven,
                 baseline: (standing == Standing::NotBetter).then(|| of.baseline.clone()),
             };
