@@ -5,6 +5,13 @@ use clap::Command;
 
 /// Examples by command, without the name of the program.
 const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "ask",
+        &[
+            "agent ask shop \"which brand has the highest mean rating?\"",
+            "agent ask shop \"how many products are from Northpeak?\" --json",
+        ],
+    ),
     ("bench bm25", &["agent bench bm25 shop"]),
     ("bench dense", &["agent bench dense shop"]),
     ("bench documents", &["agent bench documents shop"]),
@@ -24,12 +31,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent completions fish > ~/.config/fish/completions/agent.fish",
         ],
     ),
+    ("data guess", &["agent data guess shop/"]),
     ("data import", &["agent data import --name shop --from shop/"]),
     ("data list", &["agent data list --json"]),
     ("data pull", &["agent data pull prime"]),
     ("data remove", &["agent data remove shop"]),
     ("data sample", &["agent data sample amazon --to shop/"]),
     ("data show", &["agent data show shop"]),
+    ("data synthesize", &["agent data synthesize shop --queries 500"]),
+    ("data update", &["agent data update shop --from shop/"]),
     ("doctor", &["agent doctor", "agent doctor --ask --model M"]),
     (
         "eval",
