@@ -106,8 +106,8 @@ pub(super) struct Args {
     /// Let no program call functions that ask a model, so that answering with the bundle never does
     #[arg(long)]
     no_llm_tools: bool,
-    /// What is so without it; kept for scripts
-    #[arg(long, hide = true, conflicts_with = "no_llm_tools")]
+    /// Let them, which is so without this as well
+    #[arg(long, conflicts_with = "no_llm_tools")]
     llm_tools: bool,
     /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
     /// always call them

@@ -467,7 +467,8 @@ fn a_directory_resolves_to_a_name_that_follows_its_files() {
 #[test]
 fn answers_may_be_values() {
     let directory = dataset(&[]);
-    let base = imported(directory.path(), false).report.base;
+    let installed = imported(directory.path(), false);
+    let base = &installed.report.base;
     let file = directory.path().join("values.csv");
     let table = r#"{""columns"": [""brand""], ""rows"": [[""Umbra""]]}"#;
     let rows = format!(
@@ -477,22 +478,22 @@ fn answers_may_be_values() {
     fs::write(&file, &rows).unwrap();
     let split = Split::File(file.clone());
     let ids = |split: &Split| -> Vec<i64> {
-        load_split(&base, split).unwrap().iter().map(|query| query.id).collect()
+        load_split(base, split).unwrap().iter().map(|query| query.id).collect()
     };
     assert_eq!(ids(&split), [3, 4], "those whose answers are nodes");
-    let valued = load_values(&base, &split).unwrap();
+    let valued = load_values(base, &split).unwrap();
     assert_eq!(valued.iter().map(|query| query.id).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(valued[0].value, AnswerValue::from(Cell::Number(4.0)));
     assert_eq!(valued[1].value, AnswerValue::from(Cell::from("Ann Lee")));
     assert!(matches!(&valued[2].value, AnswerValue::Table(table) if table.rows().len() == 1));
     assert_eq!(valued[0].metadata, [("kind".to_string(), "count".to_string())].into());
-    assert!(matches!(load_values(&base, &Split::Test), Err(DatasetError::TestClosed)));
+    assert!(matches!(load_values(base, &Split::Test), Err(DatasetError::TestClosed)));
     for (wrong, why) in
         [("{}", "is no answer"), (r#"{""nodes"": []}"#, "nodes stand in answer_ids")]
     {
         fs::write(&file, format!("id,query,answer_ids,answer_value\n1,q,[],\"{wrong}\"\n"))
             .unwrap();
-        let error = load_values(&base, &split).unwrap_err().to_string();
+        let error = load_values(base, &split).unwrap_err().to_string();
         assert!(error.contains(why) && error.contains(":2"), "{error}");
     }
 }

@@ -99,6 +99,9 @@ impl Challenge {
         for ((&at, (_, share)), e) in tested.iter().zip(&found).zip(each_alone(&capitals)) {
             kept[at] = e * self.levels.each.powf(*share) >= 1.0;
         }
+        if !queries.is_empty() {
+            kept.iter_mut().zip(self.kept()).for_each(|(kept, won)| *kept &= won);
+        }
         kept
     }
 
