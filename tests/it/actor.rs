@@ -373,7 +373,7 @@ fn a_bundle_leans_on_a_model_as_far_as_it_is_told_to() {
     assert_eq!(calls(&read), n, "one request for each query");
     assert!(calls(&judged) > n, "{judged}");
     // All in one go: what was asked before is not paid for again, and is counted all the same.
-    let more = ["--effort", "0,1,2", "--model", "scripted", "--no-cache"];
+    let more = ["--effort", "0,1,2", "--model", "scripted"];
     let mut command = world.command(eval.iter().copied().chain(more));
     let lines = Ran::of(command.env("OPENAI_BASE_URL", server.url()).output().unwrap());
     let lines = lines.json_lines();
