@@ -49,8 +49,8 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     )))
 }
 
-/// The bundle of the program in the place of one that is not better; `score` is what the program
-/// reaches on validation.
+/// The bundle of the program in the place of one that is not better; `score` is what it reaches on
+/// validation. Plain questions are still answered by the graph.
 pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
     let (mrr, baseline) = (score.mrr, Some(score.baseline.clone()));
     let category = Category {
@@ -66,7 +66,6 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         fusion: FUSION,
         reranker: None,
         cutoff: None,
-        phrasings: None,
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },
         provenance: Provenance { baseline, ..found.provenance },
         digest: String::new(),

@@ -490,7 +490,8 @@ fn instead(
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
     let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
-        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings: None };
+        let phrasings = bundle.phrasings.as_ref();
+        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings };
         let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };

@@ -37,12 +37,12 @@ pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl
     let answers = lines(body.into_data_stream()).map(move |line| {
         let server = server.clone();
         async move {
-            let value = match line {
+            let answer = match line {
                 Ok(line) => one(&server, &line).await,
                 Err(error) => Err(error),
             };
-            let text = match value {
-                Ok(value) => value.to_string(),
+            let text = match answer {
+                Ok(text) => text,
                 Err(error) => serde_json::to_string(&error.body()).unwrap_or_default(),
             };
             Ok::<Bytes, std::convert::Infallible>(Bytes::from(text + "\n"))
@@ -54,7 +54,7 @@ pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl
 
 /// The answer to one line; work that is refused because there is too much is tried again, as whoever
 /// sends a batch waits for it.
-async fn one(server: &Server, line: &[u8]) -> Result<serde_json::Value, ApiError> {
+async fn one(server: &Server, line: &[u8]) -> Result<String, ApiError> {
     let mut tries = 0;
     loop {
         let asked: QueryRequest = serde_json::from_slice(line).map_err(|error| {

@@ -241,11 +241,8 @@ impl From<SystemError> for ApiError {
     }
 }
 
-/// The answer of a bundle, as `agent query --json` prints it.
-pub(super) async fn answered(
-    server: &Server,
-    asked: QueryRequest,
-) -> Result<serde_json::Value, ApiError> {
+/// The answer of a bundle as JSON, number by number as `agent query --json` prints it.
+pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     let served = server.base(asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     let active = served.active().ok_or_else(|| {
@@ -260,7 +257,7 @@ pub(super) async fn answered(
         let answer = infer::answer(&base, active.opened.answers.as_ref(), &asked.query, k, detail)?;
         let record = AnswerRecord::new(&base.kb, &answer);
         let reply = Reply { query: &asked.query, base: &name, bundle: &active.about.id, record };
-        Ok(serde_json::to_value(reply))
+        Ok(serde_json::to_string(&reply))
     };
     let value = server.queue.run(deadline, work).await?.map_err(|error: RetrieveError| error)?;
     value.map_err(|error| {
@@ -290,8 +287,8 @@ struct Reply<'a> {
 async fn query(
     State(server): State<Arc<Server>>,
     Body(asked): Body<QueryRequest>,
-) -> Result<Json<serde_json::Value>, ApiError> {
-    Ok(Json(answered(&server, asked).await?))
+) -> Result<impl IntoResponse, ApiError> {
+    Ok(([(header::CONTENT_TYPE, "application/json")], answered(&server, asked).await?))
 }
 
 /// Rank the nodes of a base with a system that needs neither a file nor a model.

@@ -236,7 +236,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         Kind::Scores,
         NodeFlow::Keep,
         "Only the scores of nodes in the set; the same as restrict.",
-        r#"search(query) & of_type(neighbors(0), "product")"#,
+        r#"search(query) & nodes(of_type(neighbors(0), "product"))"#,
         restrict,
     ),
     rank_tool(

@@ -124,6 +124,7 @@ const STAYS: [(&str, &str); 43] = [
     ("src/tools/graph.rs", "\"walk\""),
     ("src/tools/graph.rs", "run: walk,"),
     ("src/tools/graph.rs", "walk("),
+    ("src/tools/mentions.rs", "walk("),
     ("tests/it/explain.rs", "walk("),
     ("tests/it/explain.rs", "\"walk\""),
     ("toolkits/stark/toolkit.toml", "\"walk\""),
