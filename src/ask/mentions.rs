@@ -107,9 +107,12 @@ pub(crate) struct Mentions {
     pub all: Vec<Mention>,
 }
 
+/// By the first word of a value: its words, and what it is a value of.
+type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
+
 /// The values of fields that questions may name, by their first word.
 #[derive(Default)]
-pub(crate) struct Values(OnceLock<HashMap<String, Vec<(Vec<String>, FieldValue)>>>);
+pub(crate) struct Values(OnceLock<ByFirstWord>);
 
 impl Values {
     fn get(

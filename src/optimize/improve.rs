@@ -172,10 +172,8 @@ impl Run<'_> {
             }
         }
         self.take_archived(&mut category_programs, &state.archive)?;
-        if tunes {
-            if !self.tune_all(&mut category_programs)? {
-                return Ok((category_programs, Stop::Minutes));
-            }
+        if tunes && !self.tune_all(&mut category_programs)? {
+            return Ok((category_programs, Stop::Minutes));
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
         Ok((category_programs, stopped.unwrap_or(Stop::Done)))

@@ -238,8 +238,7 @@ impl Database {
         if !statement.readonly() {
             return Err(SqlError::Refused("it changes something".to_owned()).into());
         }
-        let columns: Vec<String> =
-            statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut found = Rows { columns, rows: Vec::new() };
         let mut bytes = 0;
         let mut rows = statement.query([])?;

@@ -14,6 +14,9 @@ use crate::table::{
     value::year,
 };
 
+/// A statistic of what was aggregated; none where it is not defined.
+type OfMoments = fn(&Moments) -> Option<f64>;
+
 /// Names of the functions, for prompts and messages.
 pub(super) const NAMES: [&str; 12] = [
     "variance",
@@ -35,7 +38,7 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
-    let spreads: [(&str, fn(&Moments) -> Option<f64>); 7] = [
+    let spreads: [(&str, OfMoments); 7] = [
         ("variance", Moments::variance),
         ("var_samp", Moments::variance),
         ("var_pop", Moments::variance_of_all),

@@ -114,7 +114,7 @@ const TERMS: [&str; 18] = [
 ];
 
 /// Text in which such a word stays: a file and what is left out of its lines, with the reason.
-const STAYS: [(&str, &str); 43] = [
+const STAYS: [(&str, &str); 44] = [
     // A tool's name, which programs call.
     ("agent-prompts/actor/initial.md", "`walk`"),
     ("docs/tools.md", "`walk`"),

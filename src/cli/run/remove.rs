@@ -1,6 +1,9 @@
 //! `agent run remove`: removes runs of the home directory.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, anyhow};
 
@@ -42,7 +45,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// The directory of a run that may be removed.
-fn removable(run: &PathBuf, ctx: &Context) -> Result<PathBuf> {
+fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, &ctx.home)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
     if !named::run_dirs(&ctx.home)?.iter().any(|known| place(known) == place(&dir)) {
