@@ -1,8 +1,8 @@
 //! Answers questions over many nodes: how many, which most, whether related, what if.
 //!
-//! A question is taken apart ([`mentions`]), of a kind ([`kind`]), and read as a plan ([`plan`]):
+//! A question is taken apart (`mentions`), of a kind (`kind`), and read as a plan (`plan`):
 //! rows of one type that metapaths lead to from named nodes, columns, and what is computed. The plan
-//! is answered by a table, by SQL over it or a statistic ([`run`]), and the answer comes with all
+//! is answered by a table, by SQL over it or a statistic (`run`), and the answer comes with all
 //! of them. What is not explained by the base is said and never left out in silence.
 //!
 //! ```no_run

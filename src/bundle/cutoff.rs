@@ -104,8 +104,17 @@ impl Cutoff {
         Some((best.0.rank, 1.0 / all))
     }
 
-    /// Where a whole ranking ends; none if it is empty or goes on behind the first [`MOST`] ranks.
+    /// The same without weights: scores tell no end, plain questions do.
+    pub fn for_plain_questions(self) -> Cutoff {
+        Cutoff { weights: BTreeMap::new(), ..self }
+    }
+
+    /// Where a whole ranking ends; none if it is empty or goes on behind the first [`MOST`] ranks,
+    /// or without weights.
     pub fn end(&self, ranking: &[(NodeId, f32)]) -> Option<End> {
+        if self.weights.is_empty() {
+            return None;
+        }
         let (rank, probability) = self.chosen(&places(ranking))?;
         if rank == MOST && ranking.len() > MOST {
             return None;

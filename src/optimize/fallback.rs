@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    bundle::{Bundle, Category, CategoryScore, Fusion, Provenance, Validation, router::Router},
+    bundle::{
+        Bundle, Category, CategoryScore, Fusion, Provenance, Validation, cutoff::Cutoff,
+        router::Router,
+    },
     index::IndexedBase,
     infer::ParamValues,
     program::Program,
@@ -65,7 +68,7 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
         reranker: None,
-        cutoff: None,
+        cutoff: found.cutoff.map(Cutoff::for_plain_questions),
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },
         provenance: Provenance { baseline, ..found.provenance },
         digest: String::new(),

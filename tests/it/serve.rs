@@ -233,6 +233,7 @@ fn keys_and_names_say_who_may_ask() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the standard library sends no signal but SIGKILL")]
 fn bundles_are_exchanged_and_what_is_under_way_is_finished() {
     let world = optimized();
     world.run(["optimize", "--dataset", "shop", "--steps", "1", "--seed", "5"]).done();

@@ -8,6 +8,7 @@ use std::{
     fs,
     io::Read as _,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use wasmtime::{Engine, Module};
@@ -16,7 +17,7 @@ use crate::sandbox::private::{KEY_BYTES, PrivateDir};
 
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Files that are kept; the oldest go first.
+/// Files that are kept; those that were not used for longest go first.
 const MAX_FILES: usize = 32;
 /// Ends the name of a file of code.
 const SUFFIX: &str = "code";
@@ -48,6 +49,8 @@ impl CodeCache {
     /// The code of a module if it is there, unchanged, and for this engine.
     pub(super) fn load(&self, engine: &Engine, digest: &blake3::Hash) -> Option<Module> {
         let file = fs::File::open(self.path(digest)).ok()?;
+        // What is used stays: those that were not used for longest make room for others.
+        let _ = file.set_modified(SystemTime::now());
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
         let (seal, code) = bytes.split_first_chunk::<KEY_BYTES>()?;
