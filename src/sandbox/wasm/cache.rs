@@ -47,6 +47,7 @@ impl CodeCache {
     }
 
     /// The code of a module if it is there, unchanged, and for this engine.
+    #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
     pub(super) fn load(&self, engine: &Engine, digest: &blake3::Hash) -> Option<Module> {
         let file = fs::File::open(self.path(digest)).ok()?;
         // What is used stays: those that were not used for longest make room for others.
