@@ -21,7 +21,8 @@ pub fn import(file: &str, bytes: &[u8]) {
     }
     let home = Home::new(dir.path().join("home"));
     for lenient in [false, true] {
-        let (options, stop) = (ImportOptions { lenient, ..ImportOptions::default() }, AtomicBool::new(false));
+        let (options, stop) =
+            (ImportOptions { lenient, ..ImportOptions::default() }, AtomicBool::new(false));
         let _ = import_neutral(&source, &home, "base", &options, &mut |_| {}, &stop);
     }
 }
