@@ -39,6 +39,8 @@ pub(super) struct OfBase {
 pub(super) struct Node {
     /// Its id.
     id: NodeId,
+    /// The id that the user's data call it by.
+    key: String,
     /// Its type.
     #[serde(rename = "type")]
     node_type: String,
@@ -100,6 +102,7 @@ struct Neighbor {
     relation: String,
     direction: &'static str,
     id: NodeId,
+    key: String,
     #[serde(rename = "type")]
     node_type: String,
     name: String,
@@ -145,6 +148,7 @@ pub(super) async fn node(
     });
     Ok(Json(Node {
         id,
+        key: kb.key(id).into_owned(),
         node_type: kb.type_name(kb.node_type(id)).to_owned(),
         name: kb.name(id).to_owned(),
         text: kb.text(id).to_owned(),
@@ -196,6 +200,7 @@ pub(super) async fn neighbors(
                 relation: kb.relation_name(relation).to_owned(),
                 direction: word(direction),
                 id: node,
+                key: kb.key(node).into_owned(),
                 node_type: kb.type_name(kb.node_type(node)).to_owned(),
                 name: kb.name(node).to_owned(),
             }));

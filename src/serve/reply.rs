@@ -9,7 +9,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::{kb::Kb, kb::NodeId, serve::queue::Refused};
+use crate::{infer::HitRecord, serve::queue::Refused};
 
 /// Nodes of an answer where a request does not say.
 fn default_k() -> usize {
@@ -70,45 +70,16 @@ pub(super) struct SearchRequest {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A node of a ranking.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Hit {
-    /// Its place, from 1.
-    pub(super) rank: usize,
-    /// Its id in the base.
-    pub(super) id: NodeId,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub(super) node_type: String,
-    /// Its name.
-    pub(super) name: String,
-    /// Its score; comparable within one answer only.
-    pub(super) score: f32,
-}
-
-impl Hit {
-    /// The nodes of a ranking, best first.
-    pub(super) fn all(kb: &Kb, ranking: &[(NodeId, f32)]) -> Vec<Hit> {
-        let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| Hit {
-            rank: at + 1,
-            id,
-            node_type: kb.type_name(kb.node_type(id)).to_owned(),
-            name: kb.name(id).to_owned(),
-            score,
-        };
-        ranking.iter().enumerate().map(hit).collect()
-    }
-}
-
 /// A ranking.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct SearchReply {
+pub(super) struct SearchReply<'a> {
     /// The base.
-    pub(super) base: String,
+    pub(super) base: &'a str,
     /// The system.
-    pub(super) system: String,
-    /// Best first; ties by id.
-    pub(super) hits: Vec<Hit>,
+    pub(super) system: &'a str,
+    /// Best first, ties by id; each as `agent search --json` prints it.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    pub(super) hits: Vec<HitRecord<'a>>,
     /// Time it took, milliseconds, without waiting.
     pub(super) took_ms: f64,
 }

@@ -30,7 +30,7 @@ use crate::{
         engine::{AboutBase, AboutBundle, Served, offered},
         nodes,
         reply::{
-            ApiError, Common, Detail, ErrorBody, Hit, OfBody, OfWork, QueryRequest, SearchReply,
+            ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
             SearchRequest,
         },
         stores,
@@ -256,14 +256,22 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
         let detail = Told { explained, paths: true };
         let answer = infer::answer(&base, active.opened.answers.as_ref(), &asked.query, k, detail)?;
         let record = AnswerRecord::new(&base.kb, &answer);
-        let reply = Reply { query: &asked.query, base: &name, bundle: &active.about.id, record };
-        Ok(serde_json::to_string(&reply))
+        in_json(&Reply { query: &asked.query, base: &name, bundle: &active.about.id, record })
     };
-    let value = server.queue.run(deadline, work).await?.map_err(|error: RetrieveError| error)?;
-    value.map_err(|error| {
+    server.queue.run(deadline, work).await?
+}
+
+/// A reply as JSON.
+fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
+    serde_json::to_string(reply).map_err(|error| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         ApiError::new(status, "internal", error.to_string(), "please report it")
     })
+}
+
+/// A reply that is JSON already.
+fn json(text: String) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
 /// An answer with what gave it.
@@ -288,7 +296,7 @@ async fn query(
     State(server): State<Arc<Server>>,
     Body(asked): Body<QueryRequest>,
 ) -> Result<impl IntoResponse, ApiError> {
-    Ok(([(header::CONTENT_TYPE, "application/json")], answered(&server, asked).await?))
+    Ok(json(answered(&server, asked).await?))
 }
 
 /// Rank the nodes of a base with a system that needs neither a file nor a model.
@@ -299,19 +307,21 @@ async fn query(
 async fn search(
     State(server): State<Arc<Server>>,
     Body(asked): Body<SearchRequest>,
-) -> Result<Json<SearchReply>, ApiError> {
-    let served = server.base(asked.base.as_deref())?;
+) -> Result<impl IntoResponse, ApiError> {
+    server.base(asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
-    let system = served.system(&asked.system)?;
-    let (base, name) = (served.base.clone(), served.name.clone());
+    // A system that is opened for the first time takes a while, so that is work as well.
+    let shared = server.clone();
     let work = move || {
+        let served = shared.base(asked.base.as_deref())?;
+        let system = served.system(&asked.system)?;
         let began = Instant::now();
-        let ranking = system.retrieve(&asked.query, k)?;
+        let answer = system.answer(&asked.query, k, Told::default())?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;
-        let hits = Hit::all(&base.kb, &ranking);
-        Ok(SearchReply { base: name, system: asked.system, hits, took_ms })
+        let hits = infer::hits(&served.base.kb, &answer);
+        in_json(&SearchReply { base: &served.name, system: &asked.system, hits, took_ms })
     };
-    Ok(Json(server.queue.run(deadline, work).await?.map_err(|error: RetrieveError| error)?))
+    Ok(json(server.queue.run(deadline, work).await??))
 }
 
 /// The bases that are served.
