@@ -178,19 +178,8 @@ pub(super) fn best_place(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::call;
+    use crate::explain::testing::{call, of, scores};
     use crate::kb::{Combine, NodeSet};
-
-    fn scores(pairs: &[(NodeId, f32)]) -> Value {
-        Value::scores(Scores::new(pairs.to_vec()))
-    }
-
-    fn of(value: &Value) -> &Scores {
-        match value {
-            Value::Scores(scores) => scores,
-            other => panic!("{other:?} are no scores"),
-        }
-    }
 
     #[test]
     fn summands_add_up_to_the_ranking_and_the_one_that_favours_wrong_nodes_is_named() {

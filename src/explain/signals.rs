@@ -405,18 +405,10 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{explain::testing::call, kb::Scores};
-
-    fn scores(pairs: &[(NodeId, f32)]) -> Value {
-        Value::scores(Scores::new(pairs.to_vec()))
-    }
-
-    fn of(value: &Value) -> &Scores {
-        match value {
-            Value::Scores(scores) => scores,
-            other => panic!("{other:?} are no scores"),
-        }
-    }
+    use crate::{
+        explain::testing::{call, of, scores},
+        kb::Scores,
+    };
 
     /// A program that sums two weighed signals over one that says the same of all.
     fn calls() -> (Vec<ToolCall>, Ranking) {

@@ -1,6 +1,7 @@
 //! Calls for the tests of this folder.
 
 use crate::{
+    kb::{NodeId, Scores},
     llm::replies::Asked,
     tools::{Kind, ToolCall, ToolSpec, Value, registry},
 };
@@ -10,6 +11,19 @@ pub(super) fn call(name: &'static str, args: Vec<Value>, result: &Value) -> Tool
     let flow = registry().iter().find(|spec| takes(spec, name, &args)).expect("a tool").flow;
     let (result, asked) = (Ok(result.clone()), Asked::default());
     ToolCall { name, flow, args, result, asked, unparsed: 0, line: None }
+}
+
+/// Scores as a call gives them.
+pub(super) fn scores(pairs: &[(NodeId, f32)]) -> Value {
+    Value::scores(Scores::new(pairs.to_vec()))
+}
+
+/// The scores that a call gave.
+pub(super) fn of(value: &Value) -> &Scores {
+    match value {
+        Value::Scores(scores) => scores,
+        other => panic!("{other:?} are no scores"),
+    }
 }
 
 /// Whether it is the tool of that name which takes such arguments; several share an operator.

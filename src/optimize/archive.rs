@@ -89,19 +89,9 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::{infer::ParamValues, program::Program};
 
     fn archived(source: &str, ranks: &[f32]) -> Archived {
-        let category_program = CategoryProgram {
-            plan: None,
-            program: Program::new(source),
-            params: ParamValues::new(),
-            proposed_by: "a test".to_owned(),
-            name: None,
-            queries: None,
-            train: ranks.to_vec(),
-            part: None,
-        };
+        let category_program = CategoryProgram::of_test(source, ranks);
         Archived { category_program, change: "written".to_owned(), whole: true }
     }
 

@@ -42,6 +42,21 @@ pub(super) struct CategoryProgram {
 }
 
 impl CategoryProgram {
+    /// One with this program and these ranks on training queries, for tests.
+    #[cfg(test)]
+    pub(super) fn of_test(source: &str, train: &[f32]) -> Self {
+        Self {
+            plan: None,
+            program: Program::new(source),
+            params: ParamValues::new(),
+            proposed_by: "a test".to_owned(),
+            name: None,
+            queries: None,
+            train: train.to_vec(),
+            part: None,
+        }
+    }
+
     /// Whether it answers as another does: by the same program with the same parameters.
     pub(super) fn answers_as(&self, other: &Self) -> bool {
         self.program.id() == other.program.id() && self.params == other.params

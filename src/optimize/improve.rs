@@ -471,16 +471,7 @@ mod tests {
     use super::*;
 
     fn category_program(ranks: &[f32]) -> CategoryProgram {
-        CategoryProgram {
-            plan: None,
-            program: Program::new(""),
-            params: ParamValues::new(),
-            proposed_by: "a test".to_owned(),
-            name: None,
-            queries: None,
-            train: ranks.to_vec(),
-            part: None,
-        }
+        CategoryProgram::of_test("", ranks)
     }
 
     #[test]

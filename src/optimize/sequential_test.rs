@@ -324,19 +324,9 @@ fn proofs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{infer::ParamValues, program::Program};
 
     fn category_program(source: &str) -> CategoryProgram {
-        CategoryProgram {
-            plan: None,
-            program: Program::new(source),
-            params: ParamValues::new(),
-            proposed_by: "a test".to_owned(),
-            name: None,
-            queries: None,
-            train: Vec::new(),
-            part: None,
-        }
+        CategoryProgram::of_test(source, &[])
     }
 
     /// A sequential test that all changes together won or lost, of the gains of each category.
