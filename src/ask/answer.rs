@@ -72,8 +72,6 @@ pub struct Answered {
     pub left_out: Vec<LeftOut>,
     /// How open words were taken.
     pub assumed: Vec<String>,
-    /// What a model was asked for, and what of its replies was not believed.
-    pub notes: Vec<String>,
 }
 
 impl Answered {

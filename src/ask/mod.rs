@@ -44,7 +44,7 @@ use crate::{
         schema::Schema,
     },
     index::IndexedBase,
-    table::{SqlError, statistics::StatisticsError},
+    table::{MAX_COLUMNS, SqlError, statistics::StatisticsError},
 };
 
 /// What a phrase that names a kind adds to the logarithm of its probability.
@@ -59,6 +59,11 @@ pub enum AskError {
     /// It is longer than any that is read.
     #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
     TooLong,
+    /// It looks at more of the rows than a table has columns for.
+    #[error(
+        "the question looks at {0} things of each node, more than {MAX_COLUMNS}; ask for fewer"
+    )]
+    TooWide(usize),
     /// Words of it are neither of the base nor of questions.
     #[error("not understood: {}; nothing in this base is called so", .words.join(", "))]
     Unknown {

@@ -6,8 +6,8 @@ use crate::{
         kind::Kind,
         lexicon::{Bound, Function},
     },
-    kb::{NodeId, TypeId},
-    table::{ColumnSpec, Step},
+    kb::{MetapathStep, NodeId, TypeId},
+    table::ColumnSpec,
 };
 
 /// What is asked for.
@@ -39,7 +39,7 @@ pub(crate) struct Condition {
     /// The nodes of the name; any of them will do.
     pub nodes: Vec<NodeId>,
     /// From them to the rows; empty where they are rows.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MetapathStep>,
     /// The name.
     pub name: String,
 }

@@ -22,8 +22,8 @@ use crate::{
         schema::Schema,
     },
     index::IndexedBase,
-    kb::{Direction, FieldId, NodeId, TypeId},
-    table::{ColumnKind, ColumnSpec, Step},
+    kb::{FieldId, MetapathStep, NodeId, TypeId, metapath_in_words},
+    table::{ColumnKind, ColumnSpec},
 };
 
 /// Years that a bare number behind `in` may be.
@@ -64,7 +64,7 @@ struct NumberUse {
 #[derive(Clone, Debug, PartialEq)]
 enum Role {
     /// Linked to them.
-    Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<Step> },
+    Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
     /// A value of theirs.
     Value { field: FieldId, key: String },
     /// Some of them.
@@ -587,7 +587,7 @@ impl Reading<'_> {
     }
 
     /// The best metapath from the rows to a type; says so where another would do as well.
-    fn path_to(&mut self, kind: TypeId) -> Result<Vec<Step>, AskError> {
+    fn path_to(&mut self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let mut paths = self.schema.paths(self.rows, kind, &self.said);
         let kb = &self.base.kb;
         if paths.is_empty() {
@@ -602,8 +602,8 @@ impl Reading<'_> {
         {
             let told = format!(
                 "taken as {}, not as {}",
-                crate::table::path_in_words(kb, self.rows, first),
-                crate::table::path_in_words(kb, self.rows, second)
+                metapath_in_words(kb, self.rows, first.iter().copied()),
+                metapath_in_words(kb, self.rows, second.iter().copied())
             );
             if !self.assumed.contains(&told) {
                 self.assumed.push(told);
@@ -634,7 +634,7 @@ impl Reading<'_> {
         let nodes_of = |kind: TypeId| -> Vec<NodeId> {
             thing.nodes.iter().copied().filter(|&node| kb.node_type(node) == kind).collect()
         };
-        let mut linked: Vec<(Vec<Step>, TypeId)> = Vec::new();
+        let mut linked: Vec<(Vec<MetapathStep>, TypeId)> = Vec::new();
         for kind in types.iter().copied().filter(|kind| *kind != self.rows) {
             linked.extend(
                 self.schema
@@ -772,17 +772,12 @@ impl Reading<'_> {
 }
 
 /// A metapath the other way, from its end to the type where it begins.
-pub(crate) fn reversed(from: TypeId, steps: &[Step]) -> Vec<Step> {
+pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
     let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
-    let flipped = |direction| match direction {
-        Direction::Out => Direction::In,
-        Direction::In => Direction::Out,
-        Direction::Any => Direction::Any,
-    };
-    let mut back: Vec<Step> = steps
+    let mut back: Vec<MetapathStep> = steps
         .iter()
         .zip(begins)
-        .map(|(step, to)| Step { direction: flipped(step.direction), to, ..*step })
+        .map(|(step, to)| MetapathStep { direction: step.direction.reversed(), to, ..*step })
         .collect();
     back.reverse();
     back

@@ -11,10 +11,10 @@ use crate::{
         sql::Writer,
     },
     index::IndexedBase,
-    kb::{Kb, NodeId},
+    kb::{Kb, NodeId, metapath_in_words},
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_ROWS, Rows, SqlValue, Table,
-        path_in_words, reached, read,
+        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
+        SqlValue, Table, reached, read,
         statistics::{self, Tested},
     },
 };
@@ -32,6 +32,10 @@ const MIN_OF_GROUP: usize = 2;
 /// # Errors
 /// That there are no rows or no values, or what SQL and statistics fail with.
 pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
+    let width = used(plan).len();
+    if width > MAX_COLUMNS {
+        return Err(AskError::TooWide(width));
+    }
     let nodes = rows(&base.kb, plan)?;
     let (table, columns) = load(&base.kb, plan, &nodes);
     let database = Database::load(&[("t", &table)])?;
@@ -62,7 +66,6 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         row_type: base.kb.type_name(plan.rows).to_owned(),
         left_out,
         assumed: plan.assumed.clone(),
-        notes: Vec::new(),
         table,
     })
 }
@@ -82,7 +85,7 @@ fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
         let kind = nodes.first().map_or(plan.rows, |&node| kb.node_type(node));
-        let path = path_in_words(kb, kind, steps);
+        let path = metapath_in_words(kb, kind, steps.iter().copied());
         let rest = path.strip_prefix(kb.type_name(kind)).unwrap_or_default();
         lines.push(format!("{} {name:?}{rest}", kb.type_name(kind)));
     }

@@ -9,8 +9,8 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::{
     index::IndexedBase,
-    kb::{Direction, FieldId, TypeId},
-    table::{Sample, Step, sample},
+    kb::{Direction, FieldId, MetapathStep, TypeId},
+    table::{Sample, sample},
     words::{is_stop_word, name_words},
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct Schema {
     pub relations: Vec<Words>,
     samples: Vec<OnceLock<Vec<Sample>>>,
     /// Types with the steps between them.
-    graph: DiGraph<TypeId, (Step, u64)>,
+    graph: DiGraph<TypeId, (MetapathStep, u64)>,
 }
 
 /// Whether two stems are forms of one word: equal, or one begins the other.
@@ -70,8 +70,9 @@ impl Schema {
         for tuple in kb.tuples() {
             let ends = (nodes.get(tuple.source.0 as usize), nodes.get(tuple.target.0 as usize));
             let (Some(&source), Some(&target)) = ends else { continue };
-            let step =
-                |direction, to| (Step { relation: tuple.relation, direction, to }, tuple.edges);
+            let step = |direction, to| {
+                (MetapathStep { relation: tuple.relation, direction, to }, tuple.edges)
+            };
             graph.add_edge(source, target, step(Direction::Out, tuple.target));
             graph.add_edge(target, source, step(Direction::In, tuple.source));
         }
@@ -108,16 +109,16 @@ impl Schema {
         from: TypeId,
         to: TypeId,
         said: &BTreeSet<String>,
-    ) -> Vec<Vec<Step>> {
-        let mut found: Vec<(Vec<Step>, u64)> = Vec::new();
-        let mut open: Vec<(NodeIndex, Vec<Step>, u64)> =
+    ) -> Vec<Vec<MetapathStep>> {
+        let mut found: Vec<(Vec<MetapathStep>, u64)> = Vec::new();
+        let mut open: Vec<(NodeIndex, Vec<MetapathStep>, u64)> =
             vec![(NodeIndex::new(from.0 as usize), Vec::new(), u64::MAX)];
         for _ in 0..MAX_STEPS {
             let mut next = Vec::new();
             for (at, steps, fewest) in open {
                 for edge in self.graph.edges(at) {
                     let (step, edges) = *edge.weight();
-                    let mut longer: Vec<Step> = steps.clone();
+                    let mut longer: Vec<MetapathStep> = steps.clone();
                     let passed = step.to == from && !steps.is_empty()
                         || steps.iter().any(|other| other.to == step.to);
                     if passed {
@@ -137,8 +138,8 @@ impl Schema {
             }
             open = next;
         }
-        let n_said = |steps: &[Step]| {
-            let own = |step: &Step| self.n_said(step, said);
+        let n_said = |steps: &[MetapathStep]| {
+            let own = |step: &MetapathStep| self.n_said(step, said);
             steps.iter().map(own).sum::<usize>()
         };
         found.sort_by(|one, other| {
@@ -151,7 +152,7 @@ impl Schema {
     }
 
     /// How many stems of a step's relation are said, beside those of the types' own names.
-    fn n_said(&self, step: &Step, said: &BTreeSet<String>) -> usize {
+    fn n_said(&self, step: &MetapathStep, said: &BTreeSet<String>) -> usize {
         let relation = self.relations.get(step.relation.0 as usize);
         let of_types: BTreeSet<&String> = self.types.iter().flat_map(|kind| &kind.stems).collect();
         let stems = relation.into_iter().flat_map(|relation| &relation.stems);

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     answer::Explanation,
     index::{IndexedBase, entities::Spelled},
-    kb::{Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, paths_along},
+    kb::{self, Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, paths_along},
     words::{is_question_word, name_words},
 };
 
@@ -117,12 +117,7 @@ impl Metapath {
     fn goes_there_and_back(&self) -> bool {
         match self.steps.as_slice() {
             &[(there, out), (back, home)] => {
-                let reversed = match out {
-                    Direction::Out => Direction::In,
-                    Direction::In => Direction::Out,
-                    Direction::Any => Direction::Any,
-                };
-                there == back && home == reversed && self.target == self.start
+                there == back && home == out.reversed() && self.target == self.start
             }
             _ => false,
         }
@@ -178,18 +173,7 @@ pub struct Question {
 
 /// The metapath in words, such as `brand <-has_brand- product`.
 pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
-    let mut text = base.kb.type_name(metapath.start).to_owned();
-    let ends = metapath.middle.into_iter().chain([metapath.target]);
-    for (&(relation, direction), end) in metapath.steps.iter().zip(ends) {
-        let relation = base.kb.relation_name(relation);
-        let end = base.kb.type_name(end);
-        text += &match direction {
-            Direction::Out => format!(" -{relation}-> {end}"),
-            Direction::In => format!(" <-{relation}- {end}"),
-            Direction::Any => format!(" -{relation}- {end}"),
-        };
-    }
-    text
+    kb::metapath_in_words(&base.kb, metapath.start, metapath.metapath())
 }
 
 /// The stems of the names of types and relations.

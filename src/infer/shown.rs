@@ -61,12 +61,7 @@ pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
 
 /// A step along a relation, as it is read: `-has_brand->` as stored, `<-has_brand-` against it.
 fn arrow(base: &IndexedBase, relation: RelationId, direction: Direction) -> String {
-    let relation = base.kb.relation_name(relation);
-    match direction {
-        Direction::In => format!("<-{relation}-"),
-        Direction::Out => format!("-{relation}->"),
-        Direction::Any => format!("-{relation}-"),
-    }
+    direction.arrow(base.kb.relation_name(relation))
 }
 
 /// The neighbours of a node by relation and direction; of each list the first 20,000.
@@ -201,11 +196,7 @@ impl<'a> Linked<'a> {
         let mut found = Vec::new();
         for (by, way, middles) in own {
             for (back, there, ends) in &entity.neighbors {
-                let reverse = match there {
-                    Direction::Out => Direction::In,
-                    Direction::In => Direction::Out,
-                    Direction::Any => Direction::Any,
-                };
+                let reverse = there.reversed();
                 let common = middles.iter().filter(|middle| ends.binary_search(middle).is_ok());
                 let says = |&&middle: &&NodeId| {
                     middle != node && base.kb.degree(middle, *back, reverse) < HUB

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use crate::kb::{Direction, Kb, NodeId, RelationId, TypeId};
+use crate::kb::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
 
 /// What metapaths are followed over.
 pub trait Links {
@@ -158,25 +158,19 @@ impl Links for Kb {
     }
 
     fn reversed(&self, step: &Step) -> Step {
-        let direction = match step.direction {
-            Direction::Out => Direction::In,
-            Direction::In => Direction::Out,
-            Direction::Any => Direction::Any,
-        };
+        let direction = step.direction.reversed();
         Step { from: step.to, relation: step.relation, direction, to: step.from }
     }
 }
 
-/// A metapath in words, such as `brand <-has_brand- product`.
-pub fn in_words(kb: &Kb, steps: &[Step]) -> String {
-    let mut text = steps.first().map_or("", |step| kb.type_name(step.from)).to_owned();
-    for step in steps {
-        let (relation, to) = (kb.relation_name(step.relation), kb.type_name(step.to));
-        text += &match step.direction {
-            Direction::Out => format!(" -{relation}-> {to}"),
-            Direction::In => format!(" <-{relation}- {to}"),
-            Direction::Any => format!(" -{relation}- {to}"),
-        };
+impl From<&Step> for MetapathStep {
+    fn from(&Step { relation, direction, to, .. }: &Step) -> Self {
+        Self { relation, direction, to }
     }
-    text
+}
+
+/// A metapath in words, as [`metapath_in_words`]; empty without steps.
+pub fn in_words(kb: &Kb, steps: &[Step]) -> String {
+    let first = steps.first().map(|step| step.from);
+    first.map_or(String::new(), |from| metapath_in_words(kb, from, steps.iter().map(Into::into)))
 }

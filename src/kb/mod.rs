@@ -75,7 +75,9 @@ pub use graph::{KbEdge, KbGraph, VisitedNodes};
 pub use manifest::{FileRecord, Manifest};
 pub use marks::Marks;
 pub use open::{Kb, verify};
-pub use paths::{Hop, MetapathStep, Path, PathBounds, paths_along, shortest_paths};
+pub use paths::{
+    Hop, MetapathStep, Path, PathBounds, metapath_in_words, paths_along, shortest_paths,
+};
 pub(crate) use publish::{is_set_aside, recover};
 pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
@@ -110,6 +112,27 @@ pub enum Direction {
     In,
     /// Both ways; a neighbor reached both ways counts once.
     Any,
+}
+
+impl Direction {
+    /// The way back.
+    pub fn reversed(self) -> Direction {
+        match self {
+            Direction::Out => Direction::In,
+            Direction::In => Direction::Out,
+            Direction::Any => Direction::Any,
+        }
+    }
+
+    /// A relation that is followed so: `-has_brand->` as stored, `<-has_brand-` against it, and
+    /// `-has_brand-` either way.
+    pub fn arrow(self, relation: &str) -> String {
+        match self {
+            Direction::Out => format!("-{relation}->"),
+            Direction::In => format!("<-{relation}-"),
+            Direction::Any => format!("-{relation}-"),
+        }
+    }
 }
 
 /// Edges of one relation between two node types, in stored orientation.

@@ -33,7 +33,7 @@ pub struct Path {
 }
 
 /// One step of a metapath.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MetapathStep {
     /// The relation that is followed.
     pub relation: RelationId,
@@ -41,6 +41,20 @@ pub struct MetapathStep {
     pub direction: Direction,
     /// The type of the nodes that it leads to.
     pub to: TypeId,
+}
+
+/// A metapath in words, such as `brand <-has_brand- product`.
+pub fn metapath_in_words(
+    kb: &Kb,
+    from: TypeId,
+    steps: impl IntoIterator<Item = MetapathStep>,
+) -> String {
+    let mut text = kb.type_name(from).to_owned();
+    for MetapathStep { relation, direction, to } in steps {
+        let (arrow, to) = (direction.arrow(kb.relation_name(relation)), kb.type_name(to));
+        text += &format!(" {arrow} {to}");
+    }
+    text
 }
 
 /// How far a search goes.

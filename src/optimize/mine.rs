@@ -217,12 +217,7 @@ fn two_steps_from(
 }
 
 fn reversed(step: Step) -> Step {
-    let direction = match step.direction {
-        Direction::Out => Direction::In,
-        Direction::In => Direction::Out,
-        Direction::Any => Direction::Any,
-    };
-    Step { direction, ..step }
+    Step { direction: step.direction.reversed(), ..step }
 }
 
 /// What a pattern reaches of one query's answers: the weighted share, and which.

@@ -188,11 +188,7 @@ fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     let mut text = base.kb.type_name(branch.start).to_owned();
     for step in &branch.steps {
         let relation = base.kb.relation_name(step.relation);
-        text += &match step.direction {
-            Direction::Out => format!(" -{relation}->"),
-            Direction::In => format!(" <-{relation}-"),
-            Direction::Any => format!(" -{relation}-"),
-        };
+        text += &format!(" {}", step.direction.arrow(relation));
     }
     text
 }

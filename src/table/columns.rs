@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    kb::{FieldId, Kb, NodeId, TypeId},
+    kb::{FieldId, Kb, MetapathStep, NodeId, TypeId},
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, Named, Step, column_name,
+        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, Named, column_name,
         value::{YEARS, category, date, quantity},
     },
 };
@@ -155,7 +155,7 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
 
 /// The nodes that a metapath leads to from a node, ascending, each once; a node does not lead back
 /// to itself.
-pub fn reached(kb: &Kb, from: NodeId, steps: &[Step]) -> Vec<NodeId> {
+pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
         let mut next: Vec<NodeId> = nodes
@@ -176,7 +176,7 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[Step]) -> Vec<NodeId> {
 /// edge of it.
 pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Column {
     let source = spec.source(kb, kind);
-    let end = |steps: &[Step]| steps.last().map_or("", |step| kb.type_name(step.to));
+    let end = |steps: &[MetapathStep]| steps.last().map_or("", |step| kb.type_name(step.to));
     let column = |name: &str, kind, cells| Column {
         name: column_name(name),
         kind,
@@ -219,7 +219,7 @@ pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Colum
 
 /// Whether a step leads to its type alone, and to another type than it begins at, so that degrees
 /// are counts.
-fn leads_to_one_type(kb: &Kb, from: TypeId, step: Step) -> bool {
+fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
     use crate::kb::Direction;
     let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);
     let fits = |source: TypeId, target: TypeId| source != from || target == step.to;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub use columns::{MAX_STEPS, Sample, field_kind, has_value, reached, read, sample};
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 
-use crate::kb::{Direction, FieldId, Kb, NodeId, RelationId, TypeId};
+use crate::kb::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 
 /// Most rows of a table.
 pub const MAX_ROWS: usize = 1_000_000;
@@ -36,17 +36,6 @@ pub const MAX_ROWS: usize = 1_000_000;
 pub const MAX_COLUMNS: usize = 16;
 /// Most values of one cell; further ones are left out of it.
 pub const MAX_VALUES: usize = 100_000;
-
-/// One step of a metapath: along a relation to nodes of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Step {
-    /// The relation that is followed.
-    pub relation: RelationId,
-    /// Which way.
-    pub direction: Direction,
-    /// The type of the nodes that are reached; others are left out.
-    pub to: TypeId,
-}
 
 /// Where the cells of a column come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,9 +45,9 @@ pub enum ColumnSpec {
     /// A field of it.
     Field(FieldId),
     /// The names of the nodes that a metapath leads to.
-    Names(Vec<Step>),
+    Names(Vec<MetapathStep>),
     /// How many nodes a metapath leads to; zero where there is none.
-    Count(Vec<Step>),
+    Count(Vec<MetapathStep>),
 }
 
 impl ColumnSpec {
@@ -67,32 +56,20 @@ impl ColumnSpec {
         match self {
             Self::Name => "name".to_owned(),
             Self::Field(field) => format!("field {}", kb.field_name(*field)),
-            Self::Names(steps) => path_in_words(kb, rows, steps),
-            Self::Count(steps) => format!("number of {}", path_in_words(kb, rows, steps)),
+            Self::Names(steps) => metapath_in_words(kb, rows, steps.iter().copied()),
+            Self::Count(steps) => {
+                format!("number of {}", metapath_in_words(kb, rows, steps.iter().copied()))
+            }
         }
     }
 
     /// The metapath, where there is one.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Names(steps) | Self::Count(steps) => steps,
             Self::Name | Self::Field(_) => &[],
         }
     }
-}
-
-/// A metapath in words, such as `brand <-has_brand- product`.
-pub fn path_in_words(kb: &Kb, from: TypeId, steps: &[Step]) -> String {
-    let mut text = kb.type_name(from).to_owned();
-    for step in steps {
-        let (relation, to) = (kb.relation_name(step.relation), kb.type_name(step.to));
-        text += &match step.direction {
-            Direction::Out => format!(" -{relation}-> {to}"),
-            Direction::In => format!(" <-{relation}- {to}"),
-            Direction::Any => format!(" -{relation}- {to}"),
-        };
-    }
-    text
 }
 
 /// What the cells of a column are.

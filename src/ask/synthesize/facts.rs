@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     index::IndexedBase,
-    kb::{Direction, Kb, TypeId},
-    table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, Step, read, sample},
+    kb::{Direction, Kb, MetapathStep, TypeId},
+    table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
     words::name_words,
 };
 
@@ -139,10 +139,10 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
 
 /// The steps from a type to others, with most edges first, and whether each is the only one to its
 /// type.
-fn links(kb: &Kb, kind: TypeId) -> Vec<(Step, bool)> {
-    let mut steps: Vec<(u64, Step)> = Vec::new();
+fn links(kb: &Kb, kind: TypeId) -> Vec<(MetapathStep, bool)> {
+    let mut steps: Vec<(u64, MetapathStep)> = Vec::new();
     for tuple in kb.tuples().iter().filter(|tuple| tuple.source != tuple.target) {
-        let step = |direction, to| Step { relation: tuple.relation, direction, to };
+        let step = |direction, to| MetapathStep { relation: tuple.relation, direction, to };
         if tuple.source == kind {
             steps.push((tuple.edges, step(Direction::Out, tuple.target)));
         } else if tuple.target == kind {
