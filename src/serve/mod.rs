@@ -7,6 +7,8 @@
 //! | `access` | may this client ask that, and was it this server it meant |
 //! | `connections` | how are connections accepted, bounded and finished |
 //! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
+//! | `describe` | what is there to be asked |
+//! | `explorer` | which pages show all that to people |
 //! | `reply` | what do requests and replies look like |
 //! | `metrics` | what is counted |
 //!
@@ -18,7 +20,9 @@
 mod access;
 mod batch;
 mod connections;
+mod describe;
 mod engine;
+mod explorer;
 mod metrics;
 mod nodes;
 mod queue;

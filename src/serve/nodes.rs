@@ -31,7 +31,7 @@ const MAX_LIMIT: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct OfBase {
     /// The base; may be left out where there is one.
-    base: Option<String>,
+    pub(super) base: Option<String>,
 }
 
 /// A node.
@@ -56,9 +56,9 @@ pub(super) struct Node {
 
 /// A field of a node.
 #[derive(Debug, Serialize, ToSchema)]
-struct Field {
-    name: String,
-    value: String,
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) value: String,
 }
 
 /// How many neighbours a node has over a relation.
@@ -121,7 +121,7 @@ fn bad_path(error: PathRejection) -> ApiError {
     ApiError::bad(error.body_text(), "a node's id is a whole number")
 }
 
-fn bad_query(error: QueryRejection) -> ApiError {
+pub(super) fn bad_query(error: QueryRejection) -> ApiError {
     ApiError::bad(error.body_text(), "see /openapi.json for the parameters")
 }
 

@@ -26,9 +26,9 @@ use crate::{
     serve::{
         Server,
         access::{Scope, bearer},
-        batch,
+        batch, describe,
         engine::{AboutBase, AboutBundle, Served, offered},
-        nodes,
+        explorer, nodes,
         reply::{
             ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
             SearchRequest,
@@ -59,6 +59,10 @@ const LONGEST_TIME: Duration = Duration::from_secs(60);
         batch::batch,
         nodes::node,
         nodes::neighbors,
+        describe::list,
+        describe::systems,
+        describe::schema,
+        describe::programs,
         bases,
         bundles,
         activate,
@@ -83,6 +87,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/v1/bundles", get(bundles))
         .route("/v1/bundles/active", put(activate))
         .route("/v1/vector_stores/{base}/search", post(stores::vector_store_search))
+        .merge(describe::routes())
         .layer(DefaultBodyLimit::max(MAX_BODY));
     let asked = limited
         .merge(
@@ -93,7 +98,8 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
-        .route("/openapi.json", get(openapi));
+        .route("/openapi.json", get(openapi))
+        .merge(explorer::routes());
     asked
         .merge(open)
         .fallback(no_such_route)

@@ -20,6 +20,7 @@ mod durability;
 mod embedders;
 mod eval;
 mod explain;
+mod explorer;
 mod faults;
 mod generated;
 mod gpu;

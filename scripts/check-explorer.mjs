@@ -1,0 +1,310 @@
+#!/usr/bin/env node
+// Walks every view of the explorer in Chromium, by keyboard, at 1280 and 390 pixels, light and dark,
+// and fails of the first console message, policy violation, serious finding of axe-core, or view
+// that is wider than the screen.
+//
+//     scripts/check-explorer.mjs [--agent target/release/agent] [--shots DIR] [--home DIR --base N]
+//
+// Makes a home of its own with the sample and a base of hostile documents and one node with 100,000
+// neighbours; with --home a base that is installed there is walked as well. Needs Chromium (Debian's
+// `chromium`, or CHROMIUM) and `npm ci` in web/.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const require = createRequire(join(root, 'web/package.json'));
+const { chromium } = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+const { values: given } = parseArgs({
+  options: {
+    agent: { type: 'string', default: join(root, 'target/release/agent') },
+    shots: { type: 'string' },
+    home: { type: 'string' },
+    base: { type: 'string' },
+  },
+});
+
+/** Neighbours of the node with most of them. */
+const HUB = 100_000;
+/** Milliseconds until such a node has to be shown. */
+const HUB_MS = 1000;
+const WIDTHS = [1280, 390];
+const SCHEMES = ['light', 'dark'];
+/** What a document may hold; all of it has to stay text. */
+const HOSTILE = [
+  '<script>window.ran = 1</script>',
+  '<img src=x onerror="window.ran = 2">',
+  '"><svg onload="window.ran = 3">',
+  'javascript:window.ran=4',
+  '${window.ran = 5}',
+  '<style>body { display: none }</style>',
+];
+
+const world = mkdtempSync(join(tmpdir(), 'explorer-'));
+const servers = [];
+let problems = 0;
+
+function wrong(what) {
+  problems += 1;
+  console.log(`WRONG ${what}`);
+}
+
+function agent(...args) {
+  const env = { ...process.env, AGENT_HOME: join(world, 'home') };
+  const { status, stderr } = spawnSync(given.agent, args, { env, encoding: 'utf8' });
+  if (status !== 0) throw new Error(`agent ${args.join(' ')}: ${stderr}`);
+}
+
+/** A base of documents that would run if they were more than text, and of one very large node. */
+function makeHostile() {
+  const dir = join(world, 'hostile');
+  mkdirSync(dir);
+  const nodes = [{ id: 0, type: 'hub', name: 'The hub', text: 'Everything is next to it.' }];
+  const edges = ['src_id\trelation\tdst_id'];
+  for (let id = 1; id <= HUB; id++) {
+    const bad = HOSTILE[id % HOSTILE.length];
+    const name = id <= HOSTILE.length ? bad : `Spoke ${id}`;
+    nodes.push({ id, type: 'spoke', name, text: `A spoke of the hub. ${bad}`, note: bad });
+    edges.push(`${id}\tnext_to\t0`);
+  }
+  writeFileSync(join(dir, 'nodes.jsonl'), nodes.map((node) => JSON.stringify(node)).join('\n'));
+  writeFileSync(join(dir, 'edges.tsv'), `${edges.join('\n')}\n`);
+  agent('data', 'import', '--name', 'hostile', '--from', dir);
+  agent('index', 'hostile');
+}
+
+/** Starts a server; its address comes with the first line that names one. */
+function serve(home, ...args) {
+  const env = { ...process.env, AGENT_HOME: home };
+  const child = spawn(given.agent, ['serve', '--listen', '127.0.0.1:0', ...args], { env });
+  servers.push(child);
+  return new Promise((resolve, reject) => {
+    let told = '';
+    child.stderr.on('data', (data) => {
+      told += data;
+      const address = /listening on (http:\S+)/.exec(told);
+      if (address) resolve(`${address[1]}/`);
+    });
+    child.on('exit', () => reject(new Error(`the server ended: ${told}`)));
+  });
+}
+
+/** A page that notes whatever its console says. */
+async function open(browser, width, colorScheme) {
+  const context = await browser.newContext({
+    viewport: { width, height: width > 500 ? 900 : 844 },
+    colorScheme,
+    reducedMotion: 'reduce',
+  });
+  const page = await context.newPage();
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) wrong(`${page.url()}: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => wrong(`${page.url()}: ${error.message}`));
+  return page;
+}
+
+/** Waits until nothing is on its way any more. */
+async function settle(page) {
+  await page.waitForSelector('main h1, main .note, main form');
+  await page.waitForFunction(() => !document.querySelector('main .busy'), undefined, {
+    timeout: 60_000,
+  });
+}
+
+/** Checks what holds for every view, and keeps a picture. */
+async function check(page, name) {
+  await settle(page);
+  const { width } = page.viewportSize();
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  if (wide > width) wrong(`${name}: ${wide} pixels wide on a screen of ${width}`);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+  for (const { id, impact, help, nodes } of violations) {
+    if (!['serious', 'critical'].includes(impact)) continue;
+    wrong(`${name}: ${impact} ${id}: ${help}: ${nodes.slice(0, 3).map(({ target, html }) => `${target} ${html.slice(0, 160)}`).join(' | ')}`);
+  }
+  const ran = await page.evaluate(() => globalThis.ran);
+  if (ran !== undefined) wrong(`${name}: a document ran (${ran})`);
+  if (given.shots) await page.screenshot({ path: join(given.shots, `${name}.png`), fullPage: true });
+}
+
+/** Presses Tab until what has the focus fits. */
+async function tabTo(page, selector, presses = 80) {
+  for (let n = 0; n < presses; n++) {
+    const fits = await page.evaluate((selector) => document.activeElement?.matches(selector) ?? false, selector);
+    if (fits) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`${page.url()}: the keyboard does not get to ${selector}`);
+}
+
+/** Follows the keyboard alone: ask, open an answer, its node, the graph, the data. */
+async function byKeyboard(page, address, question) {
+  await page.goto(address);
+  await settle(page);
+  await tabTo(page, '#question');
+  await page.keyboard.type(question);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.hit');
+  await tabTo(page, '.hit .head');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.hit.open .detail .document');
+  await settle(page);
+  await tabTo(page, '.hit.open .detail a[href*="node"]');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('node-view small-graph .node');
+  await settle(page);
+  await tabTo(page, '.relations .head');
+  await page.keyboard.press('Space');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.relations li.open ul');
+  await tabTo(page, 'small-graph .node');
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowLeft');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await tabTo(page, 'node-view .line a[href*="open="], node-view .line a[href*="id="]');
+  await page.keyboard.press('Enter');
+  await settle(page);
+  await page.goBack();
+  await settle(page);
+  await page.goto(`${address}data`);
+  await settle(page);
+  await tabTo(page, 'data-view th a');
+  await page.keyboard.press('Enter');
+  await settle(page);
+}
+
+/** A program is edited, run, changed and run again, by keyboard alone. */
+async function playByKeyboard(page, address, question) {
+  await page.goto(`${address}playground`);
+  await settle(page);
+  await tabTo(page, 'program-editor');
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('fn retrieve(query, candidates, params) { search(query) }');
+  await tabTo(page, '#question');
+  await page.keyboard.type(question);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('playground-view table');
+  await page.goto(page.url());
+  await settle(page);
+  const kept = await page.evaluate(() => document.querySelector('program-editor').value);
+  if (!kept.includes('search(query)')) wrong('the address does not keep the program');
+  await tabTo(page, 'playground-view button.primary');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('playground-view table');
+  await page.evaluate(() => (document.querySelector('program-editor').value = 'fn retrieve(query, candidates, params) { search_with_names(query) }'));
+  await page.keyboard.press('Enter');
+  await page.getByText('since the run before').waitFor();
+  await page.evaluate(() => (document.querySelector('program-editor').value = 'fn retrieve(query, candidates, params) {\n    serch(query)\n}'));
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('playground-view .note.bad');
+}
+
+async function walk(browser, address, name, { question, views }) {
+  for (const width of WIDTHS) {
+    for (const scheme of SCHEMES) {
+      const page = await open(browser, width, scheme);
+      for (const [view, path] of views) {
+        await page.goto(address + path);
+        await settle(page);
+        if (view === 'ask') {
+          const first = page.locator('.hit .head').first();
+          if (await first.count()) await first.click();
+        }
+        if (view === 'playground') {
+          await page.locator('playground-view button.primary').click();
+          await page.waitForSelector('playground-view table, playground-view .note');
+        }
+        if (view === 'compare') {
+          await page.locator('compare-view .hit').first().waitFor();
+          await settle(page);
+          await page.locator('.hit .head').first().click();
+        }
+        await check(page, `${name}-${view}-${width}-${scheme}`);
+      }
+      await page.context().close();
+    }
+  }
+  const page = await open(browser, 1280, 'light');
+  await byKeyboard(page, address, question);
+  await playByKeyboard(page, address, question);
+  await page.context().close();
+  console.log(`${name}: ${views.length} views at ${WIDTHS.join(' and ')} pixels, ${SCHEMES.join(' and ')}, and by keyboard`);
+}
+
+async function hostile(browser, address) {
+  const page = await open(browser, 1280, 'light');
+  await page.goto(`${address}data`);
+  await settle(page);
+  const times = [];
+  for (let n = 0; n < 3; n++) {
+    await page.goto('about:blank');
+    const began = performance.now();
+    await page.goto(`${address}node?base=hostile&id=0&rel=in%3Anext_to`);
+    await page.waitForSelector('.relations li.open ul li');
+    await page.waitForSelector('small-graph .node');
+    times.push(Math.round(performance.now() - began));
+  }
+  console.log(`a node with ${HUB} neighbours opens in ${times.join(', ')} ms`);
+  if (Math.max(...times) > HUB_MS) wrong(`a node with ${HUB} neighbours opens in ${times} ms`);
+  await check(page, 'hostile-hub');
+  for (const [name, path] of [
+    ['node', 'node?base=hostile&id=1'],
+    ['ask', `ask?base=hostile&q=${encodeURIComponent(`hub ${HOSTILE.join(' ')}`)}&node=1`],
+    ['find', `node?base=hostile&find=${encodeURIComponent(HOSTILE[1])}`],
+    ['data', 'data?base=hostile&type=spoke'],
+  ]) {
+    await page.goto(address + path);
+    await check(page, `hostile-${name}`);
+    const text = await page.evaluate(() => document.querySelector('main').innerText);
+    if (!text.includes('window.ran')) wrong(`hostile-${name}: the document is not shown`);
+  }
+  await page.context().close();
+}
+
+function views(base, question, run) {
+  const q = encodeURIComponent(question);
+  return [
+    ['begin', `?base=${base}`],
+    ['ask', `?base=${base}&q=${q}`],
+    ['node', `node?base=${base}&id=1`],
+    ['data', `data?base=${base}`],
+    ['compare', `compare?base=${base}&left=${run ? 'active' : 'bm25'}&right=bm25%2Bnames&split=val`],
+    ['runs', `run?base=${base}`],
+    ...(run ? [['run', `run?base=${base}&id=latest`]] : []),
+    ['playground', `playground?base=${base}&q=${q}`],
+    ['unknown', `node?base=${base}&id=4000000000`],
+  ];
+}
+
+try {
+  if (given.shots) mkdirSync(given.shots, { recursive: true });
+  agent('optimize', '--dataset', 'amazon', '--steps', '6');
+  makeHostile();
+  const options = { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] };
+  const browser = await chromium.launch(options);
+  const own = await serve(join(world, 'home'), '--bundle', 'latest', '--base', 'hostile');
+  const question = 'a durable steel bottle';
+  await walk(browser, own, 'sample', { question, views: views('amazon', question, true) });
+  await hostile(browser, own);
+  if (given.home && given.base) {
+    const real = await serve(given.home, '--base', given.base);
+    const found = 'treatment of severe pain';
+    await walk(browser, real, given.base, { question: found, views: views(given.base, found, false) });
+  }
+  await browser.close();
+} finally {
+  for (const server of servers) server.kill('SIGTERM');
+  rmSync(world, { recursive: true, force: true });
+}
+console.log(problems === 0 ? 'nothing is wrong' : `${problems} things are wrong`);
+process.exitCode = problems === 0 ? 0 : 1;

@@ -1,0 +1,379 @@
+// A question, its answers, and why each of them stands where it does.
+
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { repeat } from 'lit/directives/repeat.js';
+
+import { address, get, post } from './api';
+import { ViewElement } from './element';
+import { Loader } from './loader';
+import type {
+  Answer,
+  CategoryProgram,
+  Hit,
+  LabelledQuery,
+  Node,
+  Ranking,
+  Split,
+  System,
+  Way,
+} from './model';
+import {
+  counted,
+  empty,
+  highlighted,
+  nodeLink,
+  number,
+  percent,
+  reason,
+  sentence,
+  typeBadge,
+} from './parts';
+import { changed, go, to } from './place';
+import { explanation, features, traces } from './trace';
+
+/** What `system` is when the bundle is asked. */
+const BUNDLE = 'bundle';
+/** What is asked where no bundle answers. */
+const WITHOUT_BUNDLE = 'bm25+names';
+const LENGTHS = [10, 20, 50, 100];
+/** Questions that are offered to begin with. */
+const EXAMPLES = 6;
+/** Characters of a document that are shown. */
+const DOCUMENT_CHARS = 1500;
+
+type Reply = Answer | Ranking;
+
+class Ask extends ViewElement {
+  private reply = new Loader<Reply>(this);
+  private programs = new Loader<CategoryProgram[]>(this);
+  private systems = new Loader<System[]>(this);
+  private examples = new Loader<LabelledQuery[]>(this);
+  private document = new Loader<Node>(this);
+
+  private get system(): string {
+    return this.param('system') || (this.bundle ? BUNDLE : WITHOUT_BUNDLE);
+  }
+
+  private get k(): number {
+    const k = Number(this.param('k'));
+    return LENGTHS.includes(k) ? k : 20;
+  }
+
+  private get chosen(): number | null {
+    return this.param('node') ? Number(this.param('node')) : null;
+  }
+
+  protected override load(): void {
+    const [query, base] = [this.param('q'), this.base.name];
+    this.systems.load('all', 'Asking which systems there are', async (signal) => {
+      return (await get<{ systems: System[] }>('v1/systems', signal)).systems;
+    });
+    if (this.bundle) {
+      this.programs.load(base + this.bundle.id, 'Fetching the programs', async (signal) => {
+        const path = address('v1/bundles/active/programs', { base });
+        return (await get<{ programs: CategoryProgram[] }>(path, signal)).programs;
+      });
+    }
+    if (!query) {
+      this.reply.clear();
+      this.examples.load(base, 'Looking for labelled questions', (signal) => this.labelled(signal));
+      return;
+    }
+    const { k, system } = this;
+    const asked = { query, k, base, explain: 'full' };
+    this.reply.load(JSON.stringify([asked, system]), `Asking ${this.asked()}`, (signal) =>
+      system === BUNDLE
+        ? post<Answer>('v1/query', asked, signal)
+        : post<Ranking>('v1/search', { ...asked, system }, signal),
+    );
+    const node = this.chosen;
+    if (node === null) this.document.clear();
+    else {
+      this.document.load(`${base} ${node}`, 'Fetching the document', (signal) =>
+        get<Node>(address(`v1/nodes/${node}`, { base }), signal),
+      );
+    }
+  }
+
+  private asked(): string {
+    return this.system === BUNDLE ? 'the bundle' : this.system;
+  }
+
+  private async labelled(signal: AbortSignal): Promise<LabelledQuery[]> {
+    const base = this.base.name;
+    const { splits } = await get<{ splits: Split[] }>(address('v1/splits', { base }), signal);
+    const split = splits.find(({ open, queries }) => open && queries > 0);
+    if (!split) return [];
+    const path = address(`v1/splits/${split.split}/queries`, { base, limit: EXAMPLES });
+    return (await get<{ queries: LabelledQuery[] }>(path, signal)).queries;
+  }
+
+  protected override updated(changes: PropertyValues): void {
+    super.updated(changes);
+    // What was typed is the reader's until the address says otherwise.
+    if (changes.has('params')) {
+      const input = this.querySelector<HTMLTextAreaElement>('#question');
+      if (input) input.value = this.param('q');
+    }
+  }
+
+  private submit(event?: Event): void {
+    event?.preventDefault();
+    const q = this.querySelector<HTMLTextAreaElement>('#question')!.value.trim();
+    if (q) go(changed({ q, node: null }));
+  }
+
+  protected override render(): TemplateResult {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === 'Enter' && !event.shiftKey) this.submit(event);
+    };
+    return html`
+      <h1>Ask ${this.base.title || this.base.name}</h1>
+      <form class="ask" @submit=${(event: Event) => this.submit(event)}>
+        <label for="question" class="hidden">Question</label>
+        <textarea
+          id="question"
+          rows="2"
+          maxlength="16000"
+          placeholder="What are you looking for?"
+          @keydown=${onKey}
+        ></textarea>
+        <div class="line">
+          <button class="primary">Ask</button>
+          ${this.systemChoice()} ${this.lengthChoice()}
+        </div>
+      </form>
+      ${this.param('q') ? this.reply.show((reply) => this.answer(reply)) : this.begin()}
+    `;
+  }
+
+  private systemChoice(): TemplateResult {
+    const choose = (event: Event) => {
+      const { value } = event.target as HTMLSelectElement;
+      go(changed({ system: value === BUNDLE && this.bundle ? null : value, node: null }));
+    };
+    const all = (this.systems.value ?? []).map(({ name }) => name);
+    const offered = all.includes(this.system) || this.system === BUNDLE ? all : [...all, this.system];
+    const option = (name: string, text: string) =>
+      html`<option value=${name} ?selected=${name === this.system}>${text}</option>`;
+    return html`<label
+      >by
+      <select @change=${choose}>
+        ${this.bundle ? option(BUNDLE, `bundle ${this.bundle.id.slice(0, 7)}`) : nothing}
+        ${offered.map((name) => option(name, name))}
+      </select></label
+    >`;
+  }
+
+  private lengthChoice(): TemplateResult {
+    const choose = (event: Event) =>
+      go(changed({ k: (event.target as HTMLSelectElement).value, node: null }));
+    return html`<label
+      >first
+      <select @change=${choose}>
+        ${LENGTHS.map((k) => html`<option ?selected=${k === this.k}>${k}</option>`)}
+      </select></label
+    >`;
+  }
+
+  private begin(): unknown {
+    const none = this.bundle
+      ? nothing
+      : empty(
+          'No bundle answers on this base.',
+          html`Questions are answered by search alone. <code>agent optimize</code> makes a bundle, and
+            <code>agent serve --bundle latest</code> lets it answer.`,
+        );
+    const offered = this.examples.show((queries) =>
+      queries.length === 0
+        ? html`<p class="soft">
+            Ask for something of type
+            ${this.base.types
+              .filter(({ candidate }) => candidate)
+              .map(({ name }) => name)
+              .join(', ')};
+            <a href=${to('data')}>Data</a> shows what there is.
+          </p>`
+        : html`<h2>Labelled questions to begin with</h2>
+            <ul class="plain">
+              ${queries.map(
+                ({ query }) => html`<li><a href=${changed({ q: query })}>${query}</a></li>`,
+              )}
+            </ul>`,
+    );
+    return html`${none}${offered}`;
+  }
+
+  private answer(reply: Reply): TemplateResult {
+    const answer = 'understood' in reply ? reply : null;
+    const { hits } = reply;
+    if (hits.length === 0 && !answer?.value) {
+      return empty(
+        'Nothing was found.',
+        html`Name something that is in the base, or describe it in other words;
+          <a href=${to('data')}>Data</a> shows what there is.`,
+      );
+    }
+    const cutoff = answer?.cutoff ?? null;
+    const rows = repeat(
+      hits,
+      ({ id }) => id,
+      (hit) => html`${this.hit(hit, reply)}${hit.rank === cutoff ? this.end(answer!) : nothing}`,
+    );
+    const behind = cutoff !== null && cutoff > hits.length ? this.end(answer!) : nothing;
+    return html`
+      ${answer ? this.told(answer) : nothing}
+      ${this.route(reply.route ?? [])}
+      <h2 class="hidden">Answers</h2>
+      <ol class="hits">
+        ${rows}${behind}
+      </ol>
+      ${this.again(reply)}
+    `;
+  }
+
+  /** What of the question is understood, and what is not. */
+  private told(answer: Answer): TemplateResult {
+    const { entities, words, unused } = answer.understood;
+    const linked = entities.map(
+      (entity) =>
+        html`<span class="chip"
+          >${nodeLink(entity)}
+          <span class="soft"
+            >${entity.type}, ${entity.exact ? 'exact' : percent(entity.strength)}</span
+          ></span
+        >`,
+    );
+    const known = words.map(({ word, types, relations }) => {
+      const kinds = [...types.map((of) => `type ${of}`), ...relations.map((of) => `relation ${of}`)];
+      return html`<span class="chip">${word} <span class="soft">${kinds.join(', ')}</span></span>`;
+    });
+    const understood =
+      linked.length + known.length
+        ? html`<div class="line"><span class="soft">understood</span>${linked}${known}</div>`
+        : nothing;
+    const left = unused.length
+      ? html`<div class="line"><span class="soft">not used</span>${unused.join(', ')}</div>`
+      : nothing;
+    const instead = answer.stand_in
+      ? html`<div class="note bad">
+          <strong>Another system answered.</strong>
+          <p>${sentence(answer.stand_in)}</p>
+        </div>`
+      : nothing;
+    return html`${instead}${understood}${left}${answer.value ? this.value(answer.value) : nothing}`;
+  }
+
+  private value(value: NonNullable<Answer['value']>): TemplateResult {
+    if ('value' in value) return html`<p class="value">${value.value} ${value.unit ?? ''}</p>`;
+    return html`<div class="wide" tabindex="0" role="group" aria-label="Answer">
+      <table>
+        <thead>
+          <tr>
+            ${value.columns.map((name) => html`<th scope="col">${name}</th>`)}
+          </tr>
+        </thead>
+        <tbody>
+          ${value.rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}
+        </tbody>
+      </table>
+    </div>`;
+  }
+
+  private route(route: Way[]): TemplateResult | typeof nothing {
+    if (route.length === 0) return nothing;
+    const ways = route.map(
+      ({ category, probability, program }) =>
+        html`<a class="chip" href=${to('playground', { program, q: this.param('q') })}
+          >${category} <span class="soft">${percent(probability)}, ${program}</span></a
+        >`,
+    );
+    return html`<div class="line"><span class="soft">category and program</span>${ways}</div>`;
+  }
+
+  private end(answer: Answer): TemplateResult {
+    const { cutoff, expected, hits } = answer;
+    const where =
+      cutoff! > hits.length ? `The answers likely end at rank ${cutoff}` : 'The answers likely end here';
+    const sure = expected
+      ? ` (precision ${percent(expected.precision)}, recall ${percent(expected.recall)} in training)`
+      : '';
+    return html`<li class="end">${where}${sure}</li>`;
+  }
+
+  private hit(hit: Hit, reply: Reply): TemplateResult {
+    const open = hit.id === this.chosen;
+    const address = changed({ node: open ? null : hit.id });
+    return html`<li class=${open ? 'hit open' : 'hit'}>
+      <a class="head" href=${address} aria-expanded=${open} role="button" @keydown=${pressed}>
+        <span class="rank">${hit.rank}</span>
+        <span class="name">${hit.name || `node ${hit.id}`}</span>
+        ${typeBadge(hit.type)}
+      </a>
+      <div class="reason">${reason(hit)}</div>
+      ${open ? this.detail(hit, reply) : nothing}
+    </li>`;
+  }
+
+  private detail(hit: Hit, reply: Reply): TemplateResult {
+    const further = hit.further_paths ?? [];
+    const ways = further.length
+      ? html`<p class="reason">${further.map((steps) => html`${reason({ ...hit, path: steps })} `)}</p>`
+      : nothing;
+    const featured = hit.features?.length
+      ? html`<h3>Features of the re-ranker</h3>${features(hit.features)}`
+      : nothing;
+    const why = hit.explanation
+      ? html`<details><summary>How the score comes about</summary><ul class="tree">${explanation(hit.explanation)}</ul></details>`
+      : nothing;
+    const calls = hit.calls ?? [];
+    const trace = calls.length
+      ? html`<h3>Trace: what each line says of this node</h3>
+          ${this.programs.show((programs) => traces(reply.route ?? [], calls, programs))}`
+      : nothing;
+    return html`<div class="detail">
+      <p class="line">
+        <span>score ${number(hit.score)}</span>
+        <a href=${to('node', { id: hit.id })}>fields, neighbours and graph</a>
+      </p>
+      ${ways}
+      <h3>Document</h3>
+      ${this.document.show((node) => this.text(node, hit))}
+      ${featured} ${trace} ${why}
+    </div>`;
+  }
+
+  private text(node: Node, hit: Hit): TemplateResult {
+    const cut = node.text.length > DOCUMENT_CHARS;
+    const text = cut ? node.text.slice(0, DOCUMENT_CHARS) : node.text;
+    const words = hit.words ?? this.param('q').split(/[^\p{L}\p{N}]+/u);
+    const rest = cut ? html`… <a href=${to('node', { id: node.id })}>the whole document</a>` : nothing;
+    return html`<div class="document" tabindex="0" role="group" aria-label="Document">${highlighted(text, words)}${rest}</div>`;
+  }
+
+  /** How the same is asked for elsewhere. */
+  private again(reply: Reply): TemplateResult {
+    const bundle = 'bundle' in reply;
+    const { k } = this;
+    const body = JSON.stringify({ query: this.param('q'), k, base: this.base.name, ...(bundle ? {} : { system: this.system }) });
+    const path = bundle ? 'v1/query' : 'v1/search';
+    const took = bundle
+      ? Object.values(reply.timings).reduce((sum, ms) => sum + ms, 0)
+      : reply.took_ms;
+    return html`<details class="soft">
+      <summary>${counted(reply.hits.length, 'answer')}, ${number(took)} ms; the same as JSON</summary>
+      <p>The address of this page holds the question and what is open: send it to share both.</p>
+      <pre tabindex="0">curl -s ${new URL(path, document.baseURI).href} -H 'Content-Type: application/json' \\
+  -d '${body.replaceAll("'", "'\\''")}'</pre>
+    </details>`;
+  }
+}
+
+/** A link that is drawn as a button is pressed with the space bar too. */
+function pressed(event: KeyboardEvent): void {
+  if (event.key !== ' ') return;
+  event.preventDefault();
+  (event.currentTarget as HTMLElement).click();
+}
+
+customElements.define('ask-view', Ask);
