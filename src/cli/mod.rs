@@ -41,6 +41,7 @@ mod key;
 mod llm;
 mod manual;
 mod named;
+mod opener;
 mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;

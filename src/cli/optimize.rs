@@ -31,7 +31,7 @@ use crate::{
         },
         printer::{Level, Printer, count, p_value},
         progress::Plan,
-        routing, synthesize,
+        report as page, routing, synthesize,
         systems::SandboxArgs,
     },
     dataset::{
@@ -159,6 +159,10 @@ pub(super) struct Args {
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
     sandbox: SandboxArgs,
+    /// At the end, write the page of the run and open it in a browser; `agent serve` shows the run
+    /// while it goes on
+    #[arg(long, conflicts_with = "dry_run")]
+    open: bool,
     /// End with one JSON object
     #[arg(long)]
     json: bool,
@@ -333,6 +337,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             report.print_json(ctx)?
         } else {
             report.print(ctx)?
+        }
+        if args.open {
+            page::open(&dir, args.sandbox, ctx)?;
         }
         Ok(outcome.stopped.clone())
     });

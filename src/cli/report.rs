@@ -21,7 +21,7 @@ use crate::{
         Context, Exit, dataset,
         eval::write,
         failure::Result,
-        named,
+        named, opener,
         program::sources::Sources,
         systems::{Resources, SandboxArgs},
     },
@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// Write the page to this file [default: report.html in the run's directory]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
+    /// Open the page in a browser, too
+    #[arg(long)]
+    open: bool,
     /// Dataset whose validation queries are answered [default: the one of the run]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
@@ -54,6 +57,31 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let page = written(args, ctx)?;
+    ctx.printer.data(&page.display().to_string())?;
+    if args.open {
+        show(&page, ctx);
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes the page of a run into its directory and opens it.
+///
+/// # Errors
+/// What keeps it from being written.
+pub(super) fn open(run: &Path, sandbox: SandboxArgs, ctx: &Context) -> Result<()> {
+    let args = Args { run: run.to_owned(), out: None, open: true, dataset: None, sandbox };
+    show(&written(&args, ctx)?, ctx);
+    Ok(())
+}
+
+fn show(page: &Path, ctx: &Context) {
+    let page = page.canonicalize().unwrap_or_else(|_| page.to_owned());
+    opener::open(&page.display().to_string(), ctx);
+}
+
+/// Writes the page; its file.
+fn written(args: &Args, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(&args.run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::of_run(&dir)?;
@@ -64,8 +92,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let out = args.out.clone().unwrap_or_else(|| dir.join(DEFAULT_FILE));
     refuse_run_files(&out)?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
-    ctx.printer.data(&out.display().to_string())?;
-    Ok(Exit::Done)
+    Ok(out)
 }
 
 /// A text as a sentence of the page begins.

@@ -80,7 +80,35 @@ fn a_page_tells_the_run_and_escapes_every_text() {
     assert_eq!(fs::read_to_string(world.path("again.html")).unwrap(), html);
     world.run(["report", "--run", "run", "--out", "run/run.sqlite"]).fails(1, &["FILE.html"]);
     world.run(["report", "--run", "nowhere"]).fails(1, &["nowhere"]);
+    opened(&world);
 }
+
+/// Checks that the page is handed to a browser where there is one, and named where there is none.
+#[cfg(unix)]
+fn opened(world: &World) {
+    use std::{os::unix::fs::PermissionsExt as _, thread, time::Duration};
+
+    let report = || world.command(["report", "--run", "run", "--open"]);
+    let none = report().env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").output().unwrap();
+    let told = String::from_utf8(none.stderr).unwrap();
+    assert!(told.contains("no browser") && told.contains("run/report.html"), "{told}");
+    let bin = world.path("bin");
+    fs::create_dir(&bin).unwrap();
+    let (opener, seen) = (bin.join("xdg-open"), world.path("seen"));
+    fs::write(&opener, format!("#!/bin/sh\necho \"$1\" >{}\n", seen.display())).unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let some = report().env("DISPLAY", ":0").env("PATH", &bin).output().unwrap();
+    assert!(some.status.success(), "{some:?}");
+    // Nobody waits for a browser, so its file may come later.
+    let path = (0..600).find_map(|_| {
+        thread::sleep(Duration::from_millis(50));
+        fs::read_to_string(&seen).ok().filter(|text| text.ends_with('\n'))
+    });
+    assert!(path.unwrap().ends_with("run/report.html\n"));
+}
+
+#[cfg(not(unix))]
+fn opened(_: &World) {}
 
 #[test]
 fn a_run_without_bundle_or_dataset_is_told_as_far_as_it_is() {

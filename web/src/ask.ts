@@ -15,6 +15,7 @@ import type {
   Ranking,
   Split,
   System,
+  Tabled,
   Way,
 } from './model';
 import {
@@ -33,6 +34,10 @@ import { explanation, features, traces } from './trace';
 
 /** What `system` is when the bundle is asked. */
 const BUNDLE = 'bundle';
+/** What `system` is when tables are asked: how many, which most, whether related. */
+const TABLES = 'tables';
+/** Rows of a table that are shown. */
+const ROWS = 50;
 /** What is asked where no bundle answers. */
 const WITHOUT_BUNDLE = 'bm25+names';
 const LENGTHS = [10, 20, 50, 100];
@@ -41,7 +46,7 @@ const EXAMPLES = 6;
 /** Characters of a document that are shown. */
 const DOCUMENT_CHARS = 1500;
 
-type Reply = Answer | Ranking;
+type Reply = Answer | Ranking | Tabled;
 
 class Ask extends ViewElement {
   private reply = new Loader<Reply>(this);
@@ -82,9 +87,7 @@ class Ask extends ViewElement {
     const { k, system } = this;
     const asked = { query, k, base, explain: 'full' };
     this.reply.load(JSON.stringify([asked, system]), `Asking ${this.asked()}`, (signal) =>
-      system === BUNDLE
-        ? post<Answer>('v1/query', asked, signal)
-        : post<Ranking>('v1/search', { ...asked, system }, signal),
+      this.send(system, asked, signal),
     );
     const node = this.chosen;
     if (node === null) this.document.clear();
@@ -95,8 +98,20 @@ class Ask extends ViewElement {
     }
   }
 
+  private send(system: string, asked: { query: string; base: string }, signal: AbortSignal): Promise<Reply> {
+    const { query, base } = asked;
+    switch (system) {
+      case BUNDLE:
+        return post<Answer>('v1/query', asked, signal);
+      case TABLES:
+        return post<Tabled>('v1/ask', { question: query, base, rows: ROWS }, signal);
+      default:
+        return post<Ranking>('v1/search', { ...asked, system }, signal);
+    }
+  }
+
   private asked(): string {
-    return this.system === BUNDLE ? 'the bundle' : this.system;
+    return { [BUNDLE]: 'the bundle', [TABLES]: 'tables' }[this.system] ?? this.system;
   }
 
   private async labelled(signal: AbortSignal): Promise<LabelledQuery[]> {
@@ -153,7 +168,8 @@ class Ask extends ViewElement {
       go(changed({ system: value === BUNDLE && this.bundle ? null : value, node: null }));
     };
     const all = (this.systems.value ?? []).map(({ name }) => name);
-    const offered = all.includes(this.system) || this.system === BUNDLE ? all : [...all, this.system];
+    const known = [...all, BUNDLE, TABLES].includes(this.system);
+    const offered = known ? all : [...all, this.system];
     const option = (name: string, text: string) =>
       html`<option value=${name} ?selected=${name === this.system}>${text}</option>`;
     return html`<label
@@ -161,6 +177,7 @@ class Ask extends ViewElement {
       <select @change=${choose}>
         ${this.bundle ? option(BUNDLE, `bundle ${this.bundle.id.slice(0, 7)}`) : nothing}
         ${offered.map((name) => option(name, name))}
+        ${option(TABLES, 'tables: how many, which most')}
       </select></label
     >`;
   }
@@ -204,7 +221,29 @@ class Ask extends ViewElement {
     return html`${none}${offered}`;
   }
 
+  /** An answer over many nodes, with what it follows from. */
+  private tabled(reply: Tabled): TemplateResult {
+    const { told, path, sql, result, table, left_out, assumed, ms } = reply;
+    const list = (name: string, items: string[]) =>
+      items.length ? html`<h3>${name}</h3><ul>${items.map((item) => html`<li>${item}</li>`)}</ul>` : nothing;
+    const rows = table.rows.map(({ id, name, cells }) => html`<tr><th scope="row">${nodeLink({ id, name, type: '' })}</th>${cells.map((cell) => html`<td>${Array.isArray(cell) ? cell.join(', ') : cell}</td>`)}</tr>`);
+    return html`<h2 class="hidden">Answer</h2>
+      <p class="value">${told}</p>
+      ${result.columns.length > 1 || result.rows.length > 1 ? this.value(result) : nothing}
+      ${list('How the rows were found', path)}
+      ${list('Assumed', assumed)}
+      ${list('Left out', left_out.map(({ rows, why }) => `${counted(rows, 'row')}: ${why}`))}
+      <h3>Table of ${table.rows_are}</h3>
+      <div class="wide tall" tabindex="0" role="group" aria-label="Table"><table>
+        <thead><tr><th scope="col">name</th>${table.columns.map(({ name, unit }) => html`<th scope="col">${name}${unit ? `, ${unit}` : ''}</th>`)}</tr></thead>
+        <tbody>${rows}</tbody></table></div>
+      <p class="soft">${counted(table.n_rows, 'row')}, the first ${table.rows.length} of them here; ${number(ms)} ms</p>
+      <h3>SQL</h3>
+      ${sql.map((statement) => html`<pre tabindex="0">${statement}</pre>`)}`;
+  }
+
   private answer(reply: Reply): TemplateResult {
+    if ('told' in reply) return this.tabled(reply);
     const answer = 'understood' in reply ? reply : null;
     const { hits } = reply;
     if (hits.length === 0 && !answer?.value) {
@@ -301,7 +340,7 @@ class Ask extends ViewElement {
     return html`<li class="end">${where}${sure}</li>`;
   }
 
-  private hit(hit: Hit, reply: Reply): TemplateResult {
+  private hit(hit: Hit, reply: Answer | Ranking): TemplateResult {
     const open = hit.id === this.chosen;
     const address = changed({ node: open ? null : hit.id });
     return html`<li class=${open ? 'hit open' : 'hit'}>
@@ -315,7 +354,7 @@ class Ask extends ViewElement {
     </li>`;
   }
 
-  private detail(hit: Hit, reply: Reply): TemplateResult {
+  private detail(hit: Hit, reply: Answer | Ranking): TemplateResult {
     const further = hit.further_paths ?? [];
     const ways = further.length
       ? html`<p class="reason">${further.map((steps) => html`${reason({ ...hit, path: steps })} `)}</p>`
@@ -352,14 +391,14 @@ class Ask extends ViewElement {
   }
 
   /** How the same is asked for elsewhere. */
-  private again(reply: Reply): TemplateResult {
+  private again(reply: Answer | Ranking): TemplateResult {
     const bundle = 'bundle' in reply;
     const { k } = this;
     const body = JSON.stringify({ query: this.param('q'), k, base: this.base.name, ...(bundle ? {} : { system: this.system }) });
     const path = bundle ? 'v1/query' : 'v1/search';
     const took = bundle
       ? Object.values(reply.timings).reduce((sum, ms) => sum + ms, 0)
-      : reply.took_ms;
+      : (reply.took_ms ?? 0);
     return html`<details class="soft">
       <summary>${counted(reply.hits.length, 'answer')}, ${number(took)} ms; the same as JSON</summary>
       <p>The address of this page holds the question and what is open: send it to share both.</p>

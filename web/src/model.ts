@@ -374,3 +374,23 @@ export interface RunPrograms {
   total: number;
   next: number | null;
 }
+
+/** The answer to a question over many nodes. */
+export interface Tabled {
+  by: 'table';
+  question: string;
+  kind: string;
+  told: string;
+  path: string[];
+  sql: string[];
+  result: { columns: string[]; rows: Cell[][]; n_rows: number };
+  table: {
+    rows_are: string;
+    columns: { name: string; source: string; unit: string | null }[];
+    rows: { id: number; name: string; cells: (Cell | Cell[])[] }[];
+    n_rows: number;
+  };
+  left_out: { rows: number; why: string }[];
+  assumed: string[];
+  ms: number;
+}

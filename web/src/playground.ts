@@ -51,16 +51,22 @@ async function unpack(packed: string): Promise<string> {
   return new Response(stream).text();
 }
 
+/** A program with the parameters it was found with. */
+interface Begun {
+  source: string;
+  params: Record<string, number>;
+}
+
 class Playground extends ViewElement {
   private tools = new Loader<Tool[]>(this);
   private splits = new Loader<Split[]>(this);
   private programs = new Loader<CategoryProgram[]>(this);
-  private source = new Loader<string>(this);
+  private source = new Loader<Begun>(this);
   private one = new Loader<ProgramRun>(this);
   private many = new Loader<SampleRun>(this);
-  /** The run before of another program, on the same question or sample. */
+  /** The run before of another program or with other parameters, on the same question or sample. */
   private last: { ranks: Map<number, number | null>; mrr?: number; hit1?: number } | undefined;
-  private shown: { of: string; run: ProgramRun | SampleRun } | undefined;
+  private shown: { of: string; made: string; run: ProgramRun | SampleRun } | undefined;
 
   private get editor(): Editor | null {
     return this.querySelector<Editor>('program-editor');
@@ -68,6 +74,15 @@ class Playground extends ViewElement {
 
   private get split(): string {
     return this.param('split');
+  }
+
+  /** The parameters that are set; others are as the program declares them. */
+  private get set(): Record<string, number> {
+    try {
+      return JSON.parse(this.param('set'));
+    } catch {
+      return this.source.value?.params ?? {};
+    }
   }
 
   private get n(): number {
@@ -89,10 +104,10 @@ class Playground extends ViewElement {
   }
 
   /** The program to begin with: the address's own, that of a run or bundle, or a small one. */
-  private async begin(run: string, program: string, signal: AbortSignal): Promise<string> {
+  private async begin(run: string, program: string, signal: AbortSignal): Promise<Begun> {
     if (location.hash.startsWith(PACKED)) {
       try {
-        return await unpack(location.hash.slice(PACKED.length));
+        return { source: await unpack(location.hash.slice(PACKED.length)), params: {} };
       } catch {
         // A cut address: what it names otherwise is shown instead.
       }
@@ -103,15 +118,15 @@ class Playground extends ViewElement {
       while (cursor !== null) {
         const part: RunPrograms = await get(address(`v1/runs/${encodeURIComponent(run)}/programs`, { cursor }), signal);
         const found = part.programs.find(({ id, variant }) => id.startsWith(program) || variant === program);
-        if (found) return found.source;
+        if (found) return found;
         cursor = part.next;
       }
     } else if (this.bundle) {
       const { programs } = await get<{ programs: CategoryProgram[] }>(address('v1/bundles/active/programs', { base }), signal);
       const found = programs.find(({ id }) => id.startsWith(program));
-      if (found) return found.source;
+      if (found) return found;
     }
-    return TEMPLATE;
+    return { source: TEMPLATE, params: {} };
   }
 
   protected override updated(changes: PropertyValues): void {
@@ -136,40 +151,41 @@ class Playground extends ViewElement {
     }
     go(changed({ q, node: null }), true);
     void this.keep();
-    const [source, base] = [editor.value, this.base.name];
+    const [source, base, params] = [editor.value, this.base.name, this.set];
     const of = JSON.stringify([base, split || q, n]);
+    const made = JSON.stringify([source, params]);
     editor.bad = null;
     if (split) {
       this.one.clear();
       const sample = { split, limit: n, seed: SEED };
       this.many.again(`Running it on ${n} queries of ${split}`, async (signal) => {
-        const run = await post<SampleRun>('v1/programs/run', { source, base, sample, timeout_ms: 60000 }, signal);
-        this.took(of, run);
+        const run = await post<SampleRun>('v1/programs/run', { source, base, params, sample, timeout_ms: 60000 }, signal);
+        this.took(of, made, run);
         return run;
       });
     } else {
       this.many.clear();
       this.one.again('Running it on the question', async (signal) => {
-        const run = await post<ProgramRun>('v1/programs/run', { source, base, query: q, k: K }, signal);
-        this.took(of, run);
+        const run = await post<ProgramRun>('v1/programs/run', { source, base, params, query: q, k: K }, signal);
+        this.took(of, made, run);
         return run;
       });
     }
   }
 
   /** Notes what the run before gave, if it was of the same question or sample. */
-  private took(of: string, run: ProgramRun | SampleRun): void {
+  private took(of: string, made: string, run: ProgramRun | SampleRun): void {
     const { editor, shown } = this;
     if (editor) editor.bad = run.error?.line ?? null;
     if (run.status === 'error') return;
     if (shown?.of !== of) this.last = undefined;
-    else if (shown.run.program !== run.program) {
+    else if (shown.made !== made) {
       const { run: before } = shown;
       const ranked = 'queries' in before ? before.queries : before.hits;
       const ranks = new Map(ranked.map(({ id, rank }) => [id, rank]));
       this.last = 'queries' in before ? { ranks, mrr: before.mrr, hit1: before.hit1 } : { ranks };
     }
-    this.shown = { of, run };
+    this.shown = { of, made, run };
   }
 
   /** Puts the source into the address, so that it can be sent to others. */
@@ -185,7 +201,7 @@ class Playground extends ViewElement {
       <h1>Playground</h1>
       <p class="soft">The program runs on the server inside WebAssembly, with the tools and limits that every program has.</p>
       ${this.chooser()}
-      ${this.source.show((source) => html`<program-editor .value=${source} @run=${() => this.run()} @edited=${() => void this.keep()}></program-editor>`)}
+      ${this.source.show(({ source }) => html`<program-editor .value=${source} @run=${() => this.run()} @edited=${() => void this.keep()}></program-editor>`)}
       ${this.form()}
       ${this.one.show((run) => this.ranking(run))}
       ${this.many.show((run) => this.sample(run))}
@@ -201,7 +217,7 @@ class Playground extends ViewElement {
       <span class="soft">begin with</span>
       ${programs.map(
         ({ category, id }) =>
-          html`<a class="chip" href=${changed({ program: short(id), run: null })}>${category} <span class="soft">${short(id)}</span></a>`,
+          html`<a class="chip" href=${changed({ program: short(id), run: null, set: null })}>${category} <span class="soft">${short(id)}</span></a>`,
       )}
     </p>`;
   }
@@ -226,6 +242,23 @@ class Playground extends ViewElement {
       <button class="primary">Run</button>
       <span class="soft wide-only">Ctrl+Enter in the editor runs too; Ctrl+Space completes</span>
     </form>`;
+  }
+
+  /** The declared parameters with their present values; a change runs the program again. */
+  private parameters(params: ProgramRun['params']): TemplateResult | typeof nothing {
+    if (params.length === 0) return nothing;
+    const change = (name: string) => (event: Event) => {
+      const value = (event.target as HTMLInputElement).valueAsNumber;
+      if (!Number.isFinite(value)) return;
+      go(changed({ set: JSON.stringify({ ...this.set, [name]: value }) }), true);
+      void this.updateComplete.then(() => this.run());
+    };
+    return html`<div class="line" role="group" aria-label="Parameters"><span class="soft">parameters</span>
+      ${params.map(
+        ({ name, value, min, max, integer }) =>
+          html`<label>${name} <input type="number" .value=${String(value)} min=${min} max=${max} step=${integer ? 1 : 'any'} @change=${change(name)} /></label>`,
+      )}
+    </div>`;
   }
 
   private hint(): unknown {
@@ -256,7 +289,7 @@ class Playground extends ViewElement {
     const calls = hit?.calls ?? run.trace.map((of) => ({ ...of, category: '', value: null }));
     const { operations, tool_calls, ms } = run.usage;
     return html`
-      ${run.error ? this.problem(run.error) : nothing}
+      ${run.error ? this.problem(run.error) : nothing} ${this.parameters(run.params)}
       ${run.hits.length === 0 && !run.error
         ? empty('The program ranked nothing.', 'Look at the trace: which call gave no nodes?')
         : nothing}

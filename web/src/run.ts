@@ -164,7 +164,8 @@ class RunView extends ViewElement {
 
   private one(run: Run): TemplateResult {
     const left = run.eta_seconds === null ? nothing : html`, about ${duration(run.eta_seconds)} left`;
-    const begun = run.bundle
+    const isServed = this.served.bases.some(({ name }) => name === run.dataset);
+    const begun = run.bundle && isServed
       ? html`<p class="line"><a href=${to('compare', { left: `bundle:${run.id}`, right: 'bm25+names', base: run.dataset })}>compare its bundle</a></p>`
       : nothing;
     const figures: [unknown, string][] = [

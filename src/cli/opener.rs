@@ -1,0 +1,42 @@
+//! Shows a page in the browser of whoever sits here. Must not know what the page shows.
+
+use std::{env, process::Stdio};
+
+use crate::cli::Context;
+
+/// What opens an address, by system; the first that can be started does.
+const OPENERS: &[&[&str]] = if cfg!(target_os = "macos") {
+    &[&["open"]]
+} else if cfg!(windows) {
+    &[&["explorer.exe"]]
+} else {
+    &[&["xdg-open"], &["gio", "open"], &["wslview"]]
+};
+
+/// Opens an address, and says it in any case, so that it can be opened by hand.
+pub(super) fn open(address: &str, ctx: &Context) {
+    let opened = has_screen() && OPENERS.iter().any(|opener| started(opener, address));
+    let told = if opened { "opening" } else { "there is no browser here; open" };
+    ctx.printer.notice(&format!("{told} {address}"));
+}
+
+/// Whether a window can be seen; without one an opener may take the terminal.
+fn has_screen() -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    cfg!(any(target_os = "macos", windows))
+        || ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"].into_iter().any(is_set)
+}
+
+/// Whether an opener could be started; it is not waited for.
+#[expect(clippy::disallowed_methods, reason = "the user asked for a browser, and names no program")]
+fn started(opener: &[&str], address: &str) -> bool {
+    let Some((program, args)) = opener.split_first() else { return false };
+    std::process::Command::new(program)
+        .args(args)
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .is_ok()
+}
