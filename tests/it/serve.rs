@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use crate::support::World;
 
 /// Time that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that ends with the test.
-struct Served {
-    child: Child,
-    address: String,
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: String,
 }
 
 impl Served {
-    fn start<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Served {
+    pub(crate) fn start<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Served {
         let args = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(args);
         let mut child = world.command(args).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -38,7 +38,7 @@ impl Served {
     }
 
     /// Status, head and body of a request.
-    fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String, String) {
+    pub(crate) fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let n = body.len();
@@ -58,12 +58,12 @@ impl Served {
         (status, head.to_owned(), body)
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         let (status, _, body) = self.ask("GET", path, "", "");
         (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
     }
 
-    fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let head = "Content-Type: application/json\r\n";
         let (status, _, body) = self.ask(method, path, head, &body.to_string());
         (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
@@ -89,7 +89,7 @@ fn joined(mut body: &str) -> String {
 }
 
 /// A home with a small sample and a run on it.
-fn optimized() -> World {
+pub(crate) fn optimized() -> World {
     let world = World::shop();
     world.run(["optimize", "--dataset", "shop", "--steps", "2"]).done();
     world
