@@ -61,6 +61,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("key list", &["agent key list"]),
     ("key remove", &["agent key remove website"]),
     ("man", &["agent man ~/.local/share/man/man1"]),
+    ("mcp", &["agent mcp --bundle latest"]),
     (
         "optimize",
         &[

@@ -40,6 +40,7 @@ mod index;
 mod key;
 mod llm;
 mod manual;
+mod mcp;
 mod named;
 mod opener;
 mod optimize;
@@ -210,6 +211,8 @@ enum Command {
     Ask(ask::Args),
     /// Answer questions over HTTP
     Serve(serve::Args),
+    /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
+    Mcp(mcp::Args),
     /// Make, list and remove the keys that a server asks for
     #[command(subcommand)]
     Key(key::Command),
@@ -290,6 +293,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Query(args) => query::run(&args, ctx),
         Command::Ask(args) => ask::run(&args, ctx),
         Command::Serve(args) => serve::run(&args, ctx),
+        Command::Mcp(args) => mcp::run(&args, ctx),
         Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),

@@ -1,10 +1,10 @@
 //! `agent optimize`: runs the loop on a dataset and shows how it goes.
 //! The test split is opened where that is asked for, after the bundle is frozen, to measure it.
 
-pub(super) mod pause;
+mod pause;
 mod programs;
 mod report;
-pub(super) mod timing;
+mod timing;
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
         optimize::{
             programs::{PROGRAMS, go_on_with, read_programs},
             report::Report,
-            timing::{Stopwatch, Timing},
+            timing::Stopwatch,
         },
         printer::{Level, Printer, count, p_value},
         progress::Plan,
@@ -46,6 +46,7 @@ use crate::{
         asks::most_runs,
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
+        record::timing::Timing,
         user::{self, UserProgram},
     },
     sandbox::{Origin, Place, SandboxOptions},

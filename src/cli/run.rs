@@ -1,15 +1,9 @@
 //! `agent run`: looks at runs, finished or not, also while they are being written, and removes them.
-//!
-//! | file | question it answers |
-//! | --- | --- |
-//! | `record` | given a directory: the run in it, and how it stands |
-//! | the others | one command each |
 
 pub(super) mod cost;
 mod list;
 mod log;
 mod prompts;
-pub(super) mod record;
 mod remove;
 mod show;
 

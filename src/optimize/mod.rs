@@ -36,6 +36,7 @@ pub mod mine;
 pub mod mutate;
 pub mod plan;
 pub mod reading;
+pub mod record;
 pub mod reranker;
 pub mod roles;
 pub mod route;

@@ -1,7 +1,7 @@
 //! Many questions in one request: a line of JSON each way for every question, in order, while they
 //! come. Must not know how one is answered.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 
 use crate::serve::{
     Server,
-    reply::{ApiError, Common, QueryRequest},
+    reply::{ApiError, Common, QueryRequest, patiently},
     routes::answered,
 };
 
@@ -21,9 +21,8 @@ use crate::serve::{
 const MAX_LINE: usize = 64 << 10;
 /// Lines that are being answered at a time.
 const AT_A_TIME: usize = 4;
-/// How often a line that is refused for too much work is tried again, and the pause between.
-const TRIES: usize = 40;
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
+/// How long a line that is refused for too much work is tried again.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answer many questions: a line of JSON for each, in order.
 ///
@@ -52,25 +51,18 @@ pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl
     (kind, Body::from_stream(answers.buffered(AT_A_TIME)))
 }
 
-/// The answer to one line; work that is refused because there is too much is tried again, as whoever
-/// sends a batch waits for it.
+/// The answer to one line; whoever sends a batch waits for it.
 async fn one(server: &Server, line: &[u8]) -> Result<String, ApiError> {
-    let mut tries = 0;
-    loop {
+    patiently(PATIENCE, || async {
         let asked: QueryRequest = serde_json::from_slice(line).map_err(|error| {
             ApiError::bad(
                 error.to_string(),
                 "send a JSON object as /openapi.json describes a query",
             )
         })?;
-        match answered(server, asked).await {
-            Err(error) if error.is_busy() && tries < TRIES => {
-                tries += 1;
-                tokio::time::sleep(PAUSE).await;
-            }
-            outcome => return outcome,
-        }
-    }
+        answered(server, asked).await
+    })
+    .await
 }
 
 /// The lines of a body, without empty ones. A line that is too long ends it with an error, and so does

@@ -3,43 +3,35 @@
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{
-    Extension, Json, Router,
+    Json, Router,
     extract::{Query, State, rejection::QueryRejection},
-    http::StatusCode,
     routing::get,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    bundle::{Bundle, Category},
+    bundle::Category,
     dataset::Summary,
-    kb::NodeId,
+    kb::{Kb, NodeId},
     serve::{
         Server,
         nodes::{Field, OfBase, bad_query},
-        reply::{ApiError, Common, OfPath},
+        reply::{ApiError, Common, OfPath, OfWork},
+        routes::{LONGEST_TIME, no_bundle, opened},
+        splits::page,
     },
-    systems::{Need, SYSTEMS, SystemError, SystemSpec},
+    systems::{Need, SYSTEMS, SystemSpec},
 };
 
-/// Nodes of one reply at most.
+/// Nodes of one reply where a request does not say, and at most.
+const LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
 /// Characters of a field's value in a list of nodes; what is longer is cut.
 const VALUE_CHARS: usize = 200;
-/// Summaries that are kept.
-const MAX_SUMMARIES: usize = 64;
-
-/// Summaries that were made, by the fingerprint of their base.
-#[derive(Default)]
-pub(super) struct Summaries(Mutex<HashMap<String, Arc<Summary>>>);
 
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
@@ -47,18 +39,6 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/schema", get(schema))
         .route("/v1/nodes", get(list))
         .route("/v1/bundles/active/programs", get(programs))
-        .layer(Extension(Arc::new(Summaries::default())))
-}
-
-/// What takes a while, apart from the threads that answer and those that hold connections.
-async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let ended = |_| {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        ApiError::new(status, "internal", "the server failed at this request", "please report it")
-    };
-    tokio::task::spawn_blocking(work).await.map_err(ended)?
 }
 
 /// The systems that can be asked.
@@ -85,40 +65,31 @@ pub(super) async fn systems(
     of: Result<Query<OfBase>, QueryRejection>,
 ) -> Result<Json<Systems>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
-    let base = &server.base(of.base.as_deref())?.base;
-    let is_there = |need: &Need| matches!(need, Need::Part(part) if base.part(*part).is_ok());
+    let opened = opened(&server, of.base.as_deref())?;
+    let is_there =
+        |need: &Need| matches!(need, Need::Part(part) if opened.base.part(*part).is_ok());
     // What stands on another system needs what that one needs; what gives values ranks nothing.
-    let ranks =
-        |spec: &SystemSpec| !spec.arguments.contains("SYSTEM") && spec.name != "ask";
+    let ranks = |spec: &SystemSpec| !spec.arguments.contains("SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
-    let about =
-        |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
+    let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
     Ok(Json(Systems { systems: ready.map(about).collect() }))
 }
 
 /// Types with fields and counts, relations with the types of their ends, and what looks like a
-/// mistake: as `agent data info --json`, without labelled questions. Counted once for each base.
+/// mistake: as `agent data info --json`, without labelled questions. Counted once for each version
+/// of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
     (status = 200, description = "What is in the base", body = serde_json::Value),
-    Common, OfPath,
+    Common, OfPath, OfWork,
 ))]
 pub(super) async fn schema(
     State(server): State<Arc<Server>>,
-    Extension(known): Extension<Arc<Summaries>>,
     of: Result<Query<OfBase>, QueryRejection>,
 ) -> Result<Json<Arc<Summary>>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
-    let base = server.base(of.base.as_deref())?.base.clone();
-    // Looks at all nodes. Requests at once for the same base wait for the first one's summary.
-    let work = move || {
-        let mut known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_SUMMARIES {
-            known.clear();
-        }
-        let made = known.entry(base.fingerprint().to_owned());
-        Ok(made.or_insert_with(|| Arc::new(Summary::of(&base.kb, &[]))).clone())
-    };
-    apart(work).await.map(Json)
+    let opened = opened(&server, of.base.as_deref())?;
+    let deadline = Instant::now() + LONGEST_TIME;
+    Ok(Json(server.reads.run(deadline, move || opened.summary()).await?))
 }
 
 /// Which nodes.
@@ -171,11 +142,9 @@ pub(super) async fn list(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Nodes>, ApiError> {
     let Query(which) = which.map_err(bad_query)?;
-    let kb = &server.base(which.base.as_deref())?.base.kb;
-    let limit = which.limit.unwrap_or(50);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {MAX_LIMIT}")));
-    }
+    let opened = opened(&server, which.base.as_deref())?;
+    let kb = &opened.base.kb;
+    let limit = page(which.limit, LIMIT, MAX_LIMIT)?;
     let of_key;
     let all: &[NodeId] = match (which.node_type.as_deref(), which.key.as_deref()) {
         (Some(name), None) => {
@@ -193,23 +162,23 @@ pub(super) async fn list(
     };
     let cursor = which.cursor.unwrap_or(0);
     let part = all.iter().skip(cursor).take(limit);
-    let nodes: Vec<Listed> = part
-        .map(|&id| Listed {
-            id,
-            key: kb.key(id).into_owned(),
-            node_type: kb.type_name(kb.node_type(id)).to_owned(),
-            name: kb.name(id).to_owned(),
-            fields: kb
-                .fields(id)
-                .map(|(field, value)| Field {
-                    name: kb.field_name(field).to_owned(),
-                    value: value.chars().take(VALUE_CHARS).collect(),
-                })
-                .collect(),
-        })
-        .collect();
+    let nodes: Vec<Listed> = part.map(|&id| listed(kb, id)).collect();
     let end = cursor.saturating_add(nodes.len());
     Ok(Json(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
+}
+
+fn listed(kb: &Kb, id: NodeId) -> Listed {
+    let fields = kb.fields(id).map(|(field, value)| Field {
+        name: kb.field_name(field).to_owned(),
+        value: value.chars().take(VALUE_CHARS).collect(),
+    });
+    Listed {
+        id,
+        key: kb.key(id).into_owned(),
+        node_type: kb.type_name(kb.node_type(id)).to_owned(),
+        name: kb.name(id).to_owned(),
+        fields: fields.collect(),
+    }
 }
 
 /// The programs of the bundle that answers.
@@ -243,28 +212,19 @@ pub(super) async fn programs(
     of: Result<Query<OfBase>, QueryRejection>,
 ) -> Result<Json<Programs>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
-    let served = server.base(of.base.as_deref())?;
-    let (base, active) = (served.name.clone(), served.active());
-    let about = active.map(|active| active.about.clone()).ok_or_else(|| {
-        let message = format!("no bundle answers on {base:?}");
-        ApiError::not_found(message, "start the server with --bundle")
-    })?;
-    let work = move || {
-        let bundle = Bundle::read(Path::new(&about.file)).map_err(SystemError::from)?;
-        if !bundle.digest.starts_with(&about.id) {
-            let remedy = "let it answer with PUT /v1/bundles/active";
-            let message = format!("{} holds another bundle by now", about.file);
-            return Err(ApiError::new(StatusCode::CONFLICT, "changed", message, remedy));
-        }
-        let programs = bundle.categories.into_iter().map(CategoryProgram::from).collect();
-        Ok(Programs { base, bundle: about.id, programs })
-    };
-    apart(work).await.map(Json)
+    let opened = opened(&server, of.base.as_deref())?;
+    let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
+    let programs = active.categories().iter().map(CategoryProgram::new).collect();
+    Ok(Json(Programs { base: opened.name().to_owned(), bundle: active.about.id.clone(), programs }))
 }
 
-impl From<Category> for CategoryProgram {
-    fn from(of: Category) -> CategoryProgram {
-        let (id, source) = (of.program.id().to_owned(), of.program.source().to_owned());
-        CategoryProgram { category: of.name, id, source, params: of.params }
+impl CategoryProgram {
+    fn new(of: &Category) -> CategoryProgram {
+        CategoryProgram {
+            category: of.name.clone(),
+            id: of.program.id().to_owned(),
+            source: of.program.source().to_owned(),
+            params: of.params.clone(),
+        }
     }
 }

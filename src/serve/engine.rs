@@ -4,27 +4,34 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    bundle::Bundle,
-    index::IndexedBase,
+    ask::Analyst,
+    bundle::{Bundle, Category},
+    dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split},
+    index::{Access, IndexError, IndexedBase},
+    infer::Runtime,
     kb::Kb,
+    optimize::journal::PREFIX_DIGITS,
+    program::Program,
     retrieve::Retriever,
-    sandbox::{Origin, SandboxOptions},
-    systems::{
-        self, Need, Opener, SYSTEMS, SystemError,
-        bundle::{Effort, OpenedBundle},
-    },
+    sandbox::{Origin, Place, SandboxOptions, Workers},
+    systems::{self, Need, Opener, SYSTEMS, SystemError, bundle::Effort},
+    tools::ToolCache,
 };
 
 /// Systems of a base that are kept open.
 const MAX_OPEN: usize = 32;
+/// Bundles beside the active one that are kept open; each has threads and a cache of its own.
+const MAX_OPEN_BUNDLES: usize = 3;
+/// Memory for answers of tool calls of programs that clients send, bytes.
+const LAB_CACHE_BYTES: usize = 16 << 20;
 
 /// Where programs of an origin run.
 pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
@@ -33,11 +40,28 @@ pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
 pub struct Served {
     /// Its name in requests.
     pub name: String,
-    /// The base.
-    pub base: Arc<IndexedBase>,
+    now: ArcSwap<Opened>,
+    /// Held while base or bundle are exchanged, so that no exchange undoes another.
+    changing: Mutex<()>,
+    opening: Opening,
+}
+
+/// A version of a base, with all that answers on it.
+pub(super) struct Opened {
+    /// The base with its indexes.
+    pub(super) base: Arc<IndexedBase>,
+    /// Where it is installed; keeps its files.
+    pub(super) dataset: Base,
     active: ArcSwapOption<Active>,
     /// The names of all systems that were asked for, opened once.
     systems: Mutex<HashMap<String, Arc<dyn Retriever>>>,
+    /// Further bundles by their digests, the one asked for last at the end.
+    bundles: Mutex<Vec<(String, Arc<dyn Retriever>)>>,
+    queries: Mutex<HashMap<String, Arc<Vec<LabelledQuery>>>>,
+    analyst: OnceLock<Analyst>,
+    summary: OnceLock<Arc<Summary>>,
+    /// What programs of clients run on.
+    lab: Mutex<Option<Arc<Runtime>>>,
     opening: Opening,
 }
 
@@ -48,14 +72,49 @@ pub struct Opening {
     pub threads: usize,
     /// Where they run.
     pub places: Places,
+    /// What embedders may need.
+    pub access: Access,
     /// Set when programs are to end.
     pub stop: Arc<AtomicBool>,
+}
+
+/// Why a base is not exchanged; the one before goes on answering.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotExchanged {
+    /// It is not installed any more, or its record is damaged.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// Its index is not there, or damaged.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The bundle cannot answer on it.
+    #[error(transparent)]
+    Bundle(#[from] SystemError),
 }
 
 /// The bundle that answers on a base.
 pub(super) struct Active {
     pub(super) about: AboutBundle,
-    pub(super) opened: OpenedBundle,
+    bundle: Bundle,
+    answers: Arc<dyn Retriever>,
+}
+
+impl Active {
+    /// What answers.
+    pub(super) fn answers(&self) -> Arc<dyn Retriever> {
+        self.answers.clone()
+    }
+
+    /// Its categories with their programs, in its order.
+    pub(super) fn categories(&self) -> &[Category] {
+        &self.bundle.categories
+    }
+
+    /// One of its programs, by at least six digits of its id.
+    pub(super) fn program(&self, id: &str) -> Option<&Program> {
+        let mut programs = self.bundle.categories.iter().map(|category| &category.program);
+        programs.find(|program| id.len() >= PREFIX_DIGITS && program.id().starts_with(id))
+    }
 }
 
 /// A bundle, as it is told.
@@ -115,10 +174,16 @@ struct AboutType {
 }
 
 impl Served {
-    /// A base without a bundle.
-    pub fn new(name: &str, base: Arc<IndexedBase>, opening: Opening) -> Served {
-        let (active, systems) = (ArcSwapOption::empty(), Mutex::default());
-        Served { name: name.to_owned(), base, active, systems, opening }
+    /// A base without a bundle, named as it is installed.
+    pub fn new(dataset: Base, base: Arc<IndexedBase>, opening: Opening) -> Served {
+        let name = dataset.name.clone();
+        let now = ArcSwap::from_pointee(Opened::new(dataset, base, opening.clone()));
+        Served { name, now, changing: Mutex::default(), opening }
+    }
+
+    /// What answers now; a request takes it once, so that it sees one version.
+    pub(super) fn now(&self) -> Arc<Opened> {
+        self.now.load_full()
     }
 
     /// Reads a bundle, checks that it was made for this base and that all its programs compile, and
@@ -127,17 +192,91 @@ impl Served {
     /// # Errors
     /// What is wrong with it; the bundle before goes on answering.
     pub fn activate(&self, file: &Path) -> Result<(), SystemError> {
+        let _changing = locked(&self.changing);
         let bundle = Bundle::read(file)?;
-        bundle.check_base(&self.base)?;
+        self.now().activate(bundle, &file.display().to_string(), false)
+    }
+
+    /// Opens the version of the base that is installed now, reads and checks all its files, opens a
+    /// bundle on it (the one given, or the one that answers), and lets both answer from now on, in
+    /// one step. Questions under way are finished on the version before. `force` takes a bundle that
+    /// was made for another version.
+    ///
+    /// # Errors
+    /// [`NotExchanged`]; the version before goes on answering.
+    pub(super) fn exchange(
+        &self,
+        home: &Home,
+        bundle: Option<&Path>,
+        force: bool,
+    ) -> Result<(), NotExchanged> {
+        let _changing = locked(&self.changing);
+        let before = self.now();
+        let dataset = home.get(&self.name)?;
+        let access = self.opening.access.clone();
+        let (kb, index) = (dataset.kb_dir(), dataset.index_dir());
+        let base = IndexedBase::open_with(&kb, &index, &self.name, access)?;
+        base.verify(&mut |_| ())?;
+        let opened = Opened::new(dataset, Arc::new(base), self.opening.clone());
+        match (bundle, before.active()) {
+            (Some(file), _) => {
+                let bundle = Bundle::read(file).map_err(SystemError::from)?;
+                opened.activate(bundle, &file.display().to_string(), force)?;
+            }
+            (None, Some(active)) => {
+                opened.activate(active.bundle.clone(), &active.about.file, force)?;
+            }
+            (None, None) => {}
+        }
+        self.now.store(Arc::new(opened));
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Opened {
+    fn new(dataset: Base, base: Arc<IndexedBase>, opening: Opening) -> Opened {
+        Opened {
+            base,
+            dataset,
+            active: ArcSwapOption::empty(),
+            systems: Mutex::default(),
+            bundles: Mutex::default(),
+            queries: Mutex::default(),
+            analyst: OnceLock::new(),
+            summary: OnceLock::new(),
+            lab: Mutex::default(),
+            opening,
+        }
+    }
+
+    /// Its name in requests.
+    pub(super) fn name(&self) -> &str {
+        &self.dataset.name
+    }
+
+    fn activate(&self, bundle: Bundle, file: &str, force: bool) -> Result<(), SystemError> {
+        if !force {
+            bundle.check_base(&self.base)?;
+        }
         let opened = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
         let about = AboutBundle {
             id: bundle.digest.get(..12).unwrap_or(&bundle.digest).to_owned(),
-            base: self.name.clone(),
-            file: file.display().to_string(),
+            base: self.name().to_owned(),
+            file: file.to_owned(),
             categories: bundle.categories.iter().map(about_category).collect(),
         };
-        self.active.store(Some(Arc::new(Active { about, opened })));
+        let answers = Arc::from(opened.answers);
+        self.active.store(Some(Arc::new(Active { about, bundle, answers })));
         Ok(())
+    }
+
+    /// What is in the base; counted by a look at all nodes when it is first asked for.
+    pub(super) fn summary(&self) -> Arc<Summary> {
+        self.summary.get_or_init(|| Arc::new(Summary::of(&self.base.kb, &[]))).clone()
     }
 
     /// The bundle that answers now.
@@ -151,8 +290,7 @@ impl Served {
     /// That there is none of that name, that it needs a file, a model or labelled queries, or a part
     /// of the index that is not there.
     pub(super) fn system(&self, name: &str) -> Result<Arc<dyn Retriever>, SystemError> {
-        let mut open = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(system) = open.get(name) {
+        if let Some(system) = locked(&self.systems).get(name) {
             return Ok(system.clone());
         }
         let (spec, _) = systems::find(name)?;
@@ -161,6 +299,7 @@ impl Served {
         }
         let system: Arc<dyn Retriever> =
             Arc::from(self.with_opener(|opener| systems::open(name, opener))?);
+        let mut open = locked(&self.systems);
         if open.len() >= MAX_OPEN {
             open.clear();
         }
@@ -168,11 +307,81 @@ impl Served {
         Ok(system)
     }
 
+    /// The bundle in a file as a system, whether it answers or not; the last ones asked for are kept
+    /// open.
+    ///
+    /// # Errors
+    /// That it cannot be read, was made for another base, or that a program of it does not compile.
+    pub(super) fn bundle(&self, file: &Path) -> Result<Arc<dyn Retriever>, SystemError> {
+        let bundle = Bundle::read(file)?;
+        let known = |open: &Vec<(String, Arc<dyn Retriever>)>| {
+            open.iter().position(|(digest, _)| *digest == bundle.digest)
+        };
+        {
+            let mut open = locked(&self.bundles);
+            if let Some(at) = known(&open) {
+                let found = open.remove(at);
+                let system = found.1.clone();
+                open.push(found);
+                return Ok(system);
+            }
+        }
+        bundle.check_base(&self.base)?;
+        let opened = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
+        let system: Arc<dyn Retriever> = Arc::from(opened.answers);
+        let mut open = locked(&self.bundles);
+        if known(&open).is_none() {
+            if open.len() >= MAX_OPEN_BUNDLES {
+                open.remove(0);
+            }
+            open.push((bundle.digest.clone(), system.clone()));
+        }
+        Ok(system)
+    }
+
+    /// The labelled queries of a split, read once.
+    ///
+    /// # Errors
+    /// Those of [`load_split`]; the test split is closed.
+    pub(super) fn queries(&self, split: &Split) -> Result<Arc<Vec<LabelledQuery>>, DatasetError> {
+        let name = split.to_string();
+        if let Some(queries) = locked(&self.queries).get(&name) {
+            return Ok(queries.clone());
+        }
+        let queries = Arc::new(load_split(&self.dataset, split)?);
+        locked(&self.queries).insert(name, queries.clone());
+        Ok(queries)
+    }
+
+    /// Who answers questions over many nodes.
+    pub(super) fn analyst(&self) -> &Analyst {
+        self.analyst.get_or_init(|| Analyst::new(self.base.clone()))
+    }
+
+    /// What programs of clients run on: always inside WebAssembly.
+    ///
+    /// # Errors
+    /// That the system refuses threads.
+    pub(super) fn lab(&self) -> Result<Arc<Runtime>, SystemError> {
+        let mut lab = locked(&self.lab);
+        if let Some(runtime) = &*lab {
+            return Ok(runtime.clone());
+        }
+        let workers = Workers::new(self.opening.threads).map_err(SystemError::Threads)?;
+        let cache = Arc::new(ToolCache::new(LAB_CACHE_BYTES));
+        let code_dir = (self.opening.places)(Origin::Elsewhere).code_dir;
+        let options = SandboxOptions { place: Place::Wasm, code_dir };
+        let runtime =
+            Runtime::in_sandbox(self.base.clone(), Arc::new(workers), Some(cache), &options)
+                .stoppable(self.opening.stop.clone());
+        Ok(lab.insert(Arc::new(runtime)).clone())
+    }
+
     fn with_opener<T>(
         &self,
         open: impl FnOnce(&Opener<'_>) -> Result<T, SystemError>,
     ) -> Result<T, SystemError> {
-        let Opening { threads, places, stop } = &self.opening;
+        let Opening { threads, places, stop, .. } = &self.opening;
         open(&Opener {
             base: &self.base,
             assistant: None,
@@ -197,7 +406,7 @@ impl Served {
             }
         };
         AboutBase {
-            name: self.name.clone(),
+            name: self.name().to_owned(),
             title: kb.title().to_owned(),
             licence: kb.licence().to_owned(),
             nodes: kb.n_nodes(),

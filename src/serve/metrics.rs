@@ -74,6 +74,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn alerts_are_about_what_is_counted() {
+        let metrics = Metrics::new();
+        metrics.note("/v1/query", 200, Duration::ZERO);
+        let text = metrics.text(0, 0);
+        let rules = include_str!("../../deploy/alerts.yaml");
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let names = rules.split(|c| !is_name(c)).filter(|word| word.starts_with("agent_"));
+        assert!(names.clone().count() > 5);
+        for name in names {
+            assert!(text.contains(name), "{name} is not counted");
+        }
+    }
+
+    #[test]
     fn requests_are_counted_by_route_and_status() {
         let metrics = Metrics::new();
         metrics.note("/v1/query", 200, Duration::from_millis(3));

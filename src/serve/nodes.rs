@@ -18,7 +18,7 @@ use crate::{
     kb::{Direction, Kb, NodeId},
     serve::{
         Server,
-        engine::Served,
+        engine::Opened,
         reply::{ApiError, Common, OfPath},
     },
 };
@@ -54,6 +54,13 @@ pub(super) struct Node {
     relations: Vec<Degree>,
 }
 
+impl Node {
+    /// Its relations with the numbers of neighbours.
+    pub(super) fn relations(&self) -> impl Iterator<Item = &impl Serialize> {
+        self.relations.iter()
+    }
+}
+
 /// A field of a node.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Field {
@@ -75,15 +82,15 @@ struct Degree {
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.
-    base: Option<String>,
+    pub(super) base: Option<String>,
     /// Only over this relation.
-    relation: Option<String>,
+    pub(super) relation: Option<String>,
     /// `out` as stored, `in` against; both if left out.
-    direction: Option<String>,
+    pub(super) direction: Option<String>,
     /// Most neighbours of one reply, 1 to 1000; 100 if left out.
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     /// Where the reply before ended: its `next`.
-    cursor: Option<usize>,
+    pub(super) cursor: Option<usize>,
 }
 
 /// Neighbours of a node, by relation in stored order, out before in, then by id.
@@ -97,6 +104,18 @@ pub(super) struct Neighbors {
     next: Option<usize>,
 }
 
+impl Neighbors {
+    /// This part of them: relation, direction, node.
+    pub(super) fn neighbors(&self) -> impl Iterator<Item = (&str, &'static str, NodeId)> {
+        self.neighbors.iter().map(|one| (one.relation.as_str(), one.direction, one.id))
+    }
+
+    /// All of them.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 struct Neighbor {
     relation: String,
@@ -108,12 +127,12 @@ struct Neighbor {
     name: String,
 }
 
-fn node_of(served: &Served, id: NodeId) -> Result<&Kb, ApiError> {
-    let kb = &served.base.kb;
+fn node_of(opened: &Opened, id: NodeId) -> Result<&Kb, ApiError> {
+    let kb = &opened.base.kb;
     if kb.contains(id) {
         return Ok(kb);
     }
-    let message = format!("{:?} has no node {id}", served.name);
+    let message = format!("{:?} has no node {id}", opened.name());
     Err(ApiError::not_found(message, format!("give an id below {}", kb.n_nodes())))
 }
 
@@ -136,7 +155,15 @@ pub(super) async fn node(
     of: Result<Query<OfBase>, QueryRejection>,
 ) -> Result<Json<Node>, ApiError> {
     let (Path(id), Query(of)) = (id.map_err(bad_path)?, of.map_err(bad_query)?);
-    let kb = node_of(server.base(of.base.as_deref())?, id)?;
+    Ok(Json(told(&server.base(of.base.as_deref())?.now(), id)?))
+}
+
+/// What is told of a node.
+///
+/// # Errors
+/// That there is none.
+pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
+    let kb = node_of(opened, id)?;
     let fields = kb.fields(id).map(|(field, value)| Field {
         name: kb.field_name(field).to_owned(),
         value: value.to_owned(),
@@ -146,7 +173,7 @@ pub(super) async fn node(
         direction: word(direction),
         neighbors: kb.degree(id, relation, direction),
     });
-    Ok(Json(Node {
+    Ok(Node {
         id,
         key: kb.key(id).into_owned(),
         node_type: kb.type_name(kb.node_type(id)).to_owned(),
@@ -154,7 +181,7 @@ pub(super) async fn node(
         text: kb.text(id).to_owned(),
         fields: fields.collect(),
         relations: relations.filter(|of| of.neighbors > 0).collect(),
-    }))
+    })
 }
 
 /// The neighbours of a node, part by part.
@@ -168,7 +195,19 @@ pub(super) async fn neighbors(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Neighbors>, ApiError> {
     let (Path(id), Query(which)) = (id.map_err(bad_path)?, which.map_err(bad_query)?);
-    let kb = node_of(server.base(which.base.as_deref())?, id)?;
+    Ok(Json(told_neighbors(&server.base(which.base.as_deref())?.now(), id, &which)?))
+}
+
+/// A part of a node's neighbours.
+///
+/// # Errors
+/// That there is no such node or relation, or that the limit is out of bounds.
+pub(super) fn told_neighbors(
+    opened: &Opened,
+    id: NodeId,
+    which: &Which,
+) -> Result<Neighbors, ApiError> {
+    let kb = node_of(opened, id)?;
     let limit = which.limit.unwrap_or(100);
     if !(1..=MAX_LIMIT).contains(&limit) {
         return Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {MAX_LIMIT}")));
@@ -208,7 +247,7 @@ pub(super) async fn neighbors(
         before += degree;
     }
     let end = cursor.saturating_add(found.len());
-    Ok(Json(Neighbors { next: (end < before).then_some(end), total: before, neighbors: found }))
+    Ok(Neighbors { next: (end < before).then_some(end), total: before, neighbors: found })
 }
 
 /// The relations and directions that are asked for, in stored order, out before in.

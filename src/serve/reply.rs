@@ -1,6 +1,8 @@
 //! What is sent and received as JSON, and errors on their way to clients. Must not know how answers
 //! are found.
 
+use std::time::{Duration, Instant};
+
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -9,10 +11,18 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::{infer::HitRecord, serve::queue::Refused};
+use crate::{
+    eval::{AnswerRanks, Candidates, ScoreRule},
+    infer::{HitRecord, WayRecord},
+    kb::{Kb, NodeId},
+    serve::queue::Refused,
+};
+
+/// Pause before work that was refused is tried again.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Nodes of an answer where a request does not say.
-fn default_k() -> usize {
+pub(super) fn default_k() -> usize {
     20
 }
 
@@ -55,7 +65,8 @@ pub(super) struct QueryRequest {
 pub(super) struct SearchRequest {
     /// What to look for.
     pub(super) query: String,
-    /// A system that needs neither a file nor a model, as `agent systems` lists them.
+    /// A system that needs neither a file nor a model, as `agent systems` lists them; `active` for
+    /// the bundle that answers; or `bundle:RUN` for that of a run, by its name or `latest`.
     pub(super) system: String,
     /// Most nodes of the answer, 1 to 1000.
     #[serde(default = "default_k")]
@@ -64,6 +75,9 @@ pub(super) struct SearchRequest {
     /// The base that is searched; may be left out where there is one.
     #[serde(default)]
     pub(super) base: Option<String>,
+    /// Whether the ranking says why.
+    #[serde(default)]
+    pub(super) explain: Detail,
     /// Time for the answer, milliseconds, 1 to 60000.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
@@ -80,8 +94,58 @@ pub(super) struct SearchReply<'a> {
     /// Best first, ties by id; each as `agent search --json` prints it.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub(super) hits: Vec<HitRecord<'a>>,
+    /// The categories that answered, of a bundle; most probable first.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    pub(super) route: Vec<WayRecord<'a>>,
+    /// Why another system answered; null if the one that was asked did.
+    pub(super) stand_in: Option<&'a str>,
     /// Time it took, milliseconds, without waiting.
     pub(super) took_ms: f64,
+}
+
+/// A node in few words.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NodeBrief {
+    /// Its id.
+    id: NodeId,
+    /// Its type.
+    #[serde(rename = "type")]
+    node_type: String,
+    /// Its name.
+    name: String,
+    /// Its score in a ranking; null where it stands in none.
+    score: Option<f32>,
+    /// Whether it answers the labelled question.
+    right: bool,
+}
+
+impl NodeBrief {
+    pub(super) fn new(kb: &Kb, id: NodeId, score: Option<f32>, right: bool) -> NodeBrief {
+        let node_type = kb.type_name(kb.node_type(id)).to_owned();
+        NodeBrief { id, node_type, name: kb.name(id).to_owned(), score, right }
+    }
+}
+
+/// The first nodes of a ranking, and whether each is right.
+pub(super) fn briefs(
+    kb: &Kb,
+    ranking: &[(NodeId, f32)],
+    answers: &[NodeId],
+    n: usize,
+) -> Vec<NodeBrief> {
+    let brief = |&(id, score): &(NodeId, f32)| {
+        NodeBrief::new(kb, id, Some(score), answers.binary_search(&id).is_ok())
+    };
+    ranking.iter().take(n).map(brief).collect()
+}
+
+/// The rank of the first right node of a ranking, from 1, among nodes that can be answers; none
+/// where it has none.
+pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
+    let candidates = Candidates::of(kb);
+    let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
+    let first = ranks.ranks().first().copied();
+    first.filter(|&rank| rank <= ranking.len() as u64)
 }
 
 /// Why a request was not answered.
@@ -196,10 +260,40 @@ impl ApiError {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
+    /// Whether this is its message.
+    pub(super) fn says(&self, message: &str) -> bool {
+        self.message == message
+    }
+
+    /// The same for people and models.
+    pub(super) fn told(&self) -> String {
+        format!("{}: {}", self.message, self.remedy)
+    }
+
     /// The same as JSON, for a line of a batch.
     pub(super) fn body(self) -> ErrorBody {
         let ApiError { code, message, remedy, .. } = self;
         ErrorBody { error: ErrorText { code, message, remedy } }
+    }
+}
+
+/// Does work again while it is refused because there is too much: for those who wait for it anyway,
+/// such as lines of a batch.
+///
+/// # Errors
+/// What the work fails with, once it may wait no longer.
+pub(super) async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
+    patience: Duration,
+    work: impl Fn() -> F,
+) -> Result<T, ApiError> {
+    let began = Instant::now();
+    loop {
+        match work().await {
+            Err(error) if error.is_busy() && began.elapsed() < patience => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 

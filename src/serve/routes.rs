@@ -2,7 +2,7 @@
 //! limits. Must not know how answers are found.
 
 use std::{
-    path::Path,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,19 +21,23 @@ use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
 use crate::{
+    bundle::BundleError,
+    dataset::DatasetError,
     infer::{self, AnswerRecord},
-    retrieve::{Detail as Told, RetrieveError},
+    retrieve::{Detail as Told, RetrieveError, Retriever},
     serve::{
         Server,
         access::{Scope, bearer},
-        batch, describe,
-        engine::{AboutBase, AboutBundle, Served, offered},
-        explorer, nodes,
+        asked, batch, compare, describe,
+        engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
+        events, explorer,
+        mcp::Assistants,
+        nodes, programs,
         reply::{
             ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
             SearchRequest,
         },
-        stores,
+        runs, splits, stores,
     },
     systems::SystemError,
 };
@@ -44,7 +48,13 @@ const MAX_BODY: usize = 256 << 10;
 const MAX_K: usize = 1_000;
 /// Time for an answer where a request does not say, and the longest it may ask for.
 const TIME: Duration = Duration::from_secs(10);
-const LONGEST_TIME: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_TIME: Duration = Duration::from_secs(60);
+/// Time for an exchange of base or bundle: a large base is read whole.
+const LONGEST_CHANGE: Duration = Duration::from_secs(600);
+/// The system that is the bundle that answers.
+const ACTIVE: &str = "active";
+/// Begins the name of a system that is a bundle of a run.
+const BUNDLE: &str = "bundle:";
 
 /// What the server can be asked, in the form of OpenAPI 3.1.
 #[derive(OpenApi)]
@@ -66,6 +76,17 @@ const LONGEST_TIME: Duration = Duration::from_secs(60);
         bases,
         bundles,
         activate,
+        exchange,
+        programs::run,
+        programs::tools,
+        runs::runs,
+        runs::run,
+        runs::programs,
+        events::events,
+        splits::splits,
+        splits::queries,
+        compare::compare,
+        asked::ask,
         stores::vector_store_search,
         live,
         ready,
@@ -78,29 +99,48 @@ struct Api;
 
 /// All routes.
 pub(super) fn router(server: Arc<Server>) -> Router {
-    let limited = Router::new()
+    let admin = Router::new()
+        .route("/v1/base/active", put(exchange))
+        .route("/v1/bundles/active", put(activate))
+        .route("/v1/programs/run", post(programs::run))
+        .layer(from_fn_with_state((server.clone(), Scope::Admin), allowed));
+    let read = Router::new()
         .route("/v1/query", post(query))
         .route("/v1/search", post(search))
         .route("/v1/nodes/{id}", get(nodes::node))
         .route("/v1/nodes/{id}/neighbors", get(nodes::neighbors))
         .route("/v1/base", get(bases))
         .route("/v1/bundles", get(bundles))
-        .route("/v1/bundles/active", put(activate))
+        .route("/v1/tools", get(programs::tools))
+        .route("/v1/runs", get(runs::runs))
+        .route("/v1/runs/{id}", get(runs::run))
+        .route("/v1/runs/{id}/events", get(events::events))
+        .route("/v1/runs/{id}/programs", get(runs::programs))
+        .route("/v1/splits", get(splits::splits))
+        .route("/v1/splits/{split}/queries", get(splits::queries))
+        .route("/v1/compare", post(compare::compare))
+        .route("/v1/ask", post(asked::ask))
         .route("/v1/vector_stores/{base}/search", post(stores::vector_store_search))
         .merge(describe::routes())
-        .layer(DefaultBodyLimit::max(MAX_BODY));
-    let asked = limited
-        .merge(
-            Router::new().route("/v1/batch", post(batch::batch)).layer(DefaultBodyLimit::disable()),
-        )
-        .layer(from_fn_with_state(server.clone(), allowed));
+        .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
+    let limited = admin.merge(read).layer(DefaultBodyLimit::max(MAX_BODY));
+    let streamed = Router::new()
+        .route("/v1/batch", post(batch::batch))
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
+    // Assistants bound their requests themselves.
+    let assistants = Router::new()
+        .route_service("/mcp", Assistants::new(server.clone()).service())
+        .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
     let open = Router::new()
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi))
         .merge(explorer::routes());
-    asked
+    limited
+        .merge(streamed)
+        .merge(assistants)
         .merge(open)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
@@ -108,12 +148,14 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-/// Lets through who has a key, where there are keys; those of admin where something is changed.
-async fn allowed(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+/// Lets through who has a key of a scope, where there are keys.
+async fn allowed(
+    State((server, needed)): State<(Arc<Server>, Scope)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if !server.keys.keys.is_empty() {
         let scope = bearer(request.headers()).and_then(|key| server.keys.scope(key));
-        let needed =
-            if request.method() == axum::http::Method::PUT { Scope::Admin } else { Scope::Read };
         match scope {
             None => {
                 let remedy = "send a key as `Authorization: Bearer KEY`; `agent key add` makes one";
@@ -127,7 +169,8 @@ async fn allowed(State(server): State<Arc<Server>>, request: Request, next: Next
                 return ApiError::new(StatusCode::FORBIDDEN, "forbidden", message, remedy)
                     .into_response();
             }
-            Some(_) => {}
+            // Assistants may do more with some keys than with others.
+            Some(scope) => drop(request.extensions_mut().insert(scope)),
         }
     }
     next.run(request).await
@@ -207,6 +250,34 @@ impl Server {
     }
 }
 
+/// The version of a base that a request asks.
+pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>, ApiError> {
+    Ok(server.base(name)?.now())
+}
+
+/// The system that a request names: one that needs neither a file nor a model, `active`, or
+/// `bundle:RUN`.
+pub(super) fn system(
+    server: &Server,
+    opened: &Opened,
+    name: &str,
+) -> Result<Arc<dyn Retriever>, ApiError> {
+    if name == ACTIVE {
+        let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
+        return Ok(active.answers());
+    }
+    match name.strip_prefix(BUNDLE) {
+        Some(run) => Ok(opened.bundle(&runs::bundle_file(server, run)?)?),
+        None => Ok(opened.system(name)?),
+    }
+}
+
+/// That no bundle answers on a base.
+pub(super) fn no_bundle(base: &str) -> ApiError {
+    let message = format!("no bundle answers on {base:?}");
+    ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
+}
+
 /// The number of nodes that a request asks for.
 pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
     match k {
@@ -249,26 +320,23 @@ impl From<SystemError> for ApiError {
 
 /// The answer of a bundle as JSON, number by number as `agent query --json` prints it.
 pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
-    let served = server.base(asked.base.as_deref())?;
+    let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
-    let active = served.active().ok_or_else(|| {
-        let message = format!("no bundle answers on {:?}", served.name);
-        ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
-    })?;
-    let base = served.base.clone();
-    let name = served.name.clone();
+    let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let work = move || {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
         let detail = Told { explained, paths: true };
-        let answer = infer::answer(&base, active.opened.answers.as_ref(), &asked.query, k, detail)?;
+        let base = &opened.base;
+        let answer = infer::answer(base, active.answers().as_ref(), &asked.query, k, detail)?;
         let record = AnswerRecord::new(&base.kb, &answer);
-        in_json(&Reply { query: &asked.query, base: &name, bundle: &active.about.id, record })
+        let (base, bundle) = (opened.name(), active.about.id.as_str());
+        in_json(&Reply { query: &asked.query, base, bundle, record })
     };
     server.queue.run(deadline, work).await?
 }
 
 /// A reply as JSON.
-fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
+pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
     serde_json::to_string(reply).map_err(|error| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         ApiError::new(status, "internal", error.to_string(), "please report it")
@@ -276,7 +344,7 @@ fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
 }
 
 /// A reply that is JSON already.
-fn json(text: String) -> impl IntoResponse {
+pub(super) fn json(text: String) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
@@ -305,7 +373,8 @@ async fn query(
     Ok(json(answered(&server, asked).await?))
 }
 
-/// Rank the nodes of a base with a system that needs neither a file nor a model.
+/// Rank the nodes of a base with a system: one that needs neither a file nor a model, or a bundle of
+/// a run.
 #[utoipa::path(post, path = "/v1/search", request_body = SearchRequest, responses(
     (status = 200, description = "The ranking", body = SearchReply),
     Common, OfBody, OfWork,
@@ -314,20 +383,33 @@ async fn search(
     State(server): State<Arc<Server>>,
     Body(asked): Body<SearchRequest>,
 ) -> Result<impl IntoResponse, ApiError> {
-    server.base(asked.base.as_deref())?;
+    Ok(json(searched(&server, asked).await?))
+}
+
+/// The ranking of a system as JSON.
+pub(super) async fn searched(
+    server: &Arc<Server>,
+    asked: SearchRequest,
+) -> Result<String, ApiError> {
+    let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     // A system that is opened for the first time takes a while, so that is work as well.
     let shared = server.clone();
     let work = move || {
-        let served = shared.base(asked.base.as_deref())?;
-        let system = served.system(&asked.system)?;
+        let system = system(&shared, &opened, &asked.system)?;
         let began = Instant::now();
-        let answer = system.answer(&asked.query, k, Told::default())?;
+        let detail = match asked.explain {
+            Detail::None => Told::default(),
+            Detail::Full => Told { explained: k, paths: true },
+        };
+        let answer = infer::answer(&opened.base, system.as_ref(), &asked.query, k, detail)?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;
-        let hits = infer::hits(&served.base.kb, &answer);
-        in_json(&SearchReply { base: &served.name, system: &asked.system, hits, took_ms })
+        let record = AnswerRecord::new(&opened.base.kb, &answer);
+        let (hits, route, stand_in) = (record.hits, record.route, record.stand_in);
+        let (base, system) = (opened.name(), asked.system.as_str());
+        in_json(&SearchReply { base, system, hits, route, stand_in, took_ms })
     };
-    Ok(json(server.queue.run(deadline, work).await??))
+    server.queue.run(deadline, work).await?
 }
 
 /// The bases that are served.
@@ -336,7 +418,7 @@ async fn search(
     Common,
 ))]
 async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
-    Json(server.bases.iter().map(Served::about).collect())
+    Json(server.bases.iter().map(|served| served.now().about()).collect())
 }
 
 /// The bundles that answer.
@@ -345,7 +427,7 @@ async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
     Common,
 ))]
 async fn bundles(State(server): State<Arc<Server>>) -> Json<Vec<AboutBundle>> {
-    let active = server.bases.iter().filter_map(Served::active);
+    let active = server.bases.iter().filter_map(|served| served.now().active());
     Json(active.map(|active| active.about.clone()).collect())
 }
 
@@ -364,7 +446,7 @@ struct Activate {
 /// before.
 #[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
     (status = 200, description = "It answers now", body = AboutBundle),
-    Common, OfBody,
+    Common, OfBody, OfWork,
 ))]
 async fn activate(
     State(server): State<Arc<Server>>,
@@ -374,19 +456,83 @@ async fn activate(
     let shared = server.clone();
     // Compiling programs takes a while, and no thread that answers is kept from it.
     let work = move || {
-        let file = (shared.find)(&asked.bundle)
-            .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))?;
+        let file = found(&shared, &asked.bundle)?;
         let served = shared.base(asked.base.as_deref())?;
-        served.activate(Path::new(&file))?;
-        let active = served.active().map(|active| active.about.clone());
+        served.activate(&file)?;
+        let active = served.now().active().map(|active| active.about.clone());
         active.ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))
     };
-    let done = tokio::task::spawn_blocking(work).await;
-    let failed = |_| {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        ApiError::new(status, "internal", "the bundle could not be opened", "please report it")
+    Ok(Json(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
+}
+
+/// The file of a bundle as an admin names it.
+fn found(server: &Server, bundle: &str) -> Result<PathBuf, ApiError> {
+    (server.find)(bundle)
+        .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))
+}
+
+/// Which version of a base is to answer: the one that is installed now.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Exchange {
+    /// The base; may be left out where there is one.
+    #[serde(default)]
+    base: Option<String>,
+    /// The bundle that is to answer on it: a run (its name, or latest), or its file on the server.
+    /// If left out, the one that answers now.
+    #[serde(default)]
+    bundle: Option<String>,
+    /// Take the bundle although it was made for another version.
+    #[serde(default)]
+    force: bool,
+}
+
+/// A base and the bundle that answers on it.
+#[derive(Debug, Serialize, ToSchema)]
+struct Exchanged {
+    base: AboutBase,
+    bundle: Option<AboutBundle>,
+}
+
+/// Let the version of a base answer that is installed now: its files are read and checked, a bundle
+/// is opened on it, and both are exchanged in one step; questions under way are finished on the
+/// version before.
+#[utoipa::path(put, path = "/v1/base/active", request_body = Exchange, responses(
+    (status = 200, description = "It answers now", body = Exchanged),
+    (status = 409, description = "It cannot answer; the version before does", body = ErrorBody),
+    Common, OfBody, OfWork,
+))]
+async fn exchange(
+    State(server): State<Arc<Server>>,
+    Body(asked): Body<Exchange>,
+) -> Result<Json<Exchanged>, ApiError> {
+    server.base(asked.base.as_deref())?;
+    let shared = server.clone();
+    let work = move || {
+        let file = asked.bundle.as_deref().map(|bundle| found(&shared, bundle)).transpose()?;
+        let served = shared.base(asked.base.as_deref())?;
+        served.exchange(&shared.home, file.as_deref(), asked.force)?;
+        let now = served.now();
+        let bundle = now.active().map(|active| active.about.clone());
+        Ok::<_, ApiError>(Exchanged { base: now.about(), bundle })
     };
-    Ok(Json(done.map_err(failed)??))
+    Ok(Json(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
+}
+
+impl From<NotExchanged> for ApiError {
+    fn from(error: NotExchanged) -> ApiError {
+        let remedy = match &error {
+            NotExchanged::Dataset(DatasetError::UnknownName { .. }) => {
+                let remedy = "import it again; the version before goes on answering";
+                return ApiError::not_found(error.to_string(), remedy);
+            }
+            NotExchanged::Bundle(SystemError::Bundle(BundleError::OtherBase { .. })) => {
+                "give a bundle that was made for it, or force: true"
+            }
+            _ => "`agent doctor` and `agent verify` say more; the version before goes on answering",
+        };
+        ApiError::new(StatusCode::CONFLICT, "not_exchanged", error.to_string(), remedy)
+    }
 }
 
 /// Whether the process lives.
@@ -429,4 +575,28 @@ async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
 ))]
 async fn openapi() -> impl IntoResponse {
     Json(Api::openapi())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Routes that are described elsewhere: assistants speak a protocol of their own.
+    const ELSEWHERE: [&str; 1] = ["/mcp"];
+
+    #[test]
+    fn every_route_is_described_and_every_description_has_a_route() {
+        let source = include_str!("routes.rs");
+        let source = source.split("mod tests").next().unwrap();
+        let mut routes: Vec<&str> = [".route(\"", ".route_service(\""]
+            .iter()
+            .flat_map(|call| source.split(*call).skip(1))
+            .map(|rest| rest.split('"').next().unwrap())
+            .filter(|route| !ELSEWHERE.contains(route))
+            .collect();
+        routes.sort_unstable();
+        let described = Api::openapi();
+        let described: Vec<&str> = described.paths.paths.keys().map(String::as_str).collect();
+        assert_eq!(routes, described);
+    }
 }

@@ -94,15 +94,16 @@ pub(super) async fn vector_store_search(
             format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
         return Err(ApiError::bad("too many questions or results, or none", remedy));
     }
-    let active = served.active().ok_or_else(|| {
+    let now = served.now();
+    let active = now.active().ok_or_else(|| {
         ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
     })?;
     let mut data = Vec::new();
     for query in queries.clone() {
-        let (base, active) = (served.base.clone(), active.clone());
+        let (base, active) = (now.base.clone(), active.clone());
         let work = move || {
             let detail = Detail::default();
-            let answer = infer::answer(&base, active.opened.answers.as_ref(), &query, k, detail)?;
+            let answer = infer::answer(&base, active.answers().as_ref(), &query, k, detail)?;
             let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
                 file_id: node.to_string(),
                 filename: base.kb.name(node).to_owned(),

@@ -63,7 +63,8 @@ fn the_explorer_is_sent_with_its_policy_and_what_may_be_kept() {
     // The views that the page knows are addresses of the server.
     let place = fs::read_to_string(root().join("web/src/place.ts")).unwrap();
     let views = place.split("VIEWS = [").nth(1).unwrap().split("] as const").next().unwrap();
-    let views: Vec<&str> = views.split("['").skip(1).map(|of| of.split('\'').next().unwrap()).collect();
+    let views: Vec<&str> =
+        views.split("['").skip(1).map(|of| of.split('\'').next().unwrap()).collect();
     assert_eq!(views.first(), Some(&"ask"));
     let (_, _, page) = served.ask("GET", "/", "", "");
     for view in &views {
@@ -112,8 +113,12 @@ fn what_is_in_a_base_is_told() {
     assert_eq!(same["nodes"][0], nodes[3]);
 
     let (_, systems) = served.get("/v1/systems");
-    let names: Vec<&str> =
-        systems["systems"].as_array().unwrap().iter().filter_map(|of| of["name"].as_str()).collect();
+    let names: Vec<&str> = systems["systems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|of| of["name"].as_str())
+        .collect();
     assert!(names.contains(&"bm25+names") && !names.contains(&"late"), "{names:?}");
     for name in names {
         let asked = serde_json::json!({"query": "steel", "system": name, "k": 1});

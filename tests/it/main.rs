@@ -11,6 +11,7 @@
 
 mod actor;
 mod answers;
+mod api;
 mod ask;
 mod bench;
 mod bounds;
@@ -30,6 +31,7 @@ mod import;
 mod improvement;
 mod linking;
 mod llm;
+mod mcp;
 mod mining;
 mod mistakes;
 mod model;

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::support::World;
 
 /// Time that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that ends with the test.
 pub(crate) struct Served {
-    child: Child,
-    address: String,
+    pub(crate) child: Child,
+    pub(crate) address: String,
 }
 
 impl Served {
@@ -38,7 +38,13 @@ impl Served {
     }
 
     /// Status, head and body of a request.
-    pub(crate) fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String, String) {
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        head: &str,
+        body: &str,
+    ) -> (u16, String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let n = body.len();

@@ -36,6 +36,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
     ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs", "src/serve/"]),
     ("axum", &["src/serve/"]),
+    ("rmcp", &["src/serve/mcp/"]),
     ("hyper", &["src/serve/"]),
     ("hyper_util", &["src/serve/"]),
     ("utoipa", &["src/serve/"]),

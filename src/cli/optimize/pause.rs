@@ -1,28 +1,12 @@
-//! A run that waits for its service: it is paused, nothing is frozen, and it says why in
-//! [`PAUSE_FILE`] in its directory, beside the journal, until a process goes on with it. A file
-//! that is missing or damaged says nothing. Must not know what a run does.
+//! A run that waits for its service: it is paused, nothing is frozen, and it says why beside its
+//! journal until a process goes on with it. Must not know what a run does.
 
-use std::{
-    fs::{self, File},
-    io::Read,
-    path::Path,
+use std::{fs, path::Path};
+
+use crate::{
+    cli::{eval::write, failure::Result},
+    optimize::record::pause::{PAUSE_FILE, Pause},
 };
-
-use serde::{Deserialize, Serialize};
-
-use crate::cli::{eval::write, failure::Result};
-
-/// Name of the file in the run's directory.
-const PAUSE_FILE: &str = "paused.json";
-/// Bytes of it that are read.
-const MAX_BYTES: u64 = 64 << 10;
-
-/// What the file says.
-#[derive(Debug, Serialize, Deserialize)]
-struct Pause {
-    /// Why the service gave no answer.
-    why: String,
-}
 
 /// Notes that the run in a directory is paused.
 ///
@@ -37,12 +21,4 @@ pub(super) fn note(dir: &Path, why: &str) -> Result<()> {
 pub(super) fn lift(dir: &Path) {
     // A file that cannot be removed is in a directory that cannot be written, as the run finds out.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));
-}
-
-/// Why the run in a directory is paused, if it is.
-pub(in crate::cli) fn why(dir: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(dir.join(PAUSE_FILE)).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    let pause: Pause = serde_json::from_slice(&bytes).ok()?;
-    Some(pause.why)
 }

@@ -13,7 +13,6 @@ use crate::{
         Context,
         eval::{self, Measured, percent, signed},
         failure::Result,
-        optimize::timing::Timing,
         printer::{count, p_cell, p_value, short_labels, table},
         routing, test_split,
     },
@@ -22,7 +21,7 @@ use crate::{
     index::IndexedBase,
     infer::{BundleRetriever, Runtime},
     llm::ledger::Spent,
-    optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What},
+    optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What, record::timing::Timing},
     retrieve::{Baseline, Retriever, System},
     sandbox::{SandboxOptions, Workers},
 };

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::{
-    failure::Result,
-    optimize::{first_better, timing::Timing},
-    printer::count,
-    report::sentence,
-    run::{cost::dollars, record::Record},
+use crate::{
+    cli::{
+        failure::Result, optimize::first_better, printer::count, report::sentence,
+        run::cost::dollars,
+    },
+    optimize::record::{
+        Record,
+        timing::{Summary, Timing},
+    },
 };
 
 /// What a run took; all texts are as they came.
@@ -86,7 +89,7 @@ impl Taken {
 
 fn phases(timing: &Timing) -> Vec<PhaseRow> {
     let all: f64 = timing.phases.iter().map(|phase| phase.seconds).sum();
-    let row = |part: crate::cli::optimize::timing::Summary| PhaseRow {
+    let row = |part: Summary| PhaseRow {
         seconds: format!("{:.2}", part.seconds),
         percent: (1_000.0 * part.seconds / all.max(f64::MIN_POSITIVE)).round() / 10.0,
         steps: part.steps,

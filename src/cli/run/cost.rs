@@ -11,12 +11,10 @@ use crate::{
         failure::Result,
         named,
         printer::{count, table},
-        run::{
-            record::{Record, RoleCost, Times},
-            show::time,
-        },
+        run::show::time,
     },
-    llm::{Role, ledger::Spent},
+    llm::ledger::Spent,
+    optimize::record::{OfRole, Record, RoleCost, Times},
 };
 
 /// Show what a run spent on language models, by role
@@ -31,19 +29,6 @@ pub(in crate::cli) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// What one role cost.
-#[derive(Serialize)]
-pub(super) struct OfRole {
-    role: Role,
-    #[serde(flatten)]
-    cost: RoleCost,
-}
-
-/// What every role that asked cost.
-pub(super) fn of_roles(record: &Record) -> Vec<OfRole> {
-    record.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect()
 }
 
 /// A line for each role and one for all.
@@ -73,7 +58,7 @@ struct Cost<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
-    let roles = of_roles(&record);
+    let roles = record.of_roles();
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {
         ctx.printer.json(&cost)?;

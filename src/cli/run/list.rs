@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cli::{
-    Context, Exit,
-    failure::Result,
-    hits::MAX_SHOWN,
-    named,
-    printer::{count, plain, table},
-    run::record::Record,
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{CommandError, Result},
+        hits::MAX_SHOWN,
+        named,
+        printer::{count, plain, table},
+    },
+    optimize::record::Record,
 };
 
 /// List the runs in the home directory
@@ -111,7 +113,7 @@ fn entry(dir: PathBuf) -> Listed {
             steps: 0,
             tested: 0,
             accepted: 0,
-            problem: Some(error.message()),
+            problem: Some(CommandError::from(error).message()),
         },
     }
 }

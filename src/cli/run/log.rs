@@ -1,8 +1,6 @@
 //! `agent run log`: what a run did, one line per step.
 
-use std::{collections::HashMap, path::PathBuf};
-
-use serde::Serialize;
+use std::path::PathBuf;
 
 use crate::{
     cli::{
@@ -11,17 +9,12 @@ use crate::{
         hits::MAX_SHOWN,
         named,
         printer::{p_cell, plain, table},
-        run::record::{DECISION, Record, body},
     },
-    optimize::{
-        Decision,
-        journal::StepRecord,
-        trial::{TRIAL, Trial},
+    optimize::record::{
+        Record,
+        line::{Line, Lines},
     },
 };
-
-/// Who is named where only the parameters of a program changed.
-const TUNER: &str = "tuner";
 
 /// Print what a run did, one line per step
 ///
@@ -38,45 +31,9 @@ pub(in crate::cli) struct Args {
     json: bool,
 }
 
-/// One step; what does not apply to its kind is left out.
-#[derive(Debug, Default, Serialize)]
-struct Line {
-    n: u64,
-    kind: String,
-    key: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    category: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    proposed_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    change: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queries: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mrr: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    difference: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    accepted: Option<bool>,
-    programs: Vec<String>,
-    replies: Vec<String>,
-}
-
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
-    let lines = lines(&record);
+    let lines = Lines::of(&record);
     if args.json {
         for line in &lines {
             ctx.printer.json(line)?;
@@ -119,77 +76,5 @@ fn what(line: &Line) -> String {
     match line.replies.len() {
         0 => plain(what, MAX_SHOWN),
         n => plain(format!("{what} ({n} replies)"), MAX_SHOWN),
-    }
-}
-
-fn lines(record: &Record) -> Vec<Line> {
-    // Who first proposed a program.
-    let mut proposers: HashMap<String, String> = HashMap::new();
-    record
-        .steps
-        .iter()
-        .map(|step| {
-            if step.kind == TRIAL
-                && let Some(trial) = body::<Trial>(step)
-            {
-                let by = trial.origin.proposed_by.clone();
-                proposers.entry(trial.program.clone()).or_insert(by);
-                return of_trial(record, step, trial);
-            }
-            if step.kind == DECISION
-                && let Some(decision) = body::<Decision>(step)
-            {
-                let by = if decision.from == decision.to {
-                    Some(TUNER.to_owned())
-                } else {
-                    proposers.get(&decision.to).cloned()
-                };
-                return of_decision(step, decision, by);
-            }
-            bare(step)
-        })
-        .collect()
-}
-
-/// What every step has.
-fn bare(step: &StepRecord) -> Line {
-    Line {
-        n: step.n,
-        kind: step.kind.clone(),
-        key: step.key.clone(),
-        programs: step.programs.clone(),
-        replies: step.replies.clone(),
-        ..Line::default()
-    }
-}
-
-fn of_trial(record: &Record, step: &StepRecord, trial: Trial) -> Line {
-    Line {
-        category: Some(record.category(&trial.program).to_owned()),
-        mrr: Some(trial.mrr()),
-        queries: Some(trial.queries.len()),
-        program: Some(trial.program),
-        proposed_by: Some(trial.origin.proposed_by),
-        change: Some(trial.origin.change),
-        pool: Some(trial.pool),
-        failed: Some(trial.failed),
-        failure: trial.failure,
-        ..bare(step)
-    }
-}
-
-fn of_decision(step: &StepRecord, decision: Decision, proposed_by: Option<String>) -> Line {
-    Line {
-        category: Some(decision.category),
-        program: Some(decision.to),
-        from: Some(decision.from),
-        proposed_by,
-        change: Some(decision.change),
-        pool: Some("train".to_owned()),
-        queries: Some(decision.n),
-        difference: Some(decision.difference),
-        p: Some(decision.p),
-        accepted: Some(decision.accepted),
-        ..bare(step)
     }
 }

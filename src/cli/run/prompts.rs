@@ -13,10 +13,9 @@ use crate::{
         hits::MAX_SHOWN,
         named,
         printer::{count, plain},
-        run::record::Record,
     },
     llm::{Exchange, Message, Reply, Role, Speaker},
-    optimize::roles::ROLES,
+    optimize::{record::Record, roles::ROLES},
 };
 
 /// Digits of a key that are shown.

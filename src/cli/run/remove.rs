@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::cli::{
-    Context, Exit,
-    failure::{CommandError, Explain, Result},
-    named,
-    run::record::{Record, State},
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{CommandError, Explain, Result},
+        named,
+    },
+    optimize::record::{Record, State},
 };
 
 /// Begins the name of a directory that is being removed.

@@ -11,17 +11,17 @@ use crate::{
         failure::Result,
         hits::MAX_SHOWN,
         named,
-        optimize::{
-            first_better,
+        optimize::first_better,
+        printer::{count, plain, table},
+        run::cost::{dollars, role_table},
+    },
+    optimize::{
+        BUNDLE_FILE, Better,
+        record::{
+            OfRole, Record, RoleCost, Standing, State, Times,
             timing::{Summary, Timing},
         },
-        printer::{count, plain, table},
-        run::{
-            cost::{OfRole, dollars, of_roles, role_table},
-            record::{Record, RoleCost, Standing, State, Times},
-        },
     },
-    optimize::{BUNDLE_FILE, Better},
 };
 
 /// Show how a run stands
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         categories: record.standings(),
         bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
         spent: record.cost(),
-        roles: of_roles(&record),
+        roles: record.of_roles(),
         times: record.times(),
         phases: timing.summaries(),
         first_better: timing.first_better,

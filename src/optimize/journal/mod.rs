@@ -53,7 +53,7 @@ use crate::{
         lock::{LOCK_FILE, Lock, Place},
         replies::check_key,
         reserve::Reserve,
-        store::{Access, Store},
+        store::{Access, Store, Stored},
     },
     program::Program,
 };
@@ -303,21 +303,21 @@ impl Journal {
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn steps(&self) -> Result<Vec<StepRecord>, JournalError> {
         let mut steps = Vec::new();
-        let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
         self.files.lock().store.each_step(|step| {
-            let body = decode(&step.kind, &step.key, &step.body)?;
-            let (programs, replies) = (list(&step.programs), list(&step.replies));
-            steps.push(StepRecord {
-                n: step.n.unsigned_abs(),
-                kind: step.kind,
-                key: step.key,
-                programs,
-                replies,
-                body,
-            });
+            steps.push(step_record(step)?);
             Ok(())
         })?;
         Ok(steps)
+    }
+
+    /// The steps behind one, at most so many, in order of commit: how a reader follows a run that
+    /// another process writes. Only these steps are read.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`], [`JournalError::Storage`].
+    pub fn steps_after(&self, n: u64, most: usize) -> Result<Vec<StepRecord>, JournalError> {
+        let stored = self.files.lock().store.steps_after(n, most)?;
+        stored.into_iter().map(step_record).collect()
     }
 
     /// The program whose id begins with the digits given, of which there must be at least
@@ -385,6 +385,19 @@ impl Journal {
         }
         files.write(|store| store.append(kind, key, body, programs, &names))
     }
+}
+
+/// A step as it was stored.
+fn step_record(step: Stored) -> Result<StepRecord, JournalError> {
+    let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
+    Ok(StepRecord {
+        n: step.n.unsigned_abs(),
+        body: decode(&step.kind, &step.key, &step.body)?,
+        programs: list(&step.programs),
+        replies: list(&step.replies),
+        kind: step.kind,
+        key: step.key,
+    })
 }
 
 /// Whether two JSON texts mean the same; the order of keys does not matter.

@@ -260,6 +260,25 @@ impl Store {
         self.each_reply(|_| Ok(()))
     }
 
+    /// The steps behind one, at most so many, in order of commit. Checks that none is missing
+    /// between and that each matches its digest.
+    pub(super) fn steps_after(&self, n: u64, most: usize) -> Result<Vec<Stored>, JournalError> {
+        let (mut last, most) = (n.cast_signed(), i64::try_from(most).unwrap_or(i64::MAX));
+        let mut statement = self.prepare(&format!("{STEP} WHERE n > ?1 ORDER BY n LIMIT ?2"))?;
+        let mut rows =
+            statement.query(params![last, most]).map_err(|error| self.failed("read", &error))?;
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+            let step = self.checked_step(row)?;
+            last = last.saturating_add(1);
+            if step.n != last {
+                return Err(self.damaged(&format!("step {last} is missing")));
+            }
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+
     /// Calls a function with every step in order of commit. Checks that none is missing between,
     /// that each matches its digest, and that its programs and replies are there, the programs no
     /// later than the step.

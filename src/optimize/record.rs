@@ -1,5 +1,19 @@
-//! A run as its journal tells it: what it is, how far it is, what it found and spent.
+//! A run as its journal tells it: what it is, how far it is, what it found and spent; read beside the
+//! process that writes it.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `line` | what did one step do |
+//! | `programs` | which programs did it try, with which scores, from which others |
+//! | `timing` | where did its time go |
+//! | `pause` | why does it wait |
+//!
 //! Must not know how that is shown.
+
+pub mod line;
+pub mod pause;
+pub mod programs;
+pub mod timing;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,27 +27,21 @@ use serde_json::Value;
 
 use crate::{
     bundle::Bundle,
-    cli::{
-        failure::Result,
-        optimize::{
-            pause,
-            timing::{TIMES_FILE, Timing},
-        },
-    },
     llm::{
         Exchange, Role,
         ledger::{Ceilings, Ledger, Price, Spent},
     },
     optimize::{
         BUNDLE_FILE, Decision,
-        journal::{self, DATABASE_FILE, Journal, StepRecord},
+        journal::{self, DATABASE_FILE, Journal, JournalError, StepRecord},
+        record::timing::{TIMES_FILE, Timing},
         roles::place,
         trial::{TRIAL, Trial},
     },
 };
 
 /// The kind of steps that hold tests of changes.
-pub(super) const DECISION: &str = "decision";
+pub const DECISION: &str = "decision";
 /// The kind of the step that says that the bundle is frozen.
 const BUNDLE: &str = "bundle";
 /// The pool on which programs are measured.
@@ -44,7 +52,7 @@ const SEARCH: &str = "search";
 /// Whether a run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub enum State {
     /// Its bundle is frozen.
     Finished,
     /// It can be resumed.
@@ -56,7 +64,8 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn name(self) -> &'static str {
+    /// Its word.
+    pub fn name(self) -> &'static str {
         match self {
             State::Finished => "finished",
             State::Interrupted => "interrupted",
@@ -68,59 +77,78 @@ impl State {
 
 /// The program that a category has so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Standing {
+pub struct Standing {
     /// The category.
-    pub(super) category: String,
+    pub category: String,
     /// Id of its program.
-    pub(super) program: String,
+    pub program: String,
     /// Validation queries: of a finished run those that are routed to the category, otherwise all.
-    pub(super) n: usize,
+    pub n: usize,
     /// Mean reciprocal rank on them.
-    pub(super) mrr: f64,
+    pub mrr: f64,
 }
 
 /// Times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Times {
+pub struct Times {
     /// When it was begun, seconds since 1970; unknown on systems that do not tell.
-    pub(super) begun: Option<u64>,
+    pub begun: Option<u64>,
     /// When the processes that worked at it last noted their times, seconds since 1970.
-    pub(super) changed: Option<u64>,
+    pub changed: Option<u64>,
     /// How long they worked, pauses left out; unknown where none noted it.
-    pub(super) seconds: Option<u64>,
+    pub seconds: Option<u64>,
 }
 
 /// What was spent on one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(in crate::cli) struct RoleCost {
+pub struct RoleCost {
     /// What the run paid for.
     #[serde(flatten)]
-    pub(in crate::cli) spent: Spent,
+    pub spent: Spent,
     /// Replies that cost the run nothing: they came from the shared cache.
-    pub(in crate::cli) from_cache: u64,
+    pub from_cache: u64,
     /// Calls whose tokens the service did not count.
-    pub(in crate::cli) estimated: u64,
+    pub estimated: u64,
+}
+
+/// What one role cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OfRole {
+    /// The role.
+    pub role: Role,
+    /// What it cost.
+    #[serde(flatten)]
+    pub cost: RoleCost,
 }
 
 /// A run, read at one moment.
-pub(in crate::cli) struct Record {
-    pub(super) dir: PathBuf,
-    pub(super) dataset: String,
-    pub(super) actor: String,
-    pub(super) model: Option<String>,
-    pub(super) seed: Option<u64>,
+pub struct Record {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Name of its dataset.
+    pub dataset: String,
+    /// Who proposes programs.
+    pub actor: String,
+    /// The language model, if one is asked.
+    pub model: Option<String>,
+    /// Seed of its draws.
+    pub seed: Option<u64>,
     /// Steps of mutation that were asked for.
-    pub(super) planned: Option<u64>,
-    pub(super) state: State,
+    pub planned: Option<u64>,
+    /// Steps of the model in every category that were asked for.
+    pub planned_of_model: Option<u64>,
+    /// Whether it goes on.
+    pub state: State,
     /// The process that writes it.
-    pub(super) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Why its service gave no answer, if it waits for that.
-    pub(super) paused: Option<String>,
-    pub(super) steps: Vec<StepRecord>,
+    pub paused: Option<String>,
+    /// What was done, in order.
+    pub steps: Vec<StepRecord>,
     /// Category by program.
-    pub(super) categories: HashMap<String, String>,
+    pub categories: HashMap<String, String>,
     /// Exchanges with their keys, by role in the order of tables, then by key.
-    pub(super) exchanges: Vec<(String, Exchange)>,
+    pub exchanges: Vec<(String, Exchange)>,
     prices: BTreeMap<String, Price>,
 }
 
@@ -129,7 +157,7 @@ impl Record {
     ///
     /// # Errors
     /// That there is none, or that it cannot be read.
-    pub(in crate::cli) fn read(dir: &Path) -> Result<Record> {
+    pub fn read(dir: &Path) -> Result<Record, JournalError> {
         let journal = Journal::open_read_only(dir)?;
         let config = journal.config();
         let number = |name: &str| config.get(name).and_then(Value::as_u64);
@@ -151,6 +179,7 @@ impl Record {
             model: text("model"),
             seed: number("seed"),
             planned: number("steps"),
+            planned_of_model: number("llm_steps"),
             state: match (finished, pid, &paused) {
                 (_, None, Some(_)) => State::Paused,
                 (true, _, _) => State::Finished,
@@ -167,12 +196,12 @@ impl Record {
     }
 
     /// Tests of changes on training queries, in their order.
-    pub(super) fn decisions(&self) -> impl Iterator<Item = Decision> {
+    pub fn decisions(&self) -> impl Iterator<Item = Decision> {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
 
     /// Steps by kind.
-    pub(super) fn kinds(&self) -> BTreeMap<&str, u64> {
+    pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut kinds = BTreeMap::new();
         for step in &self.steps {
             *kinds.entry(step.kind.as_str()).or_default() += 1;
@@ -181,7 +210,7 @@ impl Record {
     }
 
     /// What was spent, by role in the order of tables.
-    pub(in crate::cli) fn costs(&self) -> Vec<(Role, RoleCost)> {
+    pub fn costs(&self) -> Vec<(Role, RoleCost)> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
         for (_, exchange) in &self.exchanges {
@@ -202,8 +231,13 @@ impl Record {
         costs
     }
 
+    /// The same, to be told.
+    pub fn of_roles(&self) -> Vec<OfRole> {
+        self.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect()
+    }
+
     /// What was spent by all roles.
-    pub(in crate::cli) fn cost(&self) -> RoleCost {
+    pub fn cost(&self) -> RoleCost {
         self.costs().into_iter().fold(RoleCost::default(), |sum, (_, cost)| RoleCost {
             spent: sum.spent.and(cost.spent),
             from_cache: sum.from_cache + cost.from_cache,
@@ -213,7 +247,7 @@ impl Record {
 
     /// The program of every category: of a finished run the frozen one, otherwise the one accepted
     /// last, or the first that was tried on validation.
-    pub(super) fn standings(&self) -> Vec<Standing> {
+    pub fn standings(&self) -> Vec<Standing> {
         if self.state == State::Finished
             && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
         {
@@ -265,13 +299,13 @@ impl Record {
     }
 
     /// The category of a program; empty when it says none.
-    pub(super) fn category(&self, program: &str) -> &str {
+    pub fn category(&self, program: &str) -> &str {
         self.categories.get(program).map_or("", String::as_str)
     }
 
     /// When it was begun, and how long it took. The times of the database's files tell neither: who
     /// only reads a run changes them.
-    pub(super) fn times(&self) -> Times {
+    pub fn times(&self) -> Times {
         let of = |name: &str| fs::metadata(self.dir.join(name)).ok();
         let seconds = |time: SystemTime| {
             time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
@@ -284,7 +318,7 @@ impl Record {
 }
 
 /// The result of a step, typed; none when another version wrote it.
-pub(super) fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
+pub fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
     T::deserialize(&step.body).ok()
 }
 

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sends what /openapi.json allows, and what it does not, to a server: no reply is a 5xx (but the 503 of
+# an answer that is not ready within its timeout_ms), and none has a status that is not described. Then searches with the official client of OpenAI.
+# usage: scripts/check-http.sh [AGENT]     (needs python3 and a package index; keeps nothing)
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+agent=${1:-$root/target/release/agent}
+examples=${EXAMPLES:-50}
+work=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+home=$work/home
+"$agent" --home "$home" optimize --dataset amazon --steps 1 --run "$home/runs/one" >"$work/log" 2>&1
+"$agent" --home "$home" serve --bundle one --listen 127.0.0.1:0 2>"$work/serve" &
+server=$!
+until grep -q 'listening on' "$work/serve"; do
+    kill -0 "$server"
+    sleep 0.2
+done
+url=$(sed -n 's/.*listening on \(http[^ ]*\).*/\1/p' "$work/serve")
+
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" -q install schemathesis==4.32.5 openai==3.54.0
+cat >"$work/schemathesis.toml" <<'TOML'
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", "503"]
+TOML
+"$work/venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$url/openapi.json" --url "$url" --max-examples "$examples" \
+    --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
+    --exclude-path '/v1/runs/{id}/events' --request-timeout 60 --generation-deterministic
+"$work/venv/bin/python" - "$url" <<'PYTHON'
+import sys
+
+from openai import OpenAI
+
+client = OpenAI(base_url=sys.argv[1] + "/v1", api_key="none")
+page = client.vector_stores.search("amazon", query="a durable steel bottle", max_num_results=3)
+assert len(page.data) == 3, page
+assert all(found.content[0].text for found in page.data)
+print("openai:", [found.filename for found in page.data])
+PYTHON
+kill -0 "$server"

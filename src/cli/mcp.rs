@@ -1,0 +1,26 @@
+//! `agent mcp`: answers an assistant over standard input and output.
+
+use std::sync::atomic::Ordering;
+
+use crate::{
+    cli::{Context, Exit, failure::Result, serve::ServedArgs},
+    serve,
+};
+
+/// Answer an assistant that speaks the Model Context Protocol, over standard input and output
+///
+/// Assistants start it themselves: five tools that read (describe_base, query, search, get_node,
+/// neighbors), resources and a prompt; run_program only with --allow-programs. It ends when its
+/// input does. `agent serve` answers the same at /mcp.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    served: ServedArgs,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let options = args.served.options(ctx)?;
+    ctx.ends_itself.store(true, Ordering::Relaxed);
+    serve::assist(options, || ctx.stop.load(Ordering::Relaxed))?;
+    Ok(Exit::Done)
+}

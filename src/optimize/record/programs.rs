@@ -1,0 +1,208 @@
+//! The programs of a run's journal or of a bundle, in one form. Must not know how they are named or
+//! shown.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    bundle::{Bundle, Category},
+    infer::ParamValues,
+    optimize::{
+        BUNDLE_FILE, Decision,
+        journal::{DATABASE_FILE, Journal, JournalError, StepRecord},
+        record::DECISION,
+        trial::{TRIAL, Trial},
+    },
+    program::Program,
+    sandbox::Origin,
+};
+
+/// Kind and key of the step that says what a run depends on.
+const RUN: &str = "run";
+const IDENTITY: &str = "identity";
+/// The pool that feeds learning, as trials name it.
+const TRAIN: &str = "train";
+/// Stands between the id of a program and that of its parameters.
+pub const TUNED: char = '~';
+/// Digits of the latter.
+const TUNED_DIGITS: usize = 4;
+
+/// The score of a program on some queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Queries.
+    pub n: usize,
+    /// Mean reciprocal rank.
+    pub mrr: f64,
+}
+
+/// A program with its parameters.
+pub struct Entry {
+    /// The program.
+    pub program: Program,
+    /// The category it answers; empty when it says none.
+    pub category: String,
+    /// Parameters that differ from the declared ones.
+    pub params: ParamValues,
+    /// Who proposed it.
+    pub proposed_by: String,
+    /// Its score on the most training queries it ran on.
+    pub train: Option<Score>,
+    /// Of a run: its score on the most validation queries it ran on. Of a bundle: the bundle's
+    /// score on the validation queries that the router sends to it.
+    pub validation: Option<Score>,
+    /// Its trial on the most validation queries; of runs only.
+    pub on_validation: Option<Trial>,
+    /// Whether it is in the bundle.
+    pub frozen: bool,
+}
+
+/// All programs of a place.
+pub struct Sources {
+    /// In the order in which they were proposed, or of the bundle's categories. A program is here
+    /// once for each set of parameters it ran with.
+    pub entries: Vec<Entry>,
+    /// First trial of every program; of runs only.
+    pub origins: HashMap<String, Trial>,
+    /// Tests of changes in their order; of runs only.
+    pub decisions: Vec<Decision>,
+    /// The bundle, if the place is one or the run has one.
+    pub bundle: Option<Bundle>,
+    /// Name of the dataset, if it is known.
+    pub dataset: Option<String>,
+    /// Digest of the validation queries; of runs only.
+    pub validation: Option<String>,
+    /// The file of the journal; of runs only.
+    journal: Option<PathBuf>,
+}
+
+/// The short id of a program with its parameters: that of the program and, where parameters differ
+/// from the declared ones, [`TUNED`] and four digits of a digest of these.
+pub fn variant(program: &Program, params: &ParamValues) -> String {
+    let id = program.short_id();
+    if params.is_empty() {
+        return id.to_owned();
+    }
+    let numbers: Vec<String> =
+        params.iter().map(|(name, value)| format!("{name}={:016x}", value.to_bits())).collect();
+    let digest = blake3::hash(numbers.join(" ").as_bytes()).to_hex();
+    format!("{id}{TUNED}{}", digest.get(..TUNED_DIGITS).unwrap_or_default())
+}
+
+/// The result of a step, typed.
+fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T, JournalError> {
+    let StepRecord { kind, key, body, .. } = step;
+    serde_json::from_value(body).map_err(|source| JournalError::Decode { kind, key, source })
+}
+
+impl Sources {
+    /// The programs of a bundle.
+    pub fn of_bundle(bundle: &Bundle) -> Sources {
+        let entry = |category: &Category| Entry {
+            program: category.program.clone(),
+            category: category.name.clone(),
+            params: category.params.clone(),
+            proposed_by: category.proposed_by.clone(),
+            train: None,
+            validation: category.validation.as_ref().map(|of| Score { n: of.n, mrr: of.mrr }),
+            on_validation: None,
+            frozen: true,
+        };
+        Sources {
+            entries: bundle.categories.iter().map(entry).collect(),
+            origins: HashMap::new(),
+            decisions: Vec::new(),
+            bundle: Some(bundle.clone()),
+            dataset: Some(bundle.dataset.name.clone()),
+            validation: None,
+            journal: None,
+        }
+    }
+
+    /// Reads the programs of a run, finished or not.
+    ///
+    /// # Errors
+    /// That there is no run, or that its journal is damaged.
+    pub fn of_run(dir: &Path) -> Result<Sources, JournalError> {
+        let journal = Journal::open_read_only(dir)?;
+        let programs: HashMap<String, Program> = journal
+            .programs()?
+            .into_iter()
+            .map(|program| (program.id().to_owned(), program))
+            .collect();
+        // A run that is not finished has no bundle yet.
+        let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
+        let frozen = |program: &Program, params: &ParamValues| {
+            let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
+            categories.any(|category| category.program == *program && category.params == *params)
+        };
+        let text = |of: Option<&serde_json::Value>| Some(of?.as_str()?.to_owned());
+        let identity: Option<serde_json::Value> = journal.find(RUN, IDENTITY)?;
+        let mut sources = Sources {
+            entries: Vec::new(),
+            origins: HashMap::new(),
+            decisions: Vec::new(),
+            bundle: None,
+            dataset: text(journal.config().get("dataset")),
+            validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
+            journal: Some(dir.join(DATABASE_FILE)),
+        };
+        // Entries by program and parameters.
+        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        for step in journal.steps()? {
+            if step.kind == DECISION {
+                sources.decisions.push(body(step)?);
+            } else if step.kind == TRIAL {
+                let trial: Trial = body(step)?;
+                let Some(program) = programs.get(&trial.program) else { continue };
+                let key = (trial.program.clone(), format!("{:?}", trial.params));
+                let at = *places.entry(key).or_insert_with(|| {
+                    sources.entries.push(Entry {
+                        program: program.clone(),
+                        category: program.category().unwrap_or_default().to_owned(),
+                        params: trial.params.clone(),
+                        proposed_by: trial.origin.proposed_by.clone(),
+                        train: None,
+                        validation: None,
+                        on_validation: None,
+                        frozen: frozen(program, &trial.params),
+                    });
+                    sources.entries.len() - 1
+                });
+                let score = Score { n: trial.queries.len(), mrr: trial.mrr() };
+                let entry = &mut sources.entries[at];
+                let on_train = trial.pool == TRAIN;
+                let kept = if on_train { &mut entry.train } else { &mut entry.validation };
+                if kept.is_none_or(|kept| kept.n <= score.n) {
+                    *kept = Some(score);
+                    if !on_train {
+                        entry.on_validation = Some(trial.clone());
+                    }
+                }
+                sources.origins.entry(trial.program.clone()).or_insert(trial);
+            }
+        }
+        sources.bundle = bundle;
+        Ok(sources)
+    }
+
+    /// Where the programs come from.
+    pub fn origin(&self) -> Origin<'_> {
+        match (&self.journal, &self.bundle) {
+            (Some(journal), _) => Origin::Run(journal),
+            (None, Some(bundle)) => Origin::Bundle(&bundle.digest),
+            (None, None) => Origin::Elsewhere,
+        }
+    }
+
+    /// The category of the bundle that a program answers.
+    pub fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
+        let bundle = self.bundle.as_ref()?;
+        let at = bundle.categories.iter().position(|of| of.program == entry.program)?;
+        Some((bundle, at))
+    }
+}

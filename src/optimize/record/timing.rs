@@ -1,0 +1,182 @@
+//! How long the parts of a run took, and when its programs were first better than every baseline.
+//!
+//! Kept in [`TIMES_FILE`] in the run's directory, beside the journal, which knows no clock. A run
+//! that was interrupted adds to what it has: seconds of a part are those of all its processes, and
+//! of a step those of the process that took it longest, as a step that is read from the journal
+//! takes none. Times are for people: a file that is missing or damaged counts as empty. Must not
+//! know what the parts do, who takes the times.
+
+use std::{fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::optimize::{Better, What};
+
+/// Name of the file in the run's directory.
+pub const TIMES_FILE: &str = "times.json";
+/// Bytes of it that are read.
+const MAX_BYTES: u64 = 4 << 20;
+/// Steps of a part whose times are kept.
+const MAX_STEPS: usize = 10_000;
+/// Parts that are kept.
+const MAX_PHASES: usize = 100;
+
+/// One part of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// What was done.
+    pub name: String,
+    /// Seconds, of all processes that wrote the run.
+    pub seconds: f64,
+    /// Seconds of each of its steps.
+    pub steps: Vec<f64>,
+}
+
+/// A part of a run in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// What was done.
+    pub name: String,
+    /// Seconds.
+    pub seconds: f64,
+    /// Steps.
+    pub steps: usize,
+    /// Median of the seconds of a step.
+    pub median: f64,
+    /// Seconds of the longest step.
+    pub longest: f64,
+}
+
+/// The times of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Seconds of all processes that wrote the run, without opening base and journal.
+    pub seconds: f64,
+    /// Parts in the order in which they were begun.
+    pub phases: Vec<Phase>,
+    /// When programs were first better than every baseline.
+    pub first_better: Vec<Better>,
+}
+
+impl Timing {
+    /// The times of the run in a directory; none where they are not known.
+    pub fn read(dir: &Path) -> Timing {
+        let path = dir.join(TIMES_FILE);
+        let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_BYTES);
+        let bytes = if small { fs::read(path).ok() } else { None };
+        bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    /// Its parts in numbers.
+    pub fn summaries(&self) -> Vec<Summary> {
+        let summary = |phase: &Phase| {
+            let mut steps = phase.steps.clone();
+            steps.sort_by(f64::total_cmp);
+            let at = |place: usize| steps.get(place).copied().unwrap_or(0.0);
+            Summary {
+                name: phase.name.clone(),
+                seconds: phase.seconds,
+                steps: steps.len(),
+                median: (at(steps.len() / 2) + at(steps.len().saturating_sub(1) / 2)) / 2.0,
+                longest: steps.last().copied().unwrap_or(0.0),
+            }
+        };
+        self.phases.iter().map(summary).collect()
+    }
+
+    /// Seconds until one program, or all together, were first better than every baseline.
+    pub fn seconds_to(&self, what: What) -> Option<f64> {
+        self.first_better.iter().find(|better| better.what == what).map(|better| better.seconds)
+    }
+
+    /// Adds seconds to a step of a part.
+    pub fn add(&mut self, name: &str, step: usize, seconds: f64) {
+        let at = match self.phases.iter().position(|phase| phase.name == name) {
+            Some(at) => at,
+            None if self.phases.len() >= MAX_PHASES => return,
+            None => {
+                self.phases.push(Phase { name: name.to_owned(), ..Phase::default() });
+                self.phases.len() - 1
+            }
+        };
+        let Some(phase) = self.phases.get_mut(at) else { return };
+        phase.seconds += seconds;
+        if step < MAX_STEPS {
+            phase.steps.resize(phase.steps.len().max(step + 1), 0.0);
+            phase.steps.get_mut(step).into_iter().for_each(|of| *of += seconds);
+        }
+    }
+
+    /// What a run took whose earlier processes took `self` and whose present one takes `now`.
+    pub fn and(&self, now: &Timing) -> Timing {
+        let mut sum = self.clone();
+        sum.seconds += now.seconds;
+        for phase in &now.phases {
+            let known = sum.phases.iter().position(|earlier| earlier.name == phase.name);
+            match known.and_then(|at| sum.phases.get_mut(at)) {
+                Some(earlier) => {
+                    earlier.seconds += phase.seconds;
+                    let n = earlier.steps.len().max(phase.steps.len());
+                    earlier.steps.resize(n, 0.0);
+                    for (earlier, &now) in earlier.steps.iter_mut().zip(&phase.steps) {
+                        *earlier = earlier.max(now);
+                    }
+                }
+                None => sum.phases.push(phase.clone()),
+            }
+        }
+        sum.phases.truncate(MAX_PHASES);
+        for better in &now.first_better {
+            if sum.seconds_to(better.what).is_none() {
+                let seconds = self.seconds + better.seconds;
+                sum.first_better.push(Better { seconds, ..better.clone() });
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::Interval;
+
+    fn better(seconds: f64) -> Better {
+        Better {
+            what: What::Program,
+            seconds,
+            n: 20,
+            of: 40,
+            mrr: 0.5,
+            baseline: "bm25".to_owned(),
+            baseline_mrr: 0.2,
+            ci95: Interval { low: 0.1, high: 0.5 },
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_interrupted_adds_to_its_times() {
+        let (mut first, mut second) = (Timing::default(), Timing::default());
+        for (step, seconds) in [(0, 4.0), (1, 1.0), (2, 2.0)] {
+            first.add("trying", step, seconds);
+        }
+        first.seconds = 7.0;
+        for (step, seconds) in [(0, 0.5), (2, 3.0), (3, 6.0)] {
+            second.add("trying", step, seconds);
+        }
+        second.add("freezing", 0, 1.0);
+        second.first_better.push(better(2.0));
+        let sum = first.and(&second);
+        let summaries = sum.summaries();
+        let [trying, freezing] = &summaries[..] else { panic!("{summaries:?}") };
+        assert_eq!((trying.seconds, trying.steps), (16.5, 4));
+        assert_eq!((trying.median, trying.longest), (3.5, 6.0));
+        assert_eq!((freezing.steps, freezing.median, freezing.longest), (1, 1.0, 1.0));
+        // It was found two seconds into the second process.
+        assert_eq!(sum.seconds_to(What::Program), Some(9.0));
+        let third = Timing { first_better: vec![better(0.1)], ..Timing::default() };
+        assert_eq!(sum.and(&third).seconds_to(What::Program), Some(9.0));
+        assert_eq!(sum.seconds_to(What::Together), None);
+        assert_eq!(Timing::default().summaries(), []);
+    }
+}

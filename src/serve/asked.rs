@@ -1,0 +1,235 @@
+//! Questions over many nodes, answered by a table; those for nodes are handed to the bundle that
+//! answers. Must not know how either finds its answer.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{extract::State, http::StatusCode, response::IntoResponse};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    ask::{
+        AskError,
+        answer::{Answered, LeftOut, Outcome},
+        cell_json,
+        kind::Kind,
+    },
+    infer::{self, HitRecord},
+    kb::Kb,
+    retrieve::{Detail, checked},
+    serve::{
+        Server,
+        engine::Opened,
+        reply::{ApiError, Common, OfBody, OfWork},
+        routes::{Body, deadline, in_json, json, opened},
+        splits::page,
+    },
+    table::{SqlValue, statistics::Tested},
+};
+
+/// Rows of a reply at most, and where a request does not say.
+const MAX_ROWS: usize = 1_000;
+const ROWS: usize = 100;
+/// Nodes of a bundle's answer.
+const NODES: usize = 20;
+
+/// A question over many nodes.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ask {
+    /// The question.
+    question: String,
+    /// The base; may be left out where there is one.
+    #[serde(default)]
+    base: Option<String>,
+    /// Most rows of each table of the reply, 1 to 1000; 100 if left out.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
+    rows: Option<usize>,
+    /// Time for the answer, milliseconds, 1 to 60000.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 60000, default = 10000)]
+    timeout_ms: Option<u64>,
+}
+
+/// An answer by a table.
+#[derive(Serialize, ToSchema)]
+struct ByTable<'a> {
+    /// The base.
+    base: &'a str,
+    /// `table`, or `bundle` for nodes, which come as `hits`.
+    by: &'static str,
+    /// The question.
+    question: &'a str,
+    /// Its kind.
+    #[schema(value_type = String)]
+    kind: Kind,
+    /// The answer itself.
+    #[schema(value_type = serde_json::Value)]
+    answer: &'a Outcome,
+    /// The same in a sentence.
+    told: &'a str,
+    /// How the rows were found, a line for each metapath.
+    path: &'a [String],
+    /// The statements, in order.
+    sql: &'a [String],
+    /// The test, where one was made.
+    #[schema(value_type = Option<serde_json::Value>)]
+    statistic: Option<Tested>,
+    /// What the last statement gave.
+    result: Rows<'a>,
+    /// The table that was asked.
+    table: Table<'a>,
+    /// What of it is not in the answer.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    left_out: &'a [LeftOut],
+    /// How open words were taken.
+    assumed: &'a [String],
+    /// Time it took, milliseconds.
+    ms: f64,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Rows<'a> {
+    columns: &'a [String],
+    /// The first ones.
+    #[schema(value_type = Vec<Vec<serde_json::Value>>)]
+    rows: &'a [Vec<SqlValue>],
+    /// All of them.
+    n_rows: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Table<'a> {
+    /// The type of the rows.
+    rows_are: &'a str,
+    columns: Vec<Column<'a>>,
+    /// The first ones.
+    rows: Vec<Row<'a>>,
+    /// All of them.
+    n_rows: usize,
+}
+
+/// A column, and where each of its cells comes from.
+#[derive(Serialize, ToSchema)]
+struct Column<'a> {
+    name: &'a str,
+    source: &'a str,
+    unit: Option<&'a str>,
+    /// Rows without a value.
+    empty: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Row<'a> {
+    id: u32,
+    name: &'a str,
+    cells: Vec<serde_json::Value>,
+}
+
+/// An answer by the bundle.
+#[derive(Serialize)]
+struct ByBundle<'a> {
+    base: &'a str,
+    by: &'static str,
+    question: &'a str,
+    hits: Vec<HitRecord<'a>>,
+}
+
+/// Answer a question over many nodes with a table: how many, which most, whether related, what if.
+/// A question for nodes is answered by the bundle that is active.
+#[utoipa::path(post, path = "/v1/ask", request_body = Ask, responses(
+    (status = 200, description = "The answer with its evidence", body = ByTable),
+    Common, OfBody, OfWork,
+))]
+pub(super) async fn ask(
+    State(server): State<Arc<Server>>,
+    Body(asked): Body<Ask>,
+) -> Result<impl IntoResponse, ApiError> {
+    let opened = opened(&server, asked.base.as_deref())?;
+    let deadline = deadline(asked.timeout_ms)?;
+    let rows = page(asked.rows, ROWS, MAX_ROWS)?;
+    let work = move || answered(&opened, &asked.question, rows);
+    Ok(json(server.queue.run(deadline, work).await??))
+}
+
+fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiError> {
+    let question = checked(question)?;
+    let began = Instant::now();
+    match opened.analyst().ask(question) {
+        Ok(answered) => {
+            let ms = began.elapsed().as_secs_f64() * 1e3;
+            in_json(&by_table(opened.name(), question, &answered, &opened.base.kb, rows, ms))
+        }
+        Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
+        Err(error) => {
+            let remedy = match error {
+                AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
+                _ => "ask in words of the base: GET /v1/base lists its types and relations",
+            };
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            Err(ApiError::new(status, "not_answered", error.to_string(), remedy))
+        }
+    }
+}
+
+fn by_bundle(opened: &Opened, question: &str) -> Result<String, ApiError> {
+    let active =
+        opened.active().ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))?;
+    let (base, detail) = (&opened.base, Detail::default());
+    let answer = infer::answer(base, active.answers().as_ref(), question, NODES, detail)?;
+    let hits = infer::hits(&base.kb, &answer);
+    in_json(&ByBundle { base: opened.name(), by: "bundle", question, hits })
+}
+
+fn by_table<'a>(
+    base: &'a str,
+    question: &'a str,
+    answered: &'a Answered,
+    kb: &'a Kb,
+    rows: usize,
+    ms: f64,
+) -> ByTable<'a> {
+    let (table, result) = (&answered.table, &answered.result);
+    let column = |column: &'a crate::table::Column| Column {
+        name: &column.name,
+        source: &column.source,
+        unit: column.unit.as_deref(),
+        empty: column.n_empty(),
+    };
+    let row = |(at, &id): (usize, &u32)| Row {
+        id,
+        name: kb.name(id),
+        cells: table
+            .columns
+            .iter()
+            .filter_map(|column| column.cells.get(at))
+            .map(cell_json)
+            .collect(),
+    };
+    ByTable {
+        base,
+        by: "table",
+        question,
+        kind: answered.kind,
+        answer: &answered.outcome,
+        told: &answered.told,
+        path: &answered.path,
+        sql: &answered.sql,
+        statistic: answered.statistic,
+        result: Rows {
+            columns: &result.columns,
+            rows: result.rows.get(..rows).unwrap_or(&result.rows),
+            n_rows: result.rows.len(),
+        },
+        table: Table {
+            rows_are: &answered.row_type,
+            columns: table.columns.iter().map(column).collect(),
+            rows: table.rows.iter().enumerate().take(rows).map(row).collect(),
+            n_rows: table.rows.len(),
+        },
+        left_out: &answered.left_out,
+        assumed: &answered.assumed,
+        ms,
+    }
+}

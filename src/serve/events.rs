@@ -1,0 +1,232 @@
+//! A run as it goes on, also one that another process writes: server-sent events, a line for each
+//! step of its journal and how it stands. Must not know what steps mean.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+    http::{HeaderMap, header},
+    response::IntoResponse,
+};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use utoipa::IntoParams;
+
+use crate::{
+    optimize::{
+        journal::{self, DATABASE_FILE, Journal},
+        record::line::Lines,
+    },
+    serve::{
+        Server,
+        nodes::bad_query,
+        queue::Refused,
+        reply::{ApiError, Common, OfPath, OfWork},
+        routes::deadline,
+        runs::{RunNow, bad_id, directory, now},
+    },
+};
+
+/// Who may follow runs at a time.
+pub(super) const MAX_FOLLOWERS: usize = 32;
+/// Seconds after which a refused follower should ask again.
+const RETRY_SECONDS: u64 = 10;
+/// How often the journal is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// Least time between two events that say how the run stands.
+const BETWEEN_STATES: Duration = Duration::from_secs(1);
+/// How much longer than it takes to say so the run goes on before it is said again.
+const STATE_SHARE: u32 = 10;
+/// Time without an event after which a comment is sent.
+const QUIET: Duration = Duration::from_secs(15);
+/// Steps that are read at a time.
+const MAX_STEPS: usize = 200;
+
+/// From where on.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    /// Only steps behind this one; what the header `Last-Event-ID` says comes first.
+    after: Option<u64>,
+}
+
+/// How a run goes on, as server-sent events: `step` for each step of its journal, with its number as
+/// id; `state` as of `/v1/runs/{id}`, first and after changes; `end` when nobody writes it any more.
+#[utoipa::path(get, path = "/v1/runs/{id}/events", params(("id" = String, Path, description = "Name of the run, or latest"), After), responses(
+    (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+    (status = 500, description = "The run cannot be read", body = crate::serve::reply::ErrorBody),
+    Common, OfPath, OfWork,
+))]
+pub(super) async fn events(
+    State(server): State<Arc<Server>>,
+    id: Result<Path<String>, PathRejection>,
+    after: Result<Query<After>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ApiError> {
+    let (Path(id), Query(after)) = (id.map_err(bad_id)?, after.map_err(bad_query)?);
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let place = server.followers.clone().try_acquire_owned();
+    let place = place.map_err(|_| Refused::Busy(RETRY_SECONDS))?;
+    let shared = server.clone();
+    let open = move || {
+        let dir = directory(&shared, &id, DATABASE_FILE)?;
+        let journal = Journal::open_read_only(&dir)?;
+        Ok::<_, ApiError>((dir, journal))
+    };
+    let (dir, journal) = server.reads.run(deadline(None)?, open).await??;
+    let follower = Follower {
+        dir,
+        journal,
+        after: last.or(after.after).unwrap_or(0),
+        lines: Lines::default(),
+        categories: HashMap::new(),
+        told: None,
+        next_state: Instant::now(),
+        over: false,
+    };
+    let begun = Following {
+        follower: Some(follower),
+        ready: VecDeque::new(),
+        ending: server.ending.clone(),
+        quiet_since: Instant::now(),
+        _place: place,
+    };
+    let parts = stream::unfold(begun, |mut following| async move {
+        let part = following.next().await?;
+        Some((Ok::<Bytes, std::convert::Infallible>(part), following))
+    });
+    let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((kind, Body::from_stream(parts)))
+}
+
+/// One client that follows a run.
+struct Following {
+    /// None while it looks, and once it has ended.
+    follower: Option<Follower>,
+    /// Events that are still to be sent.
+    ready: VecDeque<Bytes>,
+    ending: watch::Receiver<bool>,
+    quiet_since: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Following {
+    /// What is sent next; none when the run is over, cannot be read, or the server ends.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(part) = self.ready.pop_front() {
+                self.quiet_since = Instant::now();
+                return Some(part);
+            }
+            let mut follower = self.follower.take().filter(|follower| !follower.over)?;
+            let looked = tokio::task::spawn_blocking(move || {
+                let events = follower.look();
+                (follower, events)
+            });
+            let (follower, events) = looked.await.ok()?;
+            self.follower = Some(follower);
+            match events {
+                Ok(events) if !events.is_empty() => self.ready.extend(events),
+                Ok(_) => {
+                    if self.quiet_since.elapsed() >= QUIET {
+                        self.ready.push_back(Bytes::from_static(b": still here\n\n"));
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(LOOK) => {}
+                        _ = self.ending.wait_for(|ends| *ends) => return None,
+                    }
+                }
+                Err(error) => {
+                    self.follower = None;
+                    self.ready.extend(event("error", None, &error.body()));
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a run by one who follows it.
+struct Follower {
+    dir: PathBuf,
+    journal: Journal,
+    /// The last step that was told.
+    after: u64,
+    lines: Lines,
+    /// Category by program.
+    categories: HashMap<String, String>,
+    /// How the run stood when that was last told.
+    told: Option<RunNow>,
+    next_state: Instant,
+    over: bool,
+}
+
+impl Follower {
+    /// The events since the last look.
+    fn look(&mut self) -> Result<Vec<Bytes>, ApiError> {
+        let mut events = Vec::new();
+        if self.told.is_none() {
+            events.extend(self.state()?);
+        }
+        // Asked for before the steps are read, so that none of a run that ends meanwhile is missed.
+        let writer = journal::writer(&self.dir);
+        let steps = self.journal.steps_after(self.after, MAX_STEPS)?;
+        for step in &steps {
+            for program in &step.programs {
+                let found = self.journal.program(program)?;
+                let category = found.as_ref().and_then(|program| program.category());
+                self.categories.insert(program.clone(), category.unwrap_or_default().to_owned());
+            }
+            let of = |program: &str| self.categories.get(program).cloned().unwrap_or_default();
+            let line = self.lines.line(step, of);
+            events.extend(event("step", Some(step.n), &line));
+            self.after = step.n;
+        }
+        let over = writer.is_none() && steps.len() < MAX_STEPS;
+        let behind = self.told.as_ref().is_none_or(|told| {
+            (told.steps as u64) < self.after || told.state == "running" && writer.is_none()
+        });
+        if behind && (over || Instant::now() >= self.next_state) {
+            events.extend(self.state()?);
+        }
+        if over {
+            let state = self.told.as_ref().map_or("unknown", |told| told.state);
+            // Somebody may have gone on with it just now.
+            self.over = state != "running";
+            if self.over {
+                events.extend(event("end", None, &serde_json::json!({ "state": state })));
+            }
+        }
+        Ok(events)
+    }
+
+    /// How the run stands, if that is not what was told last.
+    fn state(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let began = Instant::now();
+        let now = now(&self.dir)?;
+        let pause = BETWEEN_STATES.max(began.elapsed().saturating_mul(STATE_SHARE));
+        self.next_state = Instant::now() + pause;
+        if self.told.as_ref() == Some(&now) {
+            return Ok(None);
+        }
+        let told = event("state", None, &now);
+        self.told = Some(now);
+        Ok(told)
+    }
+}
+
+/// An event; JSON holds no line break.
+fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Option<Bytes> {
+    let data = serde_json::to_string(data).ok()?;
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    Some(Bytes::from(format!("event: {name}\n{id}data: {data}\n\n")))
+}

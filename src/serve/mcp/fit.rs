@@ -1,0 +1,83 @@
+//! Replies that fit: texts cut at a character, lists cut at an item, with where the next part
+//! begins. Must not know what replies say.
+
+use serde_json::Value;
+
+/// Longest reply, bytes of JSON.
+pub(super) const REPLY_BYTES: usize = 8 << 10;
+/// Longest name, characters.
+const NAME_CHARS: usize = 120;
+
+/// A name that is not longer than any needs to be.
+pub(super) fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARS) {
+        Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
+    }
+}
+
+/// Bytes that a character takes as JSON.
+fn json_bytes(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        control if u32::from(control) < 0x20 => 6,
+        other => other.len_utf8(),
+    }
+}
+
+/// The part of a text from a byte on that takes at most so many bytes as JSON, and where the next
+/// part begins. A start within a character counts as the one behind it.
+pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize>) {
+    let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    let rest = text.get(from..).unwrap_or_default();
+    let mut used = 0;
+    for (at, character) in rest.char_indices() {
+        used += json_bytes(character);
+        if used > bytes {
+            return (rest.get(..at).unwrap_or_default(), Some(from + at));
+        }
+    }
+    (rest, None)
+}
+
+/// The first items that take at most so many bytes as JSON, at least one.
+pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
+    let mut used = 0;
+    let mut fitting = Vec::new();
+    for item in all {
+        used += item.to_string().len() + 1;
+        if used > bytes && !fitting.is_empty() {
+            break;
+        }
+        fitting.push(item);
+    }
+    fitting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_text_join_to_the_whole_and_each_fits() {
+        let text = "Bücher \"über\"\n\u{1}日本 ".repeat(30);
+        let (mut whole, mut next) = (String::new(), Some(0));
+        while let Some(from) = next {
+            let (piece, behind) = part(&text, from, 40);
+            assert!(serde_json::to_string(piece).unwrap().len() <= 42, "{piece:?}");
+            whole += piece;
+            next = behind;
+        }
+        assert_eq!(whole, text);
+        assert_eq!(part("日本", 1, 10), ("本", None), "within a character");
+        assert_eq!(part("ab", 9, 10), ("", None));
+    }
+
+    #[test]
+    fn items_are_taken_while_they_fit_and_never_none() {
+        let all = || (0..10).map(Value::from);
+        assert_eq!(items(all(), 6).len(), 3);
+        assert_eq!(items(all(), 0).len(), 1);
+        assert_eq!(items(all(), 1_000).len(), 10);
+    }
+}

@@ -1,0 +1,208 @@
+//! The labelled questions of a base, split by split; those of the test split stay closed. Must not
+//! know how questions are answered.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    dataset::{DatasetError, LabelledQuery, Split},
+    kb::{Kb, NodeId},
+    serve::{
+        Server,
+        nodes::{OfBase, bad_query},
+        reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
+        routes::{deadline, opened},
+    },
+};
+
+/// Questions of one reply at most, and where a request does not say.
+const MAX_LIMIT: usize = 200;
+const LIMIT: usize = 50;
+/// Right nodes that are told of each question.
+const TOLD: usize = 20;
+/// Splits that clients may see.
+const OPEN: [&str; 3] = ["train", "val", "human"];
+
+/// The splits of a base.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Splits {
+    /// The base.
+    base: String,
+    /// By name.
+    splits: Vec<AboutSplit>,
+}
+
+/// A split.
+#[derive(Serialize, ToSchema)]
+struct AboutSplit {
+    /// Its name.
+    split: String,
+    /// Its questions.
+    queries: u64,
+    /// Whether they can be asked for.
+    open: bool,
+}
+
+/// Which questions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    /// The base; may be left out where there is one.
+    base: Option<String>,
+    /// Only questions that hold this text, in large or small letters.
+    contains: Option<String>,
+    /// Most questions of one reply, 1 to 200; 50 if left out.
+    limit: Option<usize>,
+    /// Where the reply before ended: its `next`.
+    cursor: Option<usize>,
+}
+
+/// A part of the questions of a split, in its order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Queries {
+    /// The base.
+    base: String,
+    /// The split.
+    split: String,
+    /// This part.
+    queries: Vec<Labelled>,
+    /// All that were asked for.
+    total: usize,
+    /// The cursor of the part behind this one; null if there is none.
+    next: Option<usize>,
+}
+
+/// A question with its answers.
+#[derive(Serialize, ToSchema)]
+struct Labelled {
+    /// Id in the split.
+    id: i64,
+    /// The question.
+    query: String,
+    /// The first right nodes, by id.
+    answers: Vec<NodeBrief>,
+    /// All right nodes.
+    n_answers: usize,
+    /// Further columns of its file.
+    #[schema(value_type = std::collections::HashMap<String, String>)]
+    labels: std::collections::BTreeMap<String, String>,
+}
+
+/// A split by its name; files of the server are none.
+///
+/// # Errors
+/// That there is no split of that name.
+pub(super) fn split(name: &str) -> Result<Split, ApiError> {
+    match name.parse() {
+        Ok(Split::File(_)) => {
+            let remedy = format!("give one of {}", OPEN.join(", "));
+            Err(ApiError::not_found(format!("there is no split {name:?}"), remedy))
+        }
+        Ok(split) => Ok(split),
+        Err(never) => match never {},
+    }
+}
+
+/// The number of things of one reply.
+///
+/// # Errors
+/// That it is out of bounds.
+pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(usual);
+    match (1..=most).contains(&limit) {
+        true => Ok(limit),
+        false => Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {most}"))),
+    }
+}
+
+impl From<DatasetError> for ApiError {
+    fn from(error: DatasetError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            DatasetError::TestClosed => {
+                let remedy = "measure with `agent eval --split test`, which counts its openings";
+                ApiError::new(StatusCode::FORBIDDEN, "test_closed", message, remedy)
+            }
+            DatasetError::NoSplit { .. } | DatasetError::UnknownName { .. } => {
+                ApiError::not_found(message, "see GET /v1/splits")
+            }
+            _ => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                ApiError::new(status, "failed", message, "`agent verify` checks the base")
+            }
+        }
+    }
+}
+
+/// The splits of a base, with how many labelled questions each has.
+#[utoipa::path(get, path = "/v1/splits", params(OfBase), responses(
+    (status = 200, description = "All splits", body = Splits),
+    Common, OfPath,
+))]
+pub(super) async fn splits(
+    State(server): State<Arc<Server>>,
+    of: Result<Query<OfBase>, QueryRejection>,
+) -> Result<Json<Splits>, ApiError> {
+    let Query(of) = of.map_err(bad_query)?;
+    let opened = opened(&server, of.base.as_deref())?;
+    let about = |(split, &queries): (&String, &u64)| AboutSplit {
+        split: split.clone(),
+        queries,
+        open: OPEN.contains(&split.as_str()),
+    };
+    let splits = opened.dataset.record.splits.iter().map(about).collect();
+    Ok(Json(Splits { base: opened.name().to_owned(), splits }))
+}
+
+/// The labelled questions of a split, part by part.
+#[utoipa::path(get, path = "/v1/splits/{split}/queries", params(("split" = String, Path, description = "train, val or human"), Which), responses(
+    (status = 200, description = "A part of the questions", body = Queries),
+    Common, OfPath, OfWork,
+))]
+pub(super) async fn queries(
+    State(server): State<Arc<Server>>,
+    name: Result<Path<String>, PathRejection>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Queries>, ApiError> {
+    let Query(which) = which.map_err(bad_query)?;
+    let Path(name) = name.map_err(|error| ApiError::bad(error.body_text(), "give a split"))?;
+    let opened = opened(&server, which.base.as_deref())?;
+    let split = split(&name)?;
+    let limit = page(which.limit, LIMIT, MAX_LIMIT)?;
+    let work = move || {
+        let all = opened.queries(&split)?;
+        let text = which.contains.as_deref().unwrap_or_default().to_lowercase();
+        let fits =
+            |query: &&LabelledQuery| text.is_empty() || query.text.to_lowercase().contains(&text);
+        let found: Vec<&LabelledQuery> = all.iter().filter(fits).collect();
+        let cursor = which.cursor.unwrap_or(0);
+        let part = found.iter().skip(cursor).take(limit);
+        let queries: Vec<Labelled> = part.map(|query| labelled(&opened.base.kb, query)).collect();
+        let end = cursor.saturating_add(queries.len());
+        let (base, total) = (opened.name().to_owned(), found.len());
+        let next = (end < total).then_some(end);
+        Ok::<_, ApiError>(Queries { base, split: name, queries, total, next })
+    };
+    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+}
+
+fn labelled(kb: &Kb, query: &LabelledQuery) -> Labelled {
+    let brief = |&id: &NodeId| NodeBrief::new(kb, id, None, true);
+    Labelled {
+        id: query.id,
+        query: query.text.clone(),
+        answers: query.answers.iter().take(TOLD).map(brief).collect(),
+        n_answers: query.answers.len(),
+        labels: query.metadata.clone(),
+    }
+}
