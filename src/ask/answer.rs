@@ -82,23 +82,28 @@ impl Answered {
                 AnswerValue::Single(Single { value: Cell::from(*value), unit: unit.clone() })
             }
             Outcome::Truth(truth) => AnswerValue::from(Cell::from(*truth)),
-            Outcome::Names { names, .. } if names.len() == 1 => {
-                AnswerValue::from(Cell::from(names.concat()))
-            }
-            Outcome::Names { names, .. } => {
-                let rows = names.iter().map(|name| vec![Cell::from(name.as_str())]).collect();
-                table(vec!["name".to_owned()], rows)
-            }
+            Outcome::Names { names, .. } => value_of_names(names),
             Outcome::Table => {
                 let row = |row: &Vec<SqlValue>| row.iter().map(cell).collect();
-                table(self.result.columns.clone(), self.result.rows.iter().map(row).collect())
+                table_of(self.result.columns.clone(), self.result.rows.iter().map(row).collect())
             }
         }
     }
 }
 
+/// Names as a value: one as a text, several as a table of one column.
+pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
+    match names {
+        [name] => AnswerValue::from(Cell::from(name.as_str())),
+        names => {
+            let rows = names.iter().map(|name| vec![Cell::from(name.as_str())]).collect();
+            table_of(vec!["name".to_owned()], rows)
+        }
+    }
+}
+
 /// A table as a value; nothing for one that is too large.
-fn table(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
+pub(crate) fn table_of(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
     answer::Table::new(columns, rows)
         .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
 }

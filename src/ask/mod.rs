@@ -3,7 +3,8 @@
 //! A question is taken apart (`mentions`), of a kind (`kind`), and read as a plan (`plan`):
 //! rows of one type that metapaths lead to from named nodes, columns, and what is computed. The plan
 //! is answered by a table, by SQL over it or a statistic (`run`), and the answer comes with all
-//! of them. What is not explained by the base is said and never left out in silence.
+//! of them. What is not explained by the base is said and never left out in silence. A language model
+//! may answer what these rules do not understand, or all (`model`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -23,16 +24,19 @@ pub mod answer;
 pub mod kind;
 mod lexicon;
 mod mentions;
+mod model;
 mod plan;
 mod reading;
 mod run;
 mod schema;
-pub mod score;
 mod sql;
 pub mod synthesize;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
+pub use model::{ASK_ASKS, ASK_ROLE};
 pub use run::cell_json;
 
 use crate::{
@@ -41,10 +45,15 @@ use crate::{
         kind::{Kind, KindModel},
         lexicon::Cue,
         mentions::{MAX_WORDS, Mentions, Values, What, mentions},
+        model::{Failed, Questioner},
         schema::Schema,
     },
     index::IndexedBase,
-    table::{MAX_COLUMNS, SqlError, statistics::StatisticsError},
+    infer::{Miss, Misses},
+    llm::LlmError,
+    retrieve::Unassisted,
+    table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError},
+    tools::Assistant,
 };
 
 /// What a phrase that names a kind adds to the logarithm of its probability.
@@ -69,6 +78,9 @@ pub enum AskError {
     Unknown {
         /// The words, in order.
         words: Vec<String>,
+        /// Whether the others surely ask for a number, a test or what would be, so that no node can
+        /// answer.
+        counts: bool,
     },
     /// Something that the answer needs is not said, or not in the base.
     #[error("the question cannot be answered: {0}")]
@@ -89,12 +101,45 @@ pub enum AskError {
         /// The column.
         what: String,
     },
+    /// A column cannot be made.
+    #[error(transparent)]
+    Column(#[from] TooManyNames),
     /// A test cannot be made.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
     /// A statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
+    /// The language model gave no reply, or would pass a ceiling.
+    #[error(transparent)]
+    Llm(LlmError),
+    /// A prompt cannot be made.
+    #[error("{0}")]
+    Prompt(String),
+}
+
+impl AskError {
+    /// Whether nodes may answer the question.
+    pub fn may_be_for_nodes(&self) -> bool {
+        matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
+    }
+
+    /// Whether the question was not understood, so that another may understand it.
+    fn is_unread(&self) -> bool {
+        matches!(
+            self,
+            Self::NoTable | Self::TooWide(_) | Self::Unknown { .. } | Self::Missing(_)
+        )
+    }
+}
+
+/// What a language model is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helps {
+    /// Questions that the rules do not understand.
+    Unread,
+    /// All questions.
+    All,
 }
 
 /// Answers questions over one base. Shared freely between threads.
@@ -103,13 +148,27 @@ pub struct Analyst {
     schema: Schema,
     values: Values,
     kinds: KindModel,
+    model: Option<(Arc<Assistant>, Helps)>,
+    unassisted: Misses,
 }
 
 impl Analyst {
     /// Answers by rules, without a model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
         let schema = Schema::new(&base);
-        Self { schema, values: Values::default(), kinds: KindModel::built_in().clone(), base }
+        Self {
+            schema,
+            values: Values::default(),
+            kinds: KindModel::built_in().clone(),
+            base,
+            model: None,
+            unassisted: Misses::default(),
+        }
+    }
+
+    /// The same with a language model.
+    pub fn helped(self, assistant: Arc<Assistant>, helps: Helps) -> Self {
+        Self { model: Some((assistant, helps)), ..self }
     }
 
     /// The base.
@@ -117,18 +176,47 @@ impl Analyst {
         &self.base
     }
 
+    /// Questions that the model was to answer and that the rules answered, or refused, since a reply
+    /// was unusable.
+    pub fn unassisted(&self) -> Unassisted {
+        self.unassisted.counted()
+    }
+
     /// Answers a question.
     ///
     /// # Errors
-    /// [`AskError`]; what is missing is said.
+    /// [`AskError`]; what is missing is said. Where a model's reply is unusable, what the rules find;
+    /// where it gives none, [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
         let mentions = mentions(&self.base, &self.schema, &self.values, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
-        let kinds = self.kinds(question, &mentions);
-        let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
-        run::run(&self.base, &plan)
+        let by_rules = || {
+            let kinds = self.kinds(question, &mentions);
+            let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
+            run::run(&self.base, &plan)
+        };
+        let Some((assistant, helps)) = &self.model else { return by_rules() };
+        let unread = match helps {
+            Helps::All => None,
+            Helps::Unread => match by_rules() {
+                Err(error) if error.is_unread() => Some(error),
+                found => return found,
+            },
+        };
+        let (base, schema, mentions) = (&*self.base, &self.schema, &mentions);
+        let failed = match (Questioner { base, schema, assistant, mentions, question }).answer() {
+            Ok(answered) => return Ok(answered),
+            Err(failed) => failed,
+        };
+        match failed {
+            Failed::Ends(error) => return Err(AskError::Llm(error)),
+            Failed::Prompt(why) => return Err(AskError::Prompt(why)),
+            Failed::Declined => {}
+            Failed::Unusable(_) => self.unassisted.note(Miss::Unusable),
+        }
+        unread.map_or_else(by_rules, Err)
     }
 
     /// The kinds that a question may be of, likeliest first.

@@ -116,7 +116,7 @@ pub(crate) fn read(
         return Err(AskError::NoTable);
     }
     if !unknown.is_empty() {
-        return Err(AskError::Unknown { words: unknown });
+        return Err(AskError::Unknown { words: unknown, counts: counts(mentions) });
     }
     let mut reading = Reading {
         base,
@@ -158,6 +158,24 @@ fn asks_for_many(mentions: &Mentions) -> bool {
                 | Cue::LeaveOut
         ),
         _ => false,
+    })
+}
+
+/// Whether anything is said that no node can answer: a number, a test, something supposed.
+fn counts(mentions: &Mentions) -> bool {
+    mentions.all.iter().any(|mention| {
+        matches!(
+            mention.what,
+            What::Cue(
+                Cue::Of(_)
+                    | Cue::HowMany
+                    | Cue::NumberOf
+                    | Cue::Share
+                    | Cue::Normal
+                    | Cue::Correlate
+                    | Cue::Spread
+            )
+        )
     })
 }
 

@@ -5,7 +5,7 @@
 use crate::{
     ask::{
         AskError,
-        answer::{Answered, LEVEL, LeftOut, Outcome, shown},
+        answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
         lexicon::Function,
         plan::{Change, Condition, Measure, Operation, Plan, Subject},
         sql::Writer,
@@ -21,9 +21,11 @@ use crate::{
 
 /// Groups that a table of groups has at most, first ones that are told at most.
 const MAX_GROUPS: usize = 1_000;
-const MAX_FIRST: usize = 50;
+pub(super) const MAX_FIRST: usize = 50;
 /// Rows that statistics look at.
-const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
+pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
+/// Pairs of values of two categories at most.
+const MAX_PAIRS: usize = 4_000_000;
 /// Fewest numbers of a group whose spread is compared.
 const MIN_OF_GROUP: usize = 2;
 
@@ -37,7 +39,7 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         return Err(AskError::TooWide(width));
     }
     let nodes = rows(&base.kb, plan)?;
-    let (table, columns) = load(&base.kb, plan, &nodes);
+    let (table, columns) = load(&base.kb, plan, &nodes)?;
     let database = Database::load(&[("t", &table)])?;
     let mut run = Run {
         kb: &base.kb,
@@ -81,7 +83,7 @@ fn kind_name(column: &Column) -> &'static str {
 }
 
 /// The metapaths of a plan in words.
-fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
+pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
         let kind = nodes.first().map_or(plan.rows, |&node| kb.node_type(node));
@@ -101,7 +103,7 @@ fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
 }
 
 /// The nodes that are rows, ascending.
-fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
+pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     let verified = |node: &NodeId| kb.contains(*node);
     let mut nodes: Option<Vec<NodeId>> = None;
     for condition in &plan.conditions {
@@ -154,22 +156,19 @@ fn used(plan: &Plan) -> Vec<usize> {
 }
 
 /// The table of the columns that anything looks at, and where each is in it.
-fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> (Table, Vec<Option<usize>>) {
+fn load(
+    kb: &Kb,
+    plan: &Plan,
+    nodes: &[NodeId],
+) -> Result<(Table, Vec<Option<usize>>), AskError> {
     let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
     let mut places = vec![None; plan.columns.len()];
     for at in used(plan) {
         let Some(spec) = plan.columns.get(at) else { continue };
-        let mut column = read(kb, plan.rows, nodes, spec);
-        let plain = column.name.clone();
-        let mut n = 2;
-        while table.column(&column.name).is_some() || column.name == "id" {
-            column.name = format!("{plain}_{n}");
-            n += 1;
-        }
         places[at] = Some(table.columns.len());
-        table.columns.push(column);
+        table.add(read(kb, plan.rows, nodes, spec)?);
     }
-    (table, places)
+    Ok((table, places))
 }
 
 /// A plan that is being answered.
@@ -376,7 +375,7 @@ impl Run<'_> {
             self.note_left_out(&[column])?;
         }
         let text =
-            |row: &[SqlValue]| row.first().map(crate::ask::answer::shown_value).unwrap_or_default();
+            |row: &[SqlValue]| row.first().map(shown_value).unwrap_or_default();
         let number = |row: &[SqlValue], at: usize| row.get(at).and_then(SqlValue::number);
         let ranked: Vec<(String, f64, f64)> = rows
             .rows
@@ -537,24 +536,9 @@ impl Run<'_> {
     /// Keeps a test, and says what it found.
     fn tested(&mut self, tested: Tested) -> String {
         self.statistic = Some(tested);
-        let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
-        self.result = Rows {
-            columns,
-            rows: vec![vec![
-                SqlValue::Text(tested.test.name().to_owned()),
-                SqlValue::Int(tested.n as i64),
-                SqlValue::Real(tested.statistic),
-                SqlValue::Real(tested.p),
-                SqlValue::Real(LEVEL),
-            ]],
-        };
-        format!(
-            "{}: n {}, statistic {}, p {}, level {LEVEL}",
-            tested.test.name(),
-            tested.n,
-            shown(tested.statistic),
-            shown_p(tested.p)
-        )
+        let (result, told) = told_test(tested);
+        self.result = result;
+        told
     }
 
     fn normal(&mut self, column: usize) -> Result<(Outcome, String), AskError> {
@@ -659,19 +643,7 @@ impl Run<'_> {
         let sql = self.writer.grouped_values(&self.plan.filters, measure, group);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[measure, group])?;
-        let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
-        for row in &rows.rows {
-            let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number))
-            else {
-                continue;
-            };
-            let key = crate::ask::answer::shown_value(key);
-            match samples.last_mut() {
-                Some((last, sample)) if *last == key => sample.push(number),
-                _ => samples.push((key, vec![number])),
-            }
-        }
-        Ok(samples)
+        Ok(by_key(&rows))
     }
 
     fn relate(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
@@ -708,28 +680,56 @@ impl Run<'_> {
         let sql = self.writer.pairs(&self.plan.filters, one, other);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[one, other])?;
-        let text = |value: Option<&SqlValue>| {
-            value.map(crate::ask::answer::shown_value).unwrap_or_default()
-        };
-        let keys = |at: usize| {
-            let mut keys: Vec<String> = rows.rows.iter().map(|row| text(row.get(at))).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys
-        };
-        let (ones, others) = (keys(0), keys(1));
-        let mut counts = vec![vec![0; others.len()]; ones.len()];
-        for row in &rows.rows {
-            let places =
-                (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
-            if let ((Ok(line), Ok(place)), Some(n)) =
-                (places, row.get(2).and_then(SqlValue::number))
-            {
-                counts[line][place] = n as u64;
-            }
-        }
-        Ok(statistics::chi_square(&counts)?)
+        Ok(statistics::chi_square(&contingency(&rows)?)?)
     }
+}
+
+/// The numbers of a second column by the values of a first, which is in order.
+pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
+    let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
+    for row in &rows.rows {
+        let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number)) else {
+            continue;
+        };
+        let key = shown_value(key);
+        match samples.last_mut() {
+            Some((last, sample)) if *last == key => sample.push(number),
+            _ => samples.push((key, vec![number])),
+        }
+    }
+    samples
+}
+
+/// How often the values of two columns occur together: each row counts as often as its third column
+/// says, or once.
+///
+/// # Errors
+/// That there are more pairs of values than are counted.
+pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
+    let text = |value: Option<&SqlValue>| value.map(shown_value).unwrap_or_default();
+    let keys = |at: usize| {
+        let mut keys: Vec<String> = rows.rows.iter().map(|row| text(row.get(at))).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    };
+    let (ones, others) = (keys(0), keys(1));
+    if ones.len().saturating_mul(others.len()) > MAX_PAIRS {
+        return Err(AskError::Missing(format!(
+            "{} values by {} are more pairs than the {MAX_PAIRS} that are counted; ask of fewer rows",
+            ones.len(),
+            others.len()
+        )));
+    }
+    let mut counts = vec![vec![0; others.len()]; ones.len()];
+    for row in &rows.rows {
+        let places =
+            (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
+        if let (Ok(line), Ok(place)) = places {
+            counts[line][place] += row.get(2).and_then(SqlValue::number).map_or(1, |n| n as u64);
+        }
+    }
+    Ok(counts)
 }
 
 fn yes_or_no(yes: bool) -> &'static str {
@@ -742,6 +742,26 @@ fn plural(n: f64) -> &'static str {
 
 fn spaced(unit: Option<&str>) -> String {
     unit.map_or(String::new(), |unit| format!(" {unit}"))
+}
+
+/// A test as a row, and in words.
+pub(super) fn told_test(tested: Tested) -> (Rows, String) {
+    let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
+    let row = vec![
+        SqlValue::Text(tested.test.name().to_owned()),
+        SqlValue::Int(tested.n as i64),
+        SqlValue::Real(tested.statistic),
+        SqlValue::Real(tested.p),
+        SqlValue::Real(LEVEL),
+    ];
+    let told = format!(
+        "{}: n {}, statistic {}, p {}, level {LEVEL}",
+        tested.test.name(),
+        tested.n,
+        shown(tested.statistic),
+        shown_p(tested.p)
+    );
+    (Rows { columns, rows: vec![row] }, told)
 }
 
 /// A probability for people.

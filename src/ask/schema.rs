@@ -151,6 +151,15 @@ impl Schema {
         found.into_iter().map(|(steps, _)| steps).collect()
     }
 
+    /// The steps that begin at a type, ascending.
+    pub(crate) fn steps(&self, from: TypeId) -> Vec<MetapathStep> {
+        let edges = self.graph.edges(NodeIndex::new(from.0 as usize));
+        let mut steps: Vec<MetapathStep> = edges.map(|edge| edge.weight().0).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
+
     /// How many stems of a step's relation are said, beside those of the types' own names.
     fn n_said(&self, step: &MetapathStep, said: &BTreeSet<String>) -> usize {
         let relation = self.relations.get(step.relation.0 as usize);

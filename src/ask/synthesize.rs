@@ -8,21 +8,26 @@
 
 mod facts;
 
+use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering};
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use self::facts::{Facts, Group, Numbers};
 use crate::{
+    answer::{AnswerValue, Cell},
     ask::{
-        answer::LEVEL,
+        answer::{LEVEL, table_of, value_of_names},
         kind::Kind,
-        score::{Expected, Labelled, same_number},
     },
+    dataset::SYNTHETIC,
+    eval::values::is_same_number,
     index::IndexedBase,
+    synth::{self, SynthError, Watch},
     table::statistics::{self, Moments, quantile},
 };
 
-/// Attempts to make one question.
+/// Attempts in a row that make no new question, after which there is none more of a kind.
 const ATTEMPTS: usize = 400;
 /// Fewest rows that a question is about.
 const MIN_ROWS: usize = 5;
@@ -30,32 +35,127 @@ const MIN_ROWS: usize = 5;
 const MAX_TIED: usize = 3;
 /// Rows of a table that is an answer at most.
 const MAX_TABLE: usize = 200;
+/// The columns of the file of questions.
+const COLUMNS: [&str; 9] =
+    ["id", "query", "answer_ids", "answer_value", "kind", "template", "rows", "source", "seed"];
 /// How much the numbers of a supposed change are, percent.
 const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 
-/// So many questions of each kind as can be made, at most `each`; the same seed gives the same.
-pub fn synthesize(base: &IndexedBase, each: usize, seed: u64) -> Vec<Labelled> {
+/// A question over many nodes whose answer is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Its kind.
+    pub kind: Kind,
+    /// The wording that it has in common with others.
+    pub template: String,
+    /// The type that its rows are of.
+    pub rows: String,
+    /// Its text.
+    pub text: String,
+    /// Its answer; never nodes.
+    pub answer: AnswerValue,
+}
+
+/// Questions of one synthesis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Questions {
+    /// By kind, in the order of [`Kind::ALL`].
+    pub all: Vec<Question>,
+    seed: u64,
+}
+
+/// Makes `n` questions, of each kind as many; fewer where a kind has no more of them. The same base
+/// and seed give the same.
+///
+/// # Errors
+/// [`SynthError::Number`] for a number that is not possible, [`SynthError::NoNumbers`] for a base
+/// without numbers, [`SynthError::Stopped`].
+pub fn synthesize(
+    base: &IndexedBase,
+    n: usize,
+    seed: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Questions, SynthError> {
+    if !(1..=synth::MAX_QUERIES).contains(&n) {
+        return Err(SynthError::Number(n));
+    }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let facts = Facts::of(base);
-    let mut made: Vec<Labelled> = Vec::new();
-    for kind in Kind::ALL {
-        let mut own = 0;
-        for _ in 0..ATTEMPTS * each {
-            if own == each {
-                break;
+    if facts.types.is_empty() {
+        return Err(SynthError::NoNumbers);
+    }
+    let mut all: Vec<Question> = Vec::new();
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        let wanted = n / Kind::ALL.len() + usize::from(place < n % Kind::ALL.len());
+        let (mut made, mut failed) = (0, 0);
+        while made < wanted && failed < ATTEMPTS {
+            if watch.stop.load(Ordering::Relaxed) {
+                return Err(SynthError::Stopped);
             }
-            let question = Maker { facts: &facts, rng: &mut rng }.question(kind);
-            let Some((question, answer)) = question else { continue };
-            if !made.iter().any(|known| known.question == question) {
-                made.push(Labelled { kind, question, answer });
-                own += 1;
+            let drawn = Maker { facts: &facts, rng: &mut rng }.question(kind);
+            match drawn.filter(|question| !known.contains(&question.text)) {
+                Some(question) => {
+                    known.insert(question.text.clone());
+                    all.push(question);
+                    (made, failed) = (made + 1, 0);
+                    (watch.progress)("questions", all.len(), n);
+                }
+                None => failed += 1,
             }
         }
     }
-    made
+    Ok(Questions { all, seed })
 }
 
-type Made = Option<(String, Expected)>;
+impl Questions {
+    /// How many are in the training, validation and test split.
+    pub fn splits(&self) -> [usize; 3] {
+        synth::split_sizes(&self.assigned())
+    }
+
+    /// The split of each: of each wording 60, 20 and 20 per cent.
+    fn assigned(&self) -> Vec<usize> {
+        synth::splits(self.all.iter().map(|one| one.template.as_str()))
+    }
+
+    /// Writes `qa.csv` and `split/` to a directory; none of them may be there.
+    ///
+    /// # Errors
+    /// [`SynthError::Write`].
+    pub fn write(&self, dir: &Path) -> Result<(), SynthError> {
+        let seed = self.seed.to_string();
+        let rows = (0..).zip(&self.all).map(|(id, one): (usize, _)| {
+            let answer = serde_json::to_string(&one.answer)?;
+            let (id, kind) = (id.to_string(), one.kind.name());
+            let row = [&id, &one.text, "[]", &answer, kind, &one.template, &one.rows];
+            let row = row.into_iter().chain([SYNTHETIC, &seed]);
+            Ok(row.map(str::to_owned).collect())
+        });
+        synth::write_files(dir, &COLUMNS, rows.collect(), &self.assigned())
+    }
+}
+
+/// What is known of one question before its kind is: the wording, the text, the answer.
+struct Draft {
+    template: &'static str,
+    text: String,
+    answer: AnswerValue,
+}
+
+type Made = Option<Draft>;
+
+fn made(template: &'static str, text: String, answer: AnswerValue) -> Made {
+    Some(Draft { template, text, answer })
+}
+
+fn number(value: f64) -> AnswerValue {
+    Cell::from(value).into()
+}
+
+fn truth(value: bool) -> AnswerValue {
+    Cell::from(value).into()
+}
 
 /// Makes one question.
 struct Maker<'a> {
@@ -70,10 +170,10 @@ struct Condition {
 }
 
 impl Maker<'_> {
-    fn question(&mut self, kind: Kind) -> Made {
+    fn question(&mut self, kind: Kind) -> Option<Question> {
         let facts = self.facts;
         let of = self.pick(&facts.types)?;
-        match kind {
+        let draft = match kind {
             Kind::Aggregation => self.aggregation(of),
             Kind::Superlative => self.superlative(of),
             Kind::Intercomparison => self.comparison(of),
@@ -82,7 +182,10 @@ impl Maker<'_> {
             Kind::Variance => self.variance(of),
             Kind::Descriptive => self.relation(of),
             Kind::Hypothetical => self.supposition(of),
-        }
+        }?;
+        let Draft { template, text, answer } = draft;
+        let template = format!("{} {template}", kind.name());
+        Some(Question { kind, template, rows: of.words.0.clone(), text, answer })
     }
 
     fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
@@ -127,7 +230,7 @@ impl Maker<'_> {
         match self.rng.random_range(0..4) {
             0 => {
                 let question = format!("How many {types}{words} are there?");
-                Some((question, Expected::Number(rows.len() as f64)))
+                made("count", question, number(rows.len() as f64))
             }
             1 => {
                 let column = self.pick(&of.numbers)?;
@@ -136,18 +239,20 @@ impl Maker<'_> {
                 let n = numbers.iter().filter(|number| **number > at).count();
                 let question =
                     format!("How many {types}{words} have a {} above {at}?", column.word);
-                (n > 0).then_some((question, Expected::Number(n as f64)))
+                made("count above", question, number(n as f64)).filter(|_| n > 0)
             }
             2 if !of.groups.is_empty() => {
                 let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
                 let of_group = |(name, rows): &(String, Vec<usize>)| {
-                    Some((name.clone(), Moments::of(&Self::numbers(column, rows)).mean()?))
+                    let mean = Moments::of(&Self::numbers(column, rows)).mean()?;
+                    Some(vec![Cell::from(name.as_str()), Cell::from(mean)])
                 };
-                let table: Vec<(String, f64)> = group.values.iter().filter_map(of_group).collect();
-                let fits = group.is_whole && (2..=MAX_TABLE).contains(&table.len());
+                let rows: Vec<Vec<Cell>> = group.values.iter().filter_map(of_group).collect();
+                let fits = group.is_whole && (2..=MAX_TABLE).contains(&rows.len());
                 let question =
                     format!("What is the mean {} of {types} for each {}?", column.word, group.word);
-                fits.then_some((question, Expected::Table(table)))
+                let columns = vec![group.column.clone(), format!("mean_{}", column.column)];
+                made("mean by group", question, table_of(columns, rows)).filter(|_| fits)
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
@@ -161,7 +266,7 @@ impl Maker<'_> {
                     _ => ("standard deviation of the", moments.variance()?.sqrt()),
                 };
                 let question = format!("What is the {word} {} of {types}{words}?", column.word);
-                (numbers.len() >= MIN_ROWS).then_some((question, Expected::Number(value)))
+                made("one number", question, number(value)).filter(|_| numbers.len() >= MIN_ROWS)
             }
         }
     }
@@ -176,7 +281,7 @@ impl Maker<'_> {
             .map(|(name, _)| name.clone())
             .collect();
         // Sums in another order differ in their last places.
-        let near = named.iter().filter(|(_, number)| same_number(*number, best)).count();
+        let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
     }
 
@@ -202,7 +307,7 @@ impl Maker<'_> {
                     "Which {}{} has the {way} {}?",
                     of.words.0, condition.words, column.word
                 );
-                Some((question, Expected::Names(Self::first(&named, high)?)))
+                made("row", question, value_of_names(&Self::first(&named, high)?))
             }
             1 => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
@@ -212,7 +317,7 @@ impl Maker<'_> {
                     .map(|(name, rows)| (name.clone(), rows.len() as f64))
                     .collect();
                 let question = format!("Which {} has the most {types}?", group.word);
-                Some((question, Expected::Names(Self::first(&named, true)?)))
+                made("most rows", question, value_of_names(&Self::first(&named, true)?))
             }
             _ => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
@@ -228,7 +333,7 @@ impl Maker<'_> {
                     "Which {} has the {way} mean {} among {types}?",
                     group.word, column.word
                 );
-                Some((question, Expected::Names(Self::first(&named, high)?)))
+                made("mean of groups", question, value_of_names(&Self::first(&named, high)?))
             }
         }
     }
@@ -260,7 +365,7 @@ impl Maker<'_> {
                     "Which {word} has the {way} mean {} among {types}, the {word} \"{}\" or the {word} \"{}\"?",
                     column.word, one.0, other.0
                 );
-                Some((question, Expected::Names(first)))
+                made("means", question, value_of_names(&first))
             }
             1 => {
                 let group = self.pick(&of.groups)?;
@@ -270,7 +375,7 @@ impl Maker<'_> {
                     "Are there more {types} with the {word} \"{}\" than with the {word} \"{}\"?",
                     one.0, other.0
                 );
-                Some((question, Expected::Truth(one.1.len() > other.1.len())))
+                made("numbers of rows", question, truth(one.1.len() > other.1.len()))
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
@@ -286,7 +391,7 @@ impl Maker<'_> {
                     "Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?",
                     column.word
                 );
-                Some((question, Expected::Names(first)))
+                made("rows", question, value_of_names(&first))
             }
         }
     }
@@ -299,7 +404,7 @@ impl Maker<'_> {
             true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
             false => format!("Is the {number} of {types}{words} normally distributed?"),
         };
-        Some((question, Expected::Truth(tested.p >= LEVEL)))
+        made("normal", question, truth(tested.p >= LEVEL))
     }
 
     /// Two columns, and their numbers in the rows that have both.
@@ -324,23 +429,26 @@ impl Maker<'_> {
         let Condition { words, rows } = self.condition(of, false)?;
         let ([one, other], ones, others) = self.both(of, &rows)?;
         let types = &of.words.1;
-        let (question, tested) = match self.rng.random_range(0..3) {
+        let (template, question, tested) = match self.rng.random_range(0..3) {
             0 => (
+                "linear",
                 format!(
                     "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
                 ),
                 statistics::pearson(&ones, &others).ok()?,
             ),
             1 => (
+                "linear",
                 format!("Is the {one} of {types}{words} correlated with their {other}?"),
                 statistics::pearson(&ones, &others).ok()?,
             ),
             _ => (
+                "ranks",
                 format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
                 statistics::spearman(&ones, &others).ok()?,
             ),
         };
-        Some((question, Expected::Truth(tested.p < LEVEL)))
+        made(template, question, truth(tested.p < LEVEL))
     }
 
     fn variance(&mut self, of: &facts::Rows) -> Made {
@@ -355,7 +463,7 @@ impl Maker<'_> {
                 "Are the variances of the {} and the {} of {types}{words} significantly different?",
                 one.word, other.word
             );
-            return Some((question, Expected::Truth(tested.p < LEVEL)));
+            return made("two columns", question, truth(tested.p < LEVEL));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
         let word = &group.word;
@@ -370,7 +478,7 @@ impl Maker<'_> {
                 "Do the variances of the {} of {types} differ between the {word} \"{}\" and the {word} \"{}\"?",
                 column.word, one.0, other.0
             );
-            return Some((question, Expected::Truth(tested.p < LEVEL)));
+            return made("two groups", question, truth(tested.p < LEVEL));
         }
         let group = Some(group).filter(|group| group.is_whole)?;
         let samples = group.values.iter().map(|(_, rows)| Self::numbers(column, rows));
@@ -380,7 +488,7 @@ impl Maker<'_> {
             "Does the spread of the {} of {types} differ from {word} to {word}?",
             column.word
         );
-        Some((question, Expected::Truth(tested.p < LEVEL)))
+        made("all groups", question, truth(tested.p < LEVEL))
     }
 
     fn relation(&mut self, of: &facts::Rows) -> Made {
@@ -390,7 +498,7 @@ impl Maker<'_> {
             let ([one, other], ones, others) = self.both(of, &rows)?;
             let tested = statistics::spearman(&ones, &others).ok()?;
             let question = format!("How is the {one} of {types}{words} related to their {other}?");
-            return Some((question, Expected::Truth(tested.p < LEVEL)));
+            return made("two numbers", question, truth(tested.p < LEVEL));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
         let group = Some(group).filter(|group| group.is_whole)?;
@@ -399,7 +507,7 @@ impl Maker<'_> {
         let tested = statistics::kruskal_wallis(&samples).ok()?;
         let question =
             format!("How is the {} of {types} related to their {}?", group.word, column.word);
-        Some((question, Expected::Truth(tested.p < LEVEL)))
+        made("number and group", question, truth(tested.p < LEVEL))
     }
 
     fn supposition(&mut self, of: &facts::Rows) -> Made {
@@ -416,7 +524,7 @@ impl Maker<'_> {
                 let question = format!(
                     "If those with the {word} \"{name}\" were left out, how many {types} would there be?"
                 );
-                return Some((question, Expected::Number(left.len() as f64)));
+                return made("count without", question, number(left.len() as f64));
             }
             let column = self.pick(&of.numbers)?;
             let mean = Moments::of(&Self::numbers(column, &left)).mean()?;
@@ -424,7 +532,7 @@ impl Maker<'_> {
                 "What would the mean {} of {types} be if those with the {word} \"{name}\" were left out?",
                 column.word
             );
-            return Some((question, Expected::Number(mean)));
+            return made("mean without", question, number(mean));
         }
         let Condition { words, rows } = self.condition(of, false)?;
         let column = self.pick(&of.numbers)?;
@@ -439,12 +547,12 @@ impl Maker<'_> {
             let question = format!(
                 "If every {number} were {percent} % higher, how many {types}{words} would have a {number} above {at}?"
             );
-            return (n > 0).then_some((question, Expected::Number(n as f64)));
+            return made("count changed", question, number(n as f64)).filter(|_| n > 0);
         }
         let mean = Moments::of(&scaled).mean()?;
         let question = format!(
             "What would the mean {number} of {types}{words} be if every {number} were {percent} % higher?"
         );
-        Some((question, Expected::Number(mean)))
+        made("mean changed", question, number(mean))
     }
 }

@@ -1,5 +1,5 @@
-//! `agent ask`: answers a question over many nodes with a table, or hands it to a bundle. Also makes
-//! questions with known answers, and counts how many are answered right.
+//! `agent ask`: answers a question over many nodes with a table, or hands it to a bundle. Must not
+//! know how a question is read.
 
 use std::{
     fs::File,
@@ -8,21 +8,20 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
     ask::{
-        Analyst, AskError,
+        Analyst, AskError, Helps,
         answer::{Answered, LeftOut, Outcome, shown_value},
         cell_json,
         kind::Kind,
-        score::{Labelled, score},
-        synthesize::synthesize,
     },
     cli::{
         Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
+        failure::{Explain, Result},
         hits,
         llm::{self, LlmArgs},
         printer::{plain, table},
@@ -40,10 +39,24 @@ const SHOWN_ROWS: usize = 20;
 const SHOWN_CELL: usize = 60;
 /// Nodes that are printed of a bundle's ranking.
 const SHOWN_NODES: usize = 20;
-/// Bytes of a file of questions.
-const MAX_QUESTIONS: u64 = 64 << 20;
-/// Questions that are not answered right and are told one by one.
-const MAX_TOLD: usize = 20;
+/// What is told where a model was to answer and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
+
+/// How far a question is left to a language model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Effort {
+    /// Not at all
+    #[default]
+    #[value(name = "0")]
+    None,
+    /// It answers what the rules do not understand
+    #[value(name = "1")]
+    Unread,
+    /// It answers every question, and the rules where its reply cannot be used
+    #[value(name = "2")]
+    All,
+}
 
 /// Answer a question over many nodes: how many, which most, whether related, what if
 ///
@@ -57,27 +70,20 @@ pub(super) struct Args {
     #[arg(value_name = "N")]
     dataset: String,
     /// The question
-    #[arg(value_name = "QUESTION", required_unless_present_any = ["make", "score"])]
-    question: Option<String>,
+    #[arg(value_name = "QUESTION")]
+    question: String,
     /// Answer questions for nodes with this bundle
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
     /// Write the whole table to this CSV file, a line a row with its node
-    #[arg(long, value_name = "OUT.csv", conflicts_with_all = ["make", "score"])]
+    #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
     #[arg(long)]
     json: bool,
-    /// Print so many questions of each of eight kinds with their answers, a JSON object a line
-    #[arg(long, value_name = "COUNT", conflicts_with = "question",
-        value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    make: Option<u64>,
-    /// Draw those questions with this seed
-    #[arg(long, value_name = "S", default_value_t = 1, requires = "make")]
-    seed: u64,
-    /// Answer the questions of such a file, and print how many of each kind are answered right
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["question", "make"])]
-    score: Option<PathBuf>,
+    /// How far the question is left to a language model
+    #[arg(long, value_enum, default_value_t)]
+    effort: Effort,
     #[command(flatten)]
     sandbox: SandboxArgs,
     #[command(flatten)]
@@ -87,24 +93,45 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    if let Some(each) = args.make {
-        ctx.printer.json_lines(&synthesize(&base, each as usize, args.seed))?;
-        return Ok(Exit::Done);
+    let question = checked(&args.question)?;
+    let mut analyst = Analyst::new(base.clone());
+    let llm = match (args.effort, &args.bundle) {
+        (Effort::None, None) => None,
+        (Effort::None, Some(_)) => llm::open_if_configured(&args.llm, ctx)?,
+        (Effort::Unread | Effort::All, _) => Some(llm::open(&args.llm, None, ctx)?),
+    };
+    if let (Some(opened), Effort::Unread | Effort::All) = (&llm, args.effort) {
+        let helps = if args.effort == Effort::All { Helps::All } else { Helps::Unread };
+        analyst = analyst.helped(opened.assistant.clone(), helps);
     }
-    let analyst = Analyst::new(base.clone());
-    if let Some(file) = &args.score {
-        return measure(file, &analyst, args.json, ctx);
+    let found = answer(args, question, &analyst, llm.as_ref(), ctx);
+    if let Some(opened) = &llm {
+        opened.finish(ctx)?;
     }
-    let question = checked(args.question.as_deref().unwrap_or_default())?;
+    found
+}
+
+/// Answers one question, from a table or from the bundle.
+fn answer(
+    args: &Args,
+    question: &str,
+    analyst: &Analyst,
+    llm: Option<&llm::Opened>,
+    ctx: &Context,
+) -> Result<Exit> {
+    let base = analyst.base();
     let began = Instant::now();
     let answered = match analyst.ask(question) {
         Ok(answered) => answered,
-        Err(error @ (AskError::NoTable | AskError::Unknown { .. })) => {
-            return by_bundle(args, question, &base, error, ctx);
+        Err(error) if error.may_be_for_nodes() => {
+            return by_bundle(args, question, base, llm, error, ctx);
         }
         Err(error) => return Err(error.into()),
     };
     let ms = began.elapsed().as_secs_f64() * 1e3;
+    if analyst.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
     if let Some(path) = &args.csv {
         write_csv(path, &answered, &base.kb)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -127,19 +154,17 @@ fn by_bundle(
     args: &Args,
     question: &str,
     base: &std::sync::Arc<IndexedBase>,
+    llm: Option<&llm::Opened>,
     error: AskError,
     ctx: &Context,
 ) -> Result<Exit> {
     let Some(file) = &args.bundle else {
         return Err(error).hint("a question for nodes is answered with --bundle FILE");
     };
-    if error != AskError::NoTable {
-        return Err(error.into());
-    }
+    ctx.printer.notice(&format!("nodes of the bundle, not a table: {error}"));
     let bundle = read_bundle(file, ctx)?;
     bundle.check_base(base)?;
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
-    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let resources = Resources::new(llm, args.sandbox.places(ctx), ctx);
     let opened = open_bundle(&bundle, base, &resources)?;
     let answer = opened.answers.answer(question, SHOWN_NODES, Detail::default())?;
     let hits = crate::infer::hits(&base.kb, &answer);
@@ -336,106 +361,6 @@ fn write_csv(path: &Path, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
         row.extend(cells(&answered.table, at));
         out.write_record(row)?;
     }
-    out.into_inner().map_err(|error| anyhow!("{}", error.error()))?.flush()?;
+    out.into_inner().map_err(|error| anyhow::anyhow!("{}", error.error()))?.flush()?;
     Ok(())
-}
-
-/// How the questions of one kind were answered.
-#[derive(Serialize)]
-struct KindScore {
-    kind: String,
-    n: usize,
-    right: usize,
-    /// The mean of how right they are; of tables the F1 of their rows.
-    score: f64,
-    refused: usize,
-    p50_ms: f64,
-    p95_ms: f64,
-}
-
-/// Answers the questions of a file, and prints how many of each kind are answered right.
-fn measure(file: &Path, analyst: &Analyst, json: bool, ctx: &Context) -> Result<Exit> {
-    let bytes = std::fs::metadata(file).map(|data| data.len()).unwrap_or(0);
-    if bytes > MAX_QUESTIONS {
-        return Err(anyhow!(
-            "{} has {bytes} bytes; at most {MAX_QUESTIONS} are read",
-            file.display()
-        )
-        .into());
-    }
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let mut questions: Vec<Labelled> = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let read = serde_json::from_str(line);
-        questions.push(read.map_err(|error| {
-            CommandError::from(anyhow!(
-                "{}:{}: {error}; make such lines with --make",
-                file.display(),
-                number + 1
-            ))
-        })?);
-    }
-    let mut told = 0;
-    let mut all: Vec<(Kind, f64, bool, f64)> = Vec::new();
-    for Labelled { kind, question, answer } in &questions {
-        let began = Instant::now();
-        let answered = analyst.ask(question);
-        let ms = began.elapsed().as_secs_f64() * 1e3;
-        let (points, refused) = match &answered {
-            Ok(answered) => (score(answered, answer), false),
-            Err(_) => (0.0, true),
-        };
-        if points < 1.0 && told < MAX_TOLD {
-            told += 1;
-            let got = answered.map_or_else(|error| error.to_string(), |answered| answered.told);
-            ctx.printer
-                .detail(&format!("{question}\n    known {answer:?}\n    got {}", plain(got, 300)));
-        }
-        all.push((*kind, points, refused, ms));
-    }
-    let mut scores: Vec<KindScore> = Vec::new();
-    for kind in Kind::ALL {
-        let own: Vec<_> = all.iter().filter(|one| one.0 == kind).copied().collect();
-        scores.extend((!own.is_empty()).then(|| summed(kind.name(), &own)));
-    }
-    scores.push(summed("all", &all));
-    if json {
-        ctx.printer.json_lines(&scores)?;
-        return Ok(Exit::Done);
-    }
-    let mut rows = table(
-        ["kind", "n", "right", "share", "score", "refused", "p50 ms", "p95 ms"],
-        &[1, 2, 3, 4, 5, 6, 7],
-    );
-    for one in &scores {
-        rows.add_row([
-            one.kind.clone(),
-            one.n.to_string(),
-            one.right.to_string(),
-            format!("{:.1} %", 100.0 * one.right as f64 / one.n.max(1) as f64),
-            format!("{:.3}", one.score),
-            one.refused.to_string(),
-            format!("{:.1}", one.p50_ms),
-            format!("{:.1}", one.p95_ms),
-        ]);
-    }
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
-}
-
-fn summed(kind: &str, own: &[(Kind, f64, bool, f64)]) -> KindScore {
-    let mut times: Vec<f64> = own.iter().map(|one| one.3).collect();
-    let time = |times: &mut Vec<f64>, share| {
-        crate::table::statistics::quantile(times, share).unwrap_or(0.0)
-    };
-    KindScore {
-        kind: kind.to_owned(),
-        n: own.len(),
-        right: own.iter().filter(|one| one.1 >= 1.0).count(),
-        score: own.iter().map(|one| one.1).sum::<f64>() / own.len().max(1) as f64,
-        refused: own.iter().filter(|one| one.2).count(),
-        p50_ms: time(&mut times, 0.5),
-        p95_ms: time(&mut times, 0.95),
-    }
 }

@@ -106,7 +106,7 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
-    /// How far bundles lean on a language model; several joined by commas are compared
+    /// How far bundles, and `ask`, lean on a language model; several joined by commas are compared
     #[arg(
         long = "effort",
         value_name = "EFFORT",
@@ -183,7 +183,7 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
     }
     let mut chosen = Vec::new();
     for system in &args.systems {
-        let efforts = if bundle::is_within(system) { &args.efforts[..] } else { &[*first] };
+        let efforts = if systems::leans_on_model(system) { &args.efforts[..] } else { &[*first] };
         for &effort in efforts {
             let label = match efforts.len() {
                 1 => system.clone(),
@@ -201,7 +201,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &labels_of));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    if args.measures.are_values() {
+    if args.measures.are_values() || chosen.iter().all(|one| systems::gives_values(&one.system)) {
         return run_values(args, &dataset, ctx);
     }
     let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
@@ -303,12 +303,15 @@ fn open_all<'a>(
 /// Measures answers that are no nodes.
 fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let given = [args.run_file.is_some(), args.qrels_file.is_some(), args.results_file.is_some()];
-    if given.contains(&true) || args.by.is_some() || !args.filters.is_empty() {
-        let why = "--metrics value takes no --by, --where and no files to write";
+    if given.contains(&true) || !args.filters.is_empty() {
+        let why = "--metrics value takes no --where and no files to write";
         return Err(CommandError::usage(anyhow!(why)));
     }
     let queries = values::queries(&args.split, &dataset.base, ctx)?;
     let base = dataset::open(dataset, ctx)?;
+    if args.dry_run {
+        return forecast::print(&chosen(args)?, queries.len(), &args.llm, args.json, ctx);
+    }
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);

@@ -2,16 +2,22 @@
 //! they are as far as numbers tell.
 //! Must not know: how questions are made.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
+    ask::synthesize::{Questions, synthesize as synthesize_tables},
     cli::{
         Context, Exit, dataset,
-        failure::{Explain, Result},
+        failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         printer::count,
     },
@@ -35,6 +41,7 @@ const BENCHMARK_NAME: &str = "benchmark";
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
 /// The parts of the making, with about what share of its time each takes.
 const STAGES: crate::cli::progress::Plan = &[("templates", 2.0), ("questions", 5.0)];
+const TABLE_STAGES: crate::cli::progress::Plan = &[("questions", 1.0)];
 
 /// Make questions with answers for a dataset that has none
 ///
@@ -42,8 +49,9 @@ const STAGES: crate::cli::progress::Plan = &[("templates", 2.0), ("questions", 5
 /// answer's document narrow them; the question says both in one of many wordings. Without a language
 /// model the words are taken from documents and every answer is checked against them; with --actor
 /// llm a model takes properties from documents, words the questions, and filters the answers in two
-/// votes. Questions that were labelled are never replaced: with --to DIR the new ones are written
-/// elsewhere.
+/// votes. With --kind table, questions over many nodes are made instead, of eight kinds, with exact
+/// answers computed from fields and links; no model is asked. Questions that were labelled are never
+/// replaced: with --to DIR the new ones are written elsewhere.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Installed dataset, directory in neutral format, or built-in sample
@@ -52,6 +60,9 @@ pub(super) struct Args {
     /// Make this many questions, at most 10,000
     #[arg(long, value_name = "K", default_value_t = QUERIES)]
     queries: usize,
+    /// What answers the questions: nodes, or numbers, names and tables over many nodes
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Nodes)]
+    kind: Kind,
     /// Who finds properties and words: words and patterns, or a language model
     #[arg(long, value_enum, value_name = "ACTOR", default_value_t = Actor::Words)]
     actor: Actor,
@@ -83,6 +94,25 @@ enum Actor {
     Llm,
 }
 
+/// What answers the questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Nodes
+    Nodes,
+    /// A number, names, yes or no, or a table over many nodes
+    Table,
+}
+
+/// What is printed of questions over many nodes as JSON.
+#[derive(Serialize)]
+struct PrintedTables<'a> {
+    dataset: &'a str,
+    seed: u64,
+    splits: [usize; 3],
+    seconds: f64,
+    kinds: BTreeMap<&'static str, usize>,
+}
+
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
@@ -96,6 +126,9 @@ struct Printed<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.kind == Kind::Table {
+        return run_tables(args, ctx);
+    }
     if args.actor == Actor::Words && args.llm.model.is_some() {
         ctx.printer.notice("no language model is asked; add --actor llm to ask it");
     }
@@ -132,7 +165,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             format!("in {}", dir.display())
         }
         None => {
-            keep(&made, &dataset.base, ctx)?;
+            keep(&dataset.base, ctx, |dir| Ok(made.write(dir)?))?;
             format!("of \"{}\"", dataset.base.name)
         }
     };
@@ -209,13 +242,78 @@ pub(super) fn make(
     Ok(made)
 }
 
-/// Keeps questions as those of a base.
+/// Makes questions over many nodes.
+fn run_tables(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.actor == Actor::Llm || args.templates.is_some() {
+        let why = "--kind table asks no language model and takes no templates";
+        return Err(CommandError::usage(anyhow!(why))).hint("leave --actor and --templates out");
+    }
+    if args.dry_run {
+        return dry_run(args, &synth::estimate(None, args.queries), ctx);
+    }
+    let dataset = dataset::find(&args.dataset, ctx)?;
+    if args.to.is_none() {
+        refuse_labelled(&dataset.base)?;
+    }
+    let base = dataset::open(&dataset, ctx)?;
+    let began = Instant::now();
+    let progress = ctx.printer.progress_of("making questions", TABLE_STAGES);
+    let mut on_progress = |stage: &'static str, done: usize, of: usize| {
+        progress.at(stage, done as u64, of as u64);
+    };
+    let mut watch = Watch { progress: &mut on_progress, stop: &ctx.stop };
+    let made = synthesize_tables(&base, args.queries, args.seed, &mut watch)?;
+    drop(progress);
+    let place = match &args.to {
+        Some(dir) => {
+            made.write(dir)?;
+            format!("in {}", dir.display())
+        }
+        None => {
+            keep(&dataset.base, ctx, |dir| Ok(made.write(dir)?))?;
+            format!("of \"{}\"", dataset.base.name)
+        }
+    };
+    print_tables(args, &made, &place, began.elapsed().as_secs_f64(), ctx)
+}
+
+fn print_tables(
+    args: &Args,
+    made: &Questions,
+    place: &str,
+    seconds: f64,
+    ctx: &Context,
+) -> Result<Exit> {
+    let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
+    made.all.iter().for_each(|one| *kinds.entry(one.kind.name()).or_default() += 1);
+    let splits = made.splits();
+    if made.all.len() < args.queries {
+        let (n, wanted) = (made.all.len(), args.queries);
+        ctx.printer.warning(&format!("{n} of {wanted} questions: the dataset has no more to ask"));
+    }
+    if args.json {
+        let (dataset, seed) = (args.dataset.as_str(), args.seed);
+        ctx.printer.json(&PrintedTables { dataset, seed, splits, seconds, kinds })?;
+        return Ok(Exit::Done);
+    }
+    let [train, val, test] = splits;
+    let told: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+    ctx.printer.data(&format!(
+        "{} questions over many nodes {place}: train {train}, val {val}, test {test}\nkinds: {}\n",
+        made.all.len(),
+        told.join(", ")
+    ))?;
+    ctx.printer.notice(&format!("took {seconds:.1} s"));
+    Ok(Exit::Done)
+}
+
+/// Keeps the questions that are written to a directory as those of a base.
 ///
 /// # Errors
 /// That the base has labels of the user's own; those of files.
-pub(super) fn keep(made: &Synthesis, base: &Base, ctx: &Context) -> Result<Base> {
+fn keep(base: &Base, ctx: &Context, write: impl FnOnce(&Path) -> Result<()>) -> Result<Base> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
-    made.write(dir.path())?;
+    write(dir.path())?;
     Ok(label(&ctx.home, base, dir.path())?)
 }
 
@@ -226,7 +324,7 @@ pub(super) fn keep(made: &Synthesis, base: &Base, ctx: &Context) -> Result<Base>
 pub(super) fn for_base(base: &Base, indexed: &Arc<IndexedBase>, ctx: &Context) -> Result<Base> {
     let options = Options { queries: QUERIES, seed: SEED, templates: None };
     let made = make(indexed, &options, None, ctx)?;
-    let labelled = keep(&made, base, ctx)?;
+    let labelled = keep(base, ctx, |dir| Ok(made.write(dir)?))?;
     ctx.printer.notice(&format!("made {}", summary(&made)));
     Ok(labelled)
 }

@@ -2,7 +2,7 @@
 //!
 //! | metric | of labels that are | 1 if |
 //! | --- | --- | --- |
-//! | exact | any value | the same is given: equal numbers and truth values, texts that are equal but for case and spaces, equal units; of a table the same rows, in any order |
+//! | exact | any value | the same is given: numbers that differ by at most a millionth of the larger, equal truth values, texts that are equal but for case and spaces, equal units; of a table the same rows, in any order |
 //! | numeric | a number | a number of the same unit is given that is off by at most 5 % (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
 //! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
 //!
@@ -26,6 +26,8 @@ use crate::{
 
 /// Share of the right number by which a given one may be off for `numeric`.
 pub const TOLERANCE: f64 = 0.05;
+/// Share of the larger by which equal numbers differ at most: sums in another order.
+const SAME: f64 = 1e-6;
 
 /// How good the answer to one query is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,6 +95,18 @@ impl ValueResult {
     }
 }
 
+impl ValueResult {
+    /// How right the answer is, in `0..=1`: of a table the F1 of its rows, else whether it is exact.
+    pub fn score(&self) -> f64 {
+        self.table_f1.unwrap_or(self.exact)
+    }
+}
+
+/// Whether two numbers are the same but for the order in which they were computed.
+pub fn is_same_number(one: f64, other: f64) -> bool {
+    (one - other).abs() <= SAME * one.abs().max(other.abs())
+}
+
 impl ValueEvaluation {
     /// Sums up results in any order; `seed` drives the bootstrap alone.
     ///
@@ -122,11 +136,18 @@ impl ValueEvaluation {
 fn is_same(given: &AnswerValue, right: &AnswerValue) -> bool {
     match (given, right) {
         (AnswerValue::Single(given), AnswerValue::Single(right)) => {
-            key(&given.value) == key(&right.value)
+            is_same_cell(&given.value, &right.value)
                 && fits(right.unit.as_deref(), given.unit.as_deref())
         }
         (AnswerValue::Table(given), AnswerValue::Table(right)) => rows_f1(given, right) >= 1.0,
         (given, right) => given == right,
+    }
+}
+
+fn is_same_cell(one: &Cell, other: &Cell) -> bool {
+    match (one, other) {
+        (Cell::Number(one), Cell::Number(other)) => is_same_number(*one, *other),
+        (one, other) => key(one) == key(other),
     }
 }
 
@@ -146,28 +167,31 @@ fn rows_f1(given: &Table, right: &Table) -> f64 {
     let Some(places) = right.columns().iter().map(place).collect::<Option<Vec<usize>>>() else {
         return 0.0;
     };
-    let mut open: HashMap<Vec<Key>, usize> = HashMap::new();
+    // Right rows by what is equal or not; among them numbers are compared.
+    let mut open: HashMap<Vec<Key>, Vec<Vec<Cell>>> = HashMap::new();
     for row in right.rows() {
-        *open.entry(row.iter().map(key).collect()).or_default() += 1;
+        open.entry(row.iter().map(key).collect()).or_default().push(row.clone());
     }
     let mut n_right = 0;
     for row in given.rows() {
-        let own = places.iter().map(|&at| row.get(at).map_or(Key::Empty, key)).collect::<Vec<_>>();
-        if let Some(left) = open.get_mut(&own).filter(|left| **left > 0) {
-            *left -= 1;
+        let own: Vec<Cell> =
+            places.iter().map(|&at| row.get(at).cloned().unwrap_or_default()).collect();
+        let Some(left) = open.get_mut(&own.iter().map(key).collect::<Vec<_>>()) else { continue };
+        let same = |known: &Vec<Cell>| known.iter().zip(&own).all(|(a, b)| is_same_cell(a, b));
+        if let Some(at) = left.iter().position(same) {
+            left.swap_remove(at);
             n_right += 1;
         }
     }
     2.0 * f64::from(n_right) / n_rows as f64
 }
 
-/// A cell as it is compared.
+/// A cell as far as it is equal to another or not; all numbers are alike.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Empty,
     Bool(bool),
-    /// The bits of the number rounded to nine significant digits: sums in another order are equal.
-    Number(u64),
+    Number,
     Text(String),
 }
 
@@ -175,11 +199,7 @@ fn key(cell: &Cell) -> Key {
     match cell {
         Cell::Empty => Key::Empty,
         Cell::Bool(truth) => Key::Bool(*truth),
-        Cell::Number(number) => {
-            let rounded = format!("{number:.8e}").parse::<f64>().unwrap_or(*number);
-            // Zero has two signs.
-            Key::Number((rounded + 0.0).to_bits())
-        }
+        Cell::Number(_) => Key::Number,
         Cell::Text(text) => Key::Text(folded(text)),
     }
 }
@@ -207,6 +227,8 @@ mod tests {
     fn single_values_are_compared_as_by_hand() {
         scores("4.0", "4", (1.0, Some(1.0), None));
         scores("0.30000000000000004", "0.3", (1.0, Some(1.0), None));
+        scores("1000000.9", "1000000", (1.0, Some(1.0), None));
+        scores("1000002", "1000000", (0.0, Some(1.0), None));
         scores("104", "100", (0.0, Some(1.0), None));
         scores("106", "100", (0.0, Some(0.0), None));
         scores("0.001", "0", (0.0, Some(0.0), None));

@@ -2,6 +2,7 @@
 //! own code. A new one is added here, and nowhere else. Must not know how models are asked.
 
 use crate::{
+    ask::ASK_ROLE,
     infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
     llm::{Role, RoleSpec},
     optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
@@ -10,7 +11,7 @@ use crate::{
 };
 
 /// All roles, in the order of tables.
-pub const ROLES: [RoleSpec; 8] = [
+pub const ROLES: [RoleSpec; 9] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
     CATEGORIES_ROLE,
@@ -19,6 +20,7 @@ pub const ROLES: [RoleSpec; 8] = [
     REACT_ROLE,
     RERANK_ROLE,
     SYNTHESIZE_ROLE,
+    ASK_ROLE,
 ];
 
 /// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes

@@ -49,6 +49,7 @@ pub use crate::synth::{
     quality::Quality,
     template::{BENCHMARK, FromFile, Template, TemplateError, read as read_templates},
     wording::{Kind, Style},
+    write::{split_sizes, splits, write_files},
 };
 use crate::{index::IndexedBase, kb::NodeId, llm::LlmError, prompts::PromptError};
 
@@ -127,6 +128,12 @@ pub enum SynthError {
          of your own with --templates FILE"
     )]
     NoTemplates,
+    /// The base has no numbers to ask about.
+    #[error(
+        "the base has no numbers to ask about: no type of 50 nodes or more has a field of numbers, or \
+         numbers of links, with five different values in 100 of its nodes"
+    )]
+    NoNumbers,
     /// No draw led to a question.
     #[error(
         "no question could be made of {templates} templates: {why}; give other templates with \
@@ -228,11 +235,7 @@ fn wanted_templates(queries: usize) -> usize {
 impl Synthesis {
     /// Questions in train, val and test.
     pub fn splits(&self) -> [usize; 3] {
-        let mut counts = [0; 3];
-        for split in write::splits(&self.questions) {
-            counts[split] += 1;
-        }
-        counts
+        split_sizes(&splits(self.questions.iter().map(|one| one.template.as_str())))
     }
 
     /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is made if it is

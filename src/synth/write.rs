@@ -34,18 +34,24 @@ const COLUMNS: [&str; 12] = [
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// The split of each question: of each template 60, 20 and 20 per cent. Where the turns of a
-/// template begin changes from one to the next, so that rare ones are not all in one split.
-pub(super) fn splits(questions: &[Question]) -> Vec<usize> {
+/// The split of each question by its template, train 0, val 1, test 2: of each template 60, 20 and 20
+/// per cent. Where the turns of a template begin changes from one to the next, so that rare ones are
+/// not all in one split.
+pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found = Vec::with_capacity(questions.len());
-    for question in questions {
+    let mut found = Vec::new();
+    for template in templates {
         let first = turns.len();
-        let turn = turns.entry(&question.template).or_insert(first);
+        let turn = turns.entry(template).or_insert(first);
         found.push(TURNS[*turn % TURNS.len()]);
         *turn += 1;
     }
     found
+}
+
+/// How many questions are in the training, validation and test split.
+pub fn split_sizes(assigned: &[usize]) -> [usize; 3] {
+    [0, 1, 2].map(|split| assigned.iter().filter(|own| **own == split).count())
 }
 
 fn list(nodes: &[NodeId]) -> String {
@@ -53,48 +59,66 @@ fn list(nodes: &[NodeId]) -> String {
     format!("[{}]", ids.join(", "))
 }
 
-fn csv_of(questions: &[Question], seed: u64) -> io::Result<Vec<u8>> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS)?;
-    for (id, question) in questions.iter().enumerate() {
-        let json = |value: serde_json::Result<String>| value.map_err(io::Error::from);
+/// The lines of questions.
+fn rows(questions: &[Question], seed: u64) -> serde_json::Result<Vec<Vec<String>>> {
+    let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {
             true => String::new(),
-            false => json(serde_json::to_string(&question.votes))?,
+            false => serde_json::to_string(&question.votes)?,
         };
-        writer.write_record([
-            &id.to_string(),
-            &question.text,
-            &list(&question.answers),
-            question.kind.name(),
-            &question.template,
-            SYNTHETIC,
-            question.style.name(),
-            &list(&question.slots),
-            &question.gold.to_string(),
-            &json(serde_json::to_string(&question.properties))?,
-            &votes,
-            &seed.to_string(),
-        ])?;
-    }
-    writer.into_inner().map_err(csv::IntoInnerError::into_error)
+        Ok(vec![
+            id.to_string(),
+            question.text.clone(),
+            list(&question.answers),
+            question.kind.name().to_owned(),
+            question.template.clone(),
+            SYNTHETIC.to_owned(),
+            question.style.name().to_owned(),
+            list(&question.slots),
+            question.gold.to_string(),
+            serde_json::to_string(&question.properties)?,
+            votes,
+            seed.to_string(),
+        ])
+    };
+    questions.iter().enumerate().map(row).collect()
 }
 
 /// Writes the files of a directory; none of them may be there.
 pub(super) fn write(questions: &[Question], seed: u64, dir: &Path) -> Result<(), SynthError> {
+    let assigned = splits(questions.iter().map(|question| question.template.as_str()));
+    write_files(dir, &COLUMNS, rows(questions, seed), &assigned)
+}
+
+/// Writes `qa.csv`, with these columns and a line a question, and the files of `split/` to a
+/// directory; none of them may be there. Ids are places, and each place has a split.
+///
+/// # Errors
+/// [`SynthError::Write`].
+pub fn write_files(
+    dir: &Path,
+    columns: &[&str],
+    rows: serde_json::Result<Vec<Vec<String>>>,
+    assigned: &[usize],
+) -> Result<(), SynthError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| SynthError::Write { path, source }
     };
+    let path = dir.join("qa.csv");
+    let csv = || -> io::Result<Vec<u8>> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(columns)?;
+        rows?.iter().try_for_each(|row| writer.write_record(row))?;
+        writer.into_inner().map_err(csv::IntoInnerError::into_error)
+    };
+    let bytes = csv().map_err(failed(&path))?;
     let folder = dir.join("split");
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
     let make = |path: &Path, bytes: &[u8]| {
         File::create_new(path).and_then(|mut file| file.write_all(bytes)).map_err(failed(path))
     };
-    let path = dir.join("qa.csv");
-    let bytes = csv_of(questions, seed).map_err(failed(&path))?;
     make(&path, &bytes)?;
-    let assigned = splits(questions);
     for (split, name) in SPLITS.iter().enumerate() {
         let own = assigned.iter().enumerate().filter(|(_, assigned)| **assigned == split);
         let ids: String = own.map(|(id, _)| format!("{id}\n")).collect();

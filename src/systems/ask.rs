@@ -1,9 +1,9 @@
 //! `ask`: answers questions over many nodes with numbers, names, tables and tests.
 
 use crate::{
-    ask::Analyst,
-    retrieve::{Answer, Detail, RetrieveError, Retriever},
-    systems::SystemSpec,
+    ask::{Analyst, AskError, Helps},
+    retrieve::{Answer, Detail, RetrieveError, Retriever, Unassisted},
+    systems::{SystemSpec, bundle::Effort},
 };
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -11,7 +11,15 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     arguments: "",
     summary: "tables, SQL and statistics, for questions over many nodes; ranks nothing",
     needs: &[],
-    open: |_, opener| Ok(Box::new(Tables(Analyst::new(opener.base.clone())))),
+    open: |_, opener| {
+        let analyst = Analyst::new(opener.base.clone());
+        let helps = match opener.effort {
+            Effort::None => return Ok(Box::new(Tables(analyst))),
+            Effort::Reads => Helps::Unread,
+            Effort::Judges => Helps::All,
+        };
+        Ok(Box::new(Tables(analyst.helped(opener.model("ask with --effort")?, helps))))
+    },
 };
 
 /// An analyst as a system.
@@ -23,8 +31,14 @@ impl Retriever for Tables {
     }
 
     fn answer(&self, query: &str, _: usize, _: Detail) -> Result<Answer, RetrieveError> {
-        let answered =
-            self.0.ask(query).map_err(|error| RetrieveError::Program(error.to_string()))?;
+        let answered = self.0.ask(query).map_err(|error| match error {
+            AskError::Llm(error) => RetrieveError::Llm(error),
+            other => RetrieveError::Program(other.to_string()),
+        })?;
         Ok(Answer { value: answered.value(), ..Answer::default() })
+    }
+
+    fn unassisted(&self) -> Unassisted {
+        self.0.unassisted()
     }
 }

@@ -2,9 +2,10 @@
 //! request costs.
 
 use crate::{
+    ask::ASK_ASKS,
     infer::{Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS},
     retrieve::System,
-    systems::{SystemError, bundle, bundle::Effort, find, react, rerank},
+    systems::{SystemError, ask, bundle, bundle::Effort, find, react, rerank},
 };
 
 /// What the system of a name asks for one query. What programs ask by themselves is not counted.
@@ -24,6 +25,7 @@ pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
             [asks(inner, effort)?, vec![RERANK_ASKS]].concat()
         }
         name if name == react::SPEC.name => vec![REACT_ASKS],
+        name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
         _ => Vec::new(),
     })
 }
@@ -44,6 +46,8 @@ mod tests {
         assert_eq!(most("bundle:x", Effort::Judges), judged);
         assert_eq!(most("rerank:bundle:x", Effort::Judges), judged + RERANK_ASKS.most);
         assert_eq!(most("react:llm-tools", Effort::None), REACT_ASKS.most);
+        assert_eq!(most("ask", Effort::None), 0);
+        assert_eq!(most("ask", Effort::Reads), ASK_ASKS.most);
         assert!(asks("nothing", Effort::None).is_err());
     }
 }

@@ -216,6 +216,16 @@ pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     Ok((spec, arguments))
 }
 
+/// Whether the system of a name answers with values alone, and ranks nothing.
+pub fn gives_values(name: &str) -> bool {
+    name == ask::SPEC.name
+}
+
+/// Whether the system of a name asks a language model as far as the effort says.
+pub fn leans_on_model(name: &str) -> bool {
+    name == ask::SPEC.name || bundle::is_within(name)
+}
+
 /// The file that arguments `:FILE` name.
 fn file_of(arguments: &str) -> &Path {
     Path::new(arguments.strip_prefix(':').unwrap_or_default())

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     kb::{FieldId, Kb, MetapathStep, NodeId, TypeId},
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, Named, column_name,
+        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, Named, column_name,
         value::{YEARS, category, date, quantity},
     },
 };
@@ -33,6 +33,14 @@ const MAX_CATEGORY_BYTES: usize = 60;
 const SEPARATOR: &str = "; ";
 /// Share of the values that must have several items for a field to hold lists.
 const LISTS: f64 = 0.05;
+
+/// Why a column cannot be made: the names that a metapath leads to are too many to be held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
+pub struct TooManyNames(
+    /// Where the cells come from.
+    pub String,
+);
 
 /// What some of a type's nodes say of a field.
 #[derive(Clone, Debug)]
@@ -174,7 +182,15 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
 
 /// The column of some nodes of one type. Costs a look at each node, and for a metapath one at each
 /// edge of it.
-pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Column {
+///
+/// # Errors
+/// [`TooManyNames`].
+pub fn read(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    spec: &ColumnSpec,
+) -> Result<Column, TooManyNames> {
     let source = spec.source(kb, kind);
     let end = |steps: &[MetapathStep]| steps.last().map_or("", |step| kb.type_name(step.to));
     let column = |name: &str, kind, cells| Column {
@@ -185,7 +201,7 @@ pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Colum
         cells,
         unfit: 0,
     };
-    match spec {
+    Ok(match spec {
         ColumnSpec::Name => {
             let cells = nodes.iter().map(|&node| Cell::Text(kb.name(node).into())).collect();
             column("name", ColumnKind::Text, cells)
@@ -193,15 +209,21 @@ pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Colum
         ColumnSpec::Field(field) => of_field(kb, kind, nodes, *field, source.clone()),
         ColumnSpec::Names(steps) => {
             let mut names: HashMap<NodeId, Arc<str>> = HashMap::new();
-            let mut cell = |&node: &NodeId| {
+            let mut cells: Vec<Cell> = Vec::with_capacity(nodes.len());
+            let mut n = 0;
+            for &node in nodes {
                 let mut named: Vec<Named> = Vec::new();
                 for other in reached(kb, node, steps).into_iter().take(MAX_VALUES) {
                     let name = names.entry(other).or_insert_with(|| kb.name(other).into());
                     named.push(Named { key: Key::Node(other), name: name.clone() });
                 }
-                if named.is_empty() { Cell::Empty } else { Cell::Many(named.into()) }
-            };
-            let cells = nodes.iter().map(&mut cell).collect();
+                n += named.len();
+                if n > MAX_NAMED {
+                    return Err(TooManyNames(source));
+                }
+                let cell = if named.is_empty() { Cell::Empty } else { Cell::Many(named.into()) };
+                cells.push(cell);
+            }
             column(end(steps), ColumnKind::Categories, cells)
         }
         ColumnSpec::Count(steps) => {
@@ -214,7 +236,7 @@ pub fn read(kb: &Kb, kind: TypeId, nodes: &[NodeId], spec: &ColumnSpec) -> Colum
             let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
             column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
         }
-    }
+    })
 }
 
 /// Whether a step leads to its type alone, and to another type than it begins at, so that degrees
@@ -240,11 +262,14 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
     let every = all.len().div_ceil(SAMPLED).max(1);
     let looked: Vec<&str> =
         all.iter().step_by(every).filter_map(|&node| kb.field(node, field)).collect();
-    let (kind, unit) = if looked.iter().any(|text| !text.is_empty()) {
-        field_kind(kb.field_name(field), &looked)
-    } else {
-        field_kind(kb.field_name(field), &texts)
-    };
+    let known = looked.iter().any(|text| !text.is_empty());
+    of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
+}
+
+/// The column of some texts, one a row, empty ones for none; what its cells are, others of the same
+/// kind tell.
+pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> Column {
+    let (kind, unit) = field_kind(name, looked);
     let mut unfit = 0;
     let mut cells: Vec<Cell> = Vec::with_capacity(texts.len());
     let mut spellings = Spellings::default();
@@ -252,7 +277,7 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
         texts.iter().for_each(|text| items(kind, text).for_each(|item| spellings.count(item)));
         spellings.settle();
     }
-    for text in texts {
+    for &text in texts {
         let cell = match kind {
             _ if text.is_empty() => Some(Cell::Empty),
             ColumnKind::Number | ColumnKind::Year => {
@@ -274,7 +299,7 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
         unfit += usize::from(cell.is_none());
         cells.push(cell.unwrap_or(Cell::Empty));
     }
-    Column { name: column_name(kb.field_name(field)), kind, unit, source, cells, unfit }
+    Column { name: column_name(name), kind, unit, source, cells, unfit }
 }
 
 /// The spellings of values, and the one that stands for each.

@@ -315,6 +315,8 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // A column that is not there is an error, and no text.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     for (limit, most) in [
         (Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT),
         (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL as i32),

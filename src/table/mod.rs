@@ -14,6 +14,7 @@
 //! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, and a copy of it goes to SQLite |
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
+//! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
 
 mod columns;
 mod database;
@@ -25,7 +26,9 @@ pub mod value;
 
 use std::sync::Arc;
 
-pub use columns::{MAX_STEPS, Sample, field_kind, has_value, reached, read, sample};
+pub use columns::{
+    MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, sample,
+};
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 
 use crate::kb::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
@@ -34,6 +37,8 @@ use crate::kb::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 pub const MAX_ROWS: usize = 1_000_000;
 /// Most columns of a table.
 pub const MAX_COLUMNS: usize = 16;
+/// Most names of one column, all cells together.
+pub const MAX_NAMED: usize = 10_000_000;
 /// Most values of one cell; further ones are left out of it.
 pub const MAX_VALUES: usize = 100_000;
 
@@ -184,6 +189,17 @@ impl Table {
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Adds a column, under another name where its own is taken.
+    pub fn add(&mut self, mut column: Column) {
+        let plain = column.name.clone();
+        let mut n = 2;
+        while self.column(&column.name).is_some() || column.name == "id" {
+            column.name = format!("{plain}_{n}");
+            n += 1;
+        }
+        self.columns.push(column);
     }
 
     /// Where a cell comes from: the node, and what of it.

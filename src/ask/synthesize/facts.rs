@@ -31,6 +31,8 @@ const MAX_TYPES: usize = 6;
 pub(super) struct Numbers {
     /// In words.
     pub(super) word: String,
+    /// Its name in SQL.
+    pub(super) column: String,
     /// By row.
     pub(super) values: Vec<Option<f64>>,
 }
@@ -39,6 +41,8 @@ pub(super) struct Numbers {
 pub(super) struct Group {
     /// In words.
     pub(super) word: String,
+    /// Its name in SQL.
+    pub(super) column: String,
     /// Values with their rows, ascending.
     pub(super) values: Vec<(String, Vec<usize>)>,
     /// Places of those that a question can name: of rows enough, of one node or value.
@@ -112,13 +116,15 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
         *same.entry(in_words(name)).or_default() += 1;
     }
     let (mut numbers, mut groups) = (Vec::new(), Vec::new());
+    // What is too large to be held is nothing to ask about.
+    let column = |spec: &ColumnSpec| read(kb, kind, nodes, spec).ok();
     for sample in sample(kb, kind) {
         let spec = ColumnSpec::Field(sample.field);
         let word = kb.field_name(sample.field).replace('_', " ");
         if sample.kind.is_number() {
-            numbers.extend(of_numbers(word, read(kb, kind, nodes, &spec)));
+            numbers.extend(column(&spec).and_then(|column| of_numbers(word, column)));
         } else if sample.kind == ColumnKind::Category && sample.distinct > 1 {
-            groups.extend(of_groups(kb, word, &read(kb, kind, nodes, &spec)));
+            groups.extend(column(&spec).and_then(|column| of_groups(kb, word, &column)));
         }
     }
     for (step, alone) in links(kb, kind).into_iter().take(MAX_COUNTS) {
@@ -130,8 +136,10 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
         // A field of the same name is another way to the same.
         groups.retain(|group: &Group| group.word != word);
         let counted = format!("number of {}", plural(&word));
-        numbers.extend(of_numbers(counted, read(kb, kind, nodes, &ColumnSpec::Count(vec![step]))));
-        groups.extend(of_groups(kb, word, &read(kb, kind, nodes, &ColumnSpec::Names(vec![step]))));
+        let counts = column(&ColumnSpec::Count(vec![step]));
+        numbers.extend(counts.and_then(|column| of_numbers(counted, column)));
+        let names = column(&ColumnSpec::Names(vec![step]));
+        groups.extend(names.and_then(|column| of_groups(kb, word, &column)));
     }
     let words = (word.clone(), plural(&word));
     Rows { words, n: nodes.len(), names, numbers, groups, same }
@@ -160,7 +168,11 @@ fn of_numbers(word: String, column: Column) -> Option<Numbers> {
     let filled = different.len();
     different.sort_unstable();
     different.dedup();
-    (filled >= MIN_FILLED && different.len() >= MIN_DIFFERENT).then_some(Numbers { word, values })
+    (filled >= MIN_FILLED && different.len() >= MIN_DIFFERENT).then_some(Numbers {
+        word,
+        column: column.name,
+        values,
+    })
 }
 
 fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
@@ -215,7 +227,8 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     different.sort_unstable();
     different.dedup();
     is_whole &= different.len() == values.len();
-    (named.len() > 1).then_some(Group { word, values, named, is_whole })
+    let column = column.name.clone();
+    (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
 
 /// Several of a type, in words: the word before `of` changes, else the last one.

@@ -1,7 +1,11 @@
 //! `agent eval --metrics value`: how good answers are that are no nodes. Must not know how an answer
 //! came about.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 
 use anyhow::anyhow;
 use rayon::prelude::*;
@@ -12,13 +16,14 @@ use crate::{
         Context, Exit,
         eval::{
             Args, SEED, joined,
-            report::{Format, Rows, percent},
+            report::{ALL, Format, Rows, percent},
         },
-        failure::{CommandError, Result},
+        failure::{CommandError, Explain, Result},
+        printer::plain,
         test_split,
     },
-    dataset::{Base, Split, ValuedQuery, load_values},
-    eval::{ValueEvaluation, ValueResult, values::ValueMean},
+    dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values},
+    eval::{Latency, ValueEvaluation, ValueResult, statistics, values::ValueMean},
     retrieve::{Detail, Retriever},
 };
 
@@ -26,8 +31,11 @@ use crate::{
 const DEPTH: usize = 20;
 /// Stands for a metric that no label has.
 const NONE: &str = "-";
-/// Failed queries that are told one by one.
+/// Failed queries that are told one by one, and those that are not answered right.
 const MAX_TOLD: usize = 5;
+const MAX_WRONG: usize = 50;
+/// Characters of a value that are told.
+const MAX_SHOWN: usize = 200;
 
 /// What one system came to.
 #[derive(Serialize)]
@@ -35,10 +43,35 @@ struct Printed<'a> {
     dataset: &'a str,
     split: &'a str,
     system: &'a str,
+    #[serde(flatten)]
+    all: Summary,
+    /// Queries that a model was to help with and did not; only if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unassisted: Option<u64>,
+    /// Only if groups were asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    groups: BTreeMap<&'a str, Summary>,
+}
+
+/// What some queries came to.
+#[derive(Serialize)]
+struct Summary {
     n: usize,
     failed: usize,
     #[serde(flatten)]
     evaluation: ValueEvaluation,
+    /// Milliseconds of an answer.
+    #[serde(rename = "latency_ms")]
+    latency: Latency,
+}
+
+/// What one query came to.
+struct Measured {
+    result: ValueResult,
+    failure: Option<String>,
+    ms: f64,
+    /// What was given where it is not right.
+    wrong: Option<String>,
 }
 
 /// The queries of all splits whose answers are values; at least one.
@@ -58,6 +91,9 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
         let why = anyhow!("no query of {} has an answer_value", joined(splits));
         return Err(CommandError::from(why));
     }
+    if queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC)) {
+        ctx.printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+    }
     Ok(queries)
 }
 
@@ -72,12 +108,28 @@ pub(super) fn run(
     ctx: &Context,
 ) -> Result<Exit> {
     let split = joined(&args.split);
+    let groups = args.by.as_deref().map(|by| groups(by, queries)).transpose()?;
     let mut printed = Vec::new();
     for (name, system) in systems {
-        let (results, failed) = measured(name, &**system, queries, ctx)?;
-        let evaluation = ValueEvaluation::from_results(&results, SEED)?;
-        let (dataset, n) = (args.dataset.as_str(), results.len());
-        printed.push(Printed { dataset, split: &split, system: name, n, failed, evaluation });
+        let measured = measured(name, &**system, queries, ctx)?;
+        let all = Summary::of(measured.iter())?;
+        let mut by_group: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
+        for (group, one) in groups.iter().flatten().zip(&measured) {
+            by_group.entry(group).or_default().push(one);
+        }
+        let summed = |(group, own): (_, Vec<&Measured>)| Ok((group, Summary::of(own.into_iter())?));
+        let groups = by_group.into_iter().map(summed).collect::<Result<_>>()?;
+        let unassisted = system.unassisted().total();
+        if unassisted > 0 {
+            ctx.printer.warning(&format!(
+                "{name}: the language model gave no usable reply for {unassisted} of {} queries; they \
+                 are answered without it",
+                all.n
+            ));
+        }
+        let (dataset, unassisted) =
+            (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
+        printed.push(Printed { dataset, split: &split, system: name, all, unassisted, groups });
     }
     if args.json {
         printed.iter().try_for_each(|one| ctx.printer.json(one))?;
@@ -88,50 +140,100 @@ pub(super) fn run(
         }
         rows(&printed).print(args.format, ctx)?;
     }
-    let failed = printed.iter().any(|one| one.failed > 0);
+    let failed = printed.iter().any(|one| one.all.failed > 0);
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// The results of one system in the order of the queries, and how many queries failed.
+/// The value of each query in a column.
+fn groups<'a>(by: &str, queries: &'a [ValuedQuery]) -> Result<Vec<&'a str>> {
+    let known = queries.first().map(|query| query.metadata.keys().cloned().collect::<Vec<_>>());
+    if !queries.iter().any(|query| query.metadata.contains_key(by)) {
+        return Err(anyhow!("the queries have no column \"{by}\""))
+            .hint(format!("columns: {}", known.unwrap_or_default().join(", ")));
+    }
+    Ok(queries.iter().map(|query| query.metadata.get(by).map_or("", String::as_str)).collect())
+}
+
+impl Summary {
+    fn of<'a>(measured: impl Iterator<Item = &'a Measured>) -> Result<Self> {
+        let measured: Vec<&Measured> = measured.collect();
+        let results: Vec<ValueResult> = measured.iter().map(|one| one.result.clone()).collect();
+        let times: Vec<f64> = measured.iter().map(|one| one.ms).collect();
+        let [p50, p95, p99] = statistics::percentiles(&times, [50.0, 95.0, 99.0])?;
+        Ok(Self {
+            n: results.len(),
+            failed: measured.iter().filter(|one| one.failure.is_some()).count(),
+            evaluation: ValueEvaluation::from_results(&results, SEED)?,
+            latency: Latency { p50, p95, p99 },
+        })
+    }
+}
+
+/// The results of one system in the order of the queries.
 fn measured(
     name: &str,
     system: &dyn Retriever,
     queries: &[ValuedQuery],
     ctx: &Context,
-) -> Result<(Vec<ValueResult>, usize)> {
+) -> Result<Vec<Measured>> {
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
     let one = |query: &ValuedQuery| {
+        let began = Instant::now();
         let answer = system.answer(&query.text, DEPTH, Detail::default());
+        let ms = began.elapsed().as_secs_f64() * 1e3;
         if ctx.stop.load(Ordering::Relaxed) {
             return Err(anyhow!("no result was kept"));
         }
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
         let (value, failure) = match answer {
             Ok(answer) => (Some(answer.value), None),
-            Err(error) => (None, Some((query.id, error.to_string()))),
+            Err(error) => (None, Some(error.to_string())),
         };
-        Ok((ValueResult::of(query.id, value.as_ref(), &query.value), failure))
+        let result = ValueResult::of(query.id, value.as_ref(), &query.value);
+        let wrong = (result.score() < 1.0 && failure.is_none()).then(|| {
+            let given = value.as_ref().map(serde_json::to_string);
+            plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
+        });
+        Ok(Measured { result, failure, ms, wrong })
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     drop(progress);
-    let (results, failures): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-    let failures: Vec<(i64, String)> = failures.into_iter().flatten().collect();
-    for (id, why) in failures.iter().take(MAX_TOLD) {
+    let failures =
+        queries.iter().zip(&all).filter_map(|(query, one)| Some((query.id, one.failure.as_ref()?)));
+    for (id, why) in failures.take(MAX_TOLD) {
         ctx.printer.warning(&format!("{name}: query {id} failed: {why}"));
     }
-    Ok((results, failures.len()))
+    let wrong = queries.iter().zip(&all).filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
+    for (ValuedQuery { id, text, value, .. }, given) in wrong.take(MAX_WRONG) {
+        let right = plain(serde_json::to_string(value)?, MAX_SHOWN);
+        ctx.printer.detail(&format!("{name}: query {id} is not right: {text}: {given}, not {right}"));
+    }
+    Ok(all)
 }
 
 fn rows(systems: &[Printed<'_>]) -> Rows {
-    let headings = vec!["system", "n", "failed", "exact", "numeric", "table f1"];
+    let grouped = systems.iter().any(|one| !one.groups.is_empty());
     let mean =
         |mean: Option<ValueMean>| mean.map_or(NONE.to_owned(), |one| percent(one.mean, one.ci95));
-    let row = |one: &Printed<'_>| {
-        let ValueEvaluation { exact, numeric, table_f1 } = one.evaluation;
+    let row = |names: Vec<String>, of: &Summary| -> Vec<String> {
+        let ValueEvaluation { exact, numeric, table_f1 } = of.evaluation;
         let means = [Some(exact), numeric, table_f1].map(mean);
-        let counts = [one.system.to_owned(), one.n.to_string(), one.failed.to_string()];
-        counts.into_iter().chain(means).collect()
+        let times = [of.latency.p50, of.latency.p95].map(|ms| format!("{ms:.1}"));
+        let counts = [of.n.to_string(), of.failed.to_string()];
+        names.into_iter().chain(counts).chain(means).chain(times).collect()
     };
-    Rows { numbers: 1, headings, rows: systems.iter().map(row).collect() }
+    let mut rows = Vec::new();
+    for one in systems {
+        let names = |group: &str| {
+            let group = grouped.then(|| group.to_owned());
+            [one.system.to_owned()].into_iter().chain(group).collect()
+        };
+        rows.push(row(names(ALL), &one.all));
+        rows.extend(one.groups.iter().map(|(group, of)| row(names(group), of)));
+    }
+    let first = if grouped { vec!["system", "group"] } else { vec!["system"] };
+    let numbers = first.len();
+    let others = ["n", "failed", "exact", "numeric", "table f1", "p50 ms", "p95 ms"];
+    Rows { numbers, headings: first.into_iter().chain(others).collect(), rows }
 }

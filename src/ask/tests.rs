@@ -1,0 +1,197 @@
+//! Questions that a scripted model answers over the example base: what is believed of its replies,
+//! what is shown to it again, and what stands where it fails.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::{
+    ask::{Analyst, AskError, Helps, answer::Outcome},
+    llm::{
+        Finish, LlmError, Request,
+        ledger::Ceilings,
+        scripted::{Heard, llm, llm_within, question, said},
+    },
+    tools::testing::{assistant, blocks, example_base},
+};
+
+const STEEL: &str = "How many products are made of steel?";
+
+/// Which of the prompts a request is.
+fn prompt(request: &Request) -> &str {
+    request.json.as_ref().map_or("", |schema| &schema.name)
+}
+
+fn read(rows: &str, conditions: serde_json::Value) -> String {
+    json!({"kind": "aggregation", "rows": rows, "conditions": conditions}).to_string()
+}
+
+fn sql(sql: &str, answer: &str) -> String {
+    json!({"sql": sql, "answer": answer, "test": null, "asks_same": false}).to_string()
+}
+
+/// Replies that read the material of each product; `written` is the statement.
+fn steel(request: &Request, written: &str) -> String {
+    match prompt(request) {
+        "ask_read" => read("product", json!([])),
+        "ask_columns" => json!({"columns": [], "texts": [
+            {"name": "material", "description": "main material of the product"}]})
+        .to_string(),
+        "ask_cells" => {
+            let value = |(n, (_, text)): (usize, &(String, String))| {
+                let material = text.to_lowercase().contains("steel").then_some("Steel");
+                json!({"n": n, "values": [material]})
+            };
+            let texts = blocks(question(request), "text ");
+            json!({"rows": (1..).zip(&texts).map(value).collect::<Vec<_>>()}).to_string()
+        }
+        "ask_sql" => sql(written, "number"),
+        other => panic!("{other}"),
+    }
+}
+
+fn analyst(
+    helps: Helps,
+    reply: impl Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
+) -> (Analyst, Heard) {
+    let (model, heard) = llm(reply);
+    (Analyst::new(example_base()).helped(assistant(model), helps), heard)
+}
+
+#[test]
+fn cells_that_only_texts_have_are_read_by_the_model() {
+    let written = "SELECT count(*) FROM t WHERE material = 'Steel'";
+    let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, written)));
+    let answered = asked.ask(STEEL).unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 3.0, unit: None });
+    assert_eq!(answered.sql, [written]);
+    let column = answered.table.column("material").unwrap();
+    assert!(column.source.contains("read from the document"), "{}", column.source);
+    let said = |why: &str| answered.left_out.iter().find(|one| one.why.contains(why)).unwrap().rows;
+    assert_eq!(said("no material in the document"), 6);
+    let asked_for: Vec<String> =
+        heard.requests().iter().map(|request| prompt(request).to_owned()).collect();
+    assert_eq!(asked_for, ["ask_read", "ask_columns", "ask_cells", "ask_sql"]);
+    assert_eq!(asked.unassisted().total(), 0);
+}
+
+#[test]
+fn what_the_rules_understand_is_not_asked() {
+    let (asked, heard) = analyst(Helps::Unread, |_| panic!("asked"));
+    let answered = asked.ask("How many products are there?").unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 9.0, unit: None });
+    assert_eq!(heard.count(), 0);
+}
+
+#[test]
+fn a_failed_statement_is_shown_to_the_model_once() {
+    let (asked, heard) = analyst(Helps::All, |request| {
+        let again = question(request).contains("no such column: nothing");
+        let written = if again { "SELECT count(*) FROM t" } else { "SELECT nothing FROM t" };
+        said(steel(request, written))
+    });
+    assert_eq!(asked.ask(STEEL).unwrap().outcome, Outcome::Number { value: 9.0, unit: None });
+    assert_eq!(heard.count(), 5);
+}
+
+#[test]
+fn no_statement_but_a_reading_one_over_the_table_is_run() {
+    for hostile in [
+        "DROP TABLE t",
+        "SELECT 1; DELETE FROM t",
+        "SELECT * FROM sqlite_master",
+        "SELECT count(*) FROM products",
+        "SELECT \"colour\" FROM t",
+        "ATTACH 'x.db' AS x",
+    ] {
+        let (asked, heard) =
+            analyst(Helps::Unread, move |request| said(steel(request, hostile)));
+        // What the rules say of it stands.
+        assert!(matches!(asked.ask(STEEL), Err(AskError::Unknown { .. })), "{hostile}");
+        assert_eq!((asked.unassisted().unusable, heard.count()), (1, 5), "{hostile}");
+    }
+}
+
+#[test]
+fn what_the_base_has_not_makes_a_reply_unusable() {
+    let replies = [
+        "no JSON".to_owned(),
+        read("planet", json!([])),
+        read("product", json!([{"name": 99, "relations": []}])),
+        read("product", json!([{"name": 1, "relations": ["made_on"]}])),
+    ];
+    for reply in replies {
+        let told = reply.clone();
+        let (asked, _) = analyst(Helps::All, move |_| said(told.clone()));
+        let question = "How many products of the brand Northpeak are there?";
+        // The rules answer it.
+        let answered = asked.ask(question).unwrap();
+        assert_eq!(answered.outcome, Outcome::Number { value: 3.0, unit: None }, "{reply}");
+        assert_eq!(asked.unassisted().unusable, 1, "{reply}");
+    }
+}
+
+#[test]
+fn conditions_follow_the_relations_of_the_base() {
+    let (asked, _) = analyst(Helps::All, |request| {
+        said(match prompt(request) {
+            "ask_read" => {
+                let offered = blocks(question(request), "names").remove(0).1;
+                let line = offered.lines().find(|line| line.contains("Northpeak")).unwrap();
+                let n: u64 = line.split('.').next().unwrap().trim().parse().unwrap();
+                read("product", json!([{"name": n, "relations": ["has_brand"]}]))
+            }
+            "ask_columns" => json!({"columns": [], "texts": []}).to_string(),
+            _ => sql("SELECT id FROM t ORDER BY id", "names"),
+        })
+    });
+    let answered = asked.ask("What does northpeak make?").unwrap();
+    let Outcome::Names { names, .. } = answered.outcome else { panic!("{:?}", answered.outcome) };
+    assert_eq!(names, ["Summit Steel Bottle", "Trail Wool Socks", "Ridge Steel Mug"]);
+}
+
+#[test]
+fn tests_are_computed_here() {
+    let (asked, _) = analyst(Helps::All, |request| {
+        said(match prompt(request) {
+            "ask_read" => read("product", json!([])),
+            "ask_columns" => {
+                let offered = blocks(question(request), "columns").remove(0).1;
+                let line = offered.lines().find(|line| line.contains("price: number")).unwrap();
+                let n: u64 = line.split('.').next().unwrap().trim().parse().unwrap();
+                json!({"columns": [n], "texts": []}).to_string()
+            }
+            _ => json!({"sql": "SELECT price, price * 2 FROM t", "answer": "test",
+                        "test": "pearson", "asks_same": false})
+            .to_string(),
+        })
+    });
+    let answered = asked.ask("Do dear things cost more?").unwrap();
+    assert_eq!(answered.outcome, Outcome::Truth(true));
+    let tested = answered.statistic.unwrap();
+    assert!((tested.statistic - 1.0).abs() < 1e-9 && tested.n == 9, "{tested:?}");
+}
+
+#[test]
+fn a_model_that_declines_leaves_the_question_to_the_rules() {
+    let declines = json!({"kind": "aggregation", "rows": null, "conditions": []}).to_string();
+    let (asked, heard) = analyst(Helps::Unread, move |_| said(declines.clone()));
+    assert_eq!(asked.ask("a steel bottle").unwrap_err(), AskError::NoTable);
+    assert_eq!((heard.count(), asked.unassisted().total()), (1, 0));
+}
+
+#[test]
+fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
+    let out = || LlmError::Remote(crate::remote::RemoteError::Setup("none".to_owned()));
+    let (asked, _) = analyst(Helps::All, move |_| Err(out()));
+    assert!(matches!(asked.ask("How many products are there?"), Err(AskError::Llm(_))));
+    let (model, heard) = llm_within(
+        |_| said("{}"),
+        Ceilings { usd: None, tokens: Some(10) },
+        Vec::new(),
+    );
+    let asked = Analyst::new(example_base()).helped(assistant(Arc::clone(&model)), Helps::All);
+    let error = asked.ask("How many products are there?").unwrap_err();
+    assert!(matches!(error, AskError::Llm(LlmError::Budget { .. })), "{error}");
+    assert_eq!(heard.count(), 0);
+}
