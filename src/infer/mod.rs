@@ -77,6 +77,7 @@ pub use record::{
     UnderstoodRecord, WayRecord, hits, path_in_words,
 };
 pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
+pub(crate) use shown::Linked;
 
 /// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
@@ -88,7 +89,7 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
 
 /// Why a language model did not help with a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Miss {
+pub(crate) enum Miss {
     /// Its service gave no reply.
     Outage,
     /// Its reply could not be used.
@@ -97,13 +98,13 @@ enum Miss {
 
 /// Counts [`Unassisted`] queries, from any thread.
 #[derive(Default)]
-struct Misses {
+pub(crate) struct Misses {
     outages: AtomicU64,
     unusable: AtomicU64,
 }
 
 impl Misses {
-    fn note(&self, miss: Miss) {
+    pub(crate) fn note(&self, miss: Miss) {
         let count = match miss {
             Miss::Outage => &self.outages,
             Miss::Unusable => &self.unusable,
@@ -111,7 +112,7 @@ impl Misses {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn counted(&self) -> Unassisted {
+    pub(crate) fn counted(&self) -> Unassisted {
         let [outages, unusable] =
             [&self.outages, &self.unusable].map(|count| count.load(Ordering::Relaxed));
         Unassisted { outages, unusable }

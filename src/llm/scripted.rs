@@ -13,8 +13,18 @@ use crate::llm::{
 };
 
 /// Who may ask it.
-const ROLES: [&str; 8] =
-    ["actor", "comparator", "categories", "router", "tools", "react", "rerank", "synthesize"];
+const ROLES: [&str; 10] = [
+    "actor",
+    "comparator",
+    "categories",
+    "router",
+    "tools",
+    "react",
+    "rerank",
+    "synthesize",
+    "expand",
+    "answer",
+];
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "scripted";
 

@@ -2,15 +2,17 @@
 //! own code. A new one is added here, and nowhere else. Must not know how models are asked.
 
 use crate::{
+    expand::EXPAND_ROLE,
     infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
     llm::{Role, RoleSpec},
     optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
+    rag::ANSWER_ROLE,
     synth::SYNTHESIZE_ROLE,
     tools::TOOLS_ROLE,
 };
 
 /// All roles, in the order of tables.
-pub const ROLES: [RoleSpec; 8] = [
+pub const ROLES: [RoleSpec; 10] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
     CATEGORIES_ROLE,
@@ -19,6 +21,8 @@ pub const ROLES: [RoleSpec; 8] = [
     REACT_ROLE,
     RERANK_ROLE,
     SYNTHESIZE_ROLE,
+    EXPAND_ROLE,
+    ANSWER_ROLE,
 ];
 
 /// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes

@@ -19,6 +19,7 @@ mod data;
 mod durability;
 mod embedders;
 mod eval;
+mod expansion;
 mod explain;
 mod faults;
 mod generated;
