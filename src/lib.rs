@@ -38,6 +38,7 @@
 //! | execution trace | the tool calls of one run of a program, with what each gave | provenance, log |
 //! | category | queries that one program answers | intent, query class |
 //! | router | gives a query's categories with probabilities | query classifier |
+//! | query expansion | a query is asked together with texts that would answer it | pseudo-relevance feedback, generated documents |
 //! | fusion | one ranking of several | rank aggregation |
 //! | learned re-ranker | a linear model that orders the nodes put forward by all programs | learning to rank |
 //! | feature | one number that the re-ranker knows of a node | signal |
@@ -58,7 +59,7 @@
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
 //! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth` · `retrieve` ·
-//! `tools sandbox program` · `eval bundle infer explain ask` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! `tools sandbox program` · `eval bundle infer expand rag explain ask` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
 pub mod ask;
@@ -68,6 +69,7 @@ pub mod clock;
 pub mod dataset;
 pub mod embed;
 pub mod eval;
+pub mod expand;
 pub mod explain;
 pub mod files;
 pub mod gpu;
@@ -78,6 +80,7 @@ pub mod llm;
 pub mod optimize;
 pub mod program;
 pub mod prompts;
+pub mod rag;
 pub mod remote;
 pub mod retrieve;
 pub mod sandbox;

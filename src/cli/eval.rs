@@ -2,7 +2,7 @@
 //! It opens the test split where it is asked for, which is counted and told with the figures.
 
 mod files;
-mod forecast;
+pub(super) mod forecast;
 mod measures;
 mod report;
 mod sets;

@@ -6,6 +6,13 @@ use clap::Command;
 /// Examples by command, without the name of the program.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
+        "answer",
+        &[
+            "agent answer shop \"which bottles keep water cold?\" --model M",
+            "agent answer shop \"which bottles keep water cold?\" --system kar:graph --check",
+        ],
+    ),
+    (
         "ask",
         &[
             "agent ask shop \"which brand has the highest mean rating?\"",

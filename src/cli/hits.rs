@@ -105,7 +105,7 @@ pub(super) fn print_reasons(
 
 /// Why a node is there, in at most so many characters: the paths to it from what the question names,
 /// or else the words that it shares with it.
-fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
+pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());
     let paths: Vec<_> = first.chain(&hit.further_paths).collect();
     if paths.is_empty() {

@@ -23,6 +23,7 @@
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
 //! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
 
+mod answer;
 mod ask;
 mod bench;
 mod cache;
@@ -209,6 +210,8 @@ enum Command {
     Query(query::Args),
     /// Answer a question over many nodes: how many, which most, whether related, what if
     Ask(ask::Args),
+    /// Answer a question in a few sentences, each with the nodes that say so
+    Answer(answer::Args),
     /// Answer questions over HTTP
     Serve(serve::Args),
     /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
@@ -292,6 +295,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
         Command::Ask(args) => ask::run(&args, ctx),
+        Command::Answer(args) => answer::run(&args, ctx),
         Command::Serve(args) => serve::run(&args, ctx),
         Command::Mcp(args) => mcp::run(&args, ctx),
         Command::Key(command) => key::run(command, ctx),

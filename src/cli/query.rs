@@ -114,7 +114,7 @@ impl Args {
     }
 }
 /// What is told where a model was to help and did not.
-const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+pub(super) const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
     (-v shows what the service said)";
 
 /// The answer as JSON.

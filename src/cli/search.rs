@@ -7,6 +7,7 @@ use crate::{
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
         named,
+        query::UNASSISTED,
         systems::{Resources, SandboxArgs, open_system},
     },
     infer,
@@ -54,6 +55,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let k = args.k as usize;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;
+    if system.unassisted().total() > 0 {
+        ctx.printer.warning(UNASSISTED);
+    }
     let hits = infer::hits(&base.kb, &answer);
     if hits.is_empty() {
         ctx.printer.notice("no node matches");

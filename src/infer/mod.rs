@@ -77,6 +77,7 @@ pub use record::{
     UnderstoodRecord, WayRecord, hits, path_in_words,
 };
 pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
+pub(crate) use shown::Linked;
 
 /// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {

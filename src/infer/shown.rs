@@ -45,7 +45,7 @@ pub(super) struct Entity {
 }
 
 /// The entities that a query names, strongest first, ties by ascending id.
-pub(super) struct Linked<'a> {
+pub(crate) struct Linked<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
 }
@@ -114,7 +114,7 @@ fn relation_lines(
 
 impl<'a> Linked<'a> {
     /// The entities that a query names.
-    pub(super) fn of(base: &'a IndexedBase, query: &str) -> Self {
+    pub(crate) fn of(base: &'a IndexedBase, query: &str) -> Self {
         let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
         let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
         let strongest = best(sure.as_slice().to_vec(), MAX_ENTITIES);
@@ -148,7 +148,7 @@ impl<'a> Linked<'a> {
 
     /// A node for a prompt: its document, cut to what concerns the query; its relations with
     /// directions; and the links of one and two steps between it and the linked entities.
-    pub(super) fn candidate(&self, node: NodeId, query: &str, max_chars: usize) -> String {
+    pub(crate) fn candidate(&self, node: NodeId, query: &str, max_chars: usize) -> String {
         let base = self.base;
         let kind = base.kb.type_name(base.kb.node_type(node));
         let mut text = format!("type: {kind}\n{}", text_about(base, node, query, max_chars));

@@ -76,7 +76,8 @@ pub use manifest::{FileRecord, Manifest};
 pub use marks::Marks;
 pub use open::{Kb, verify};
 pub use paths::{
-    Hop, MetapathStep, Path, PathBounds, metapath_in_words, paths_along, shortest_paths,
+    Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, paths_along,
+    shortest_paths,
 };
 pub(crate) use publish::{is_set_aside, recover};
 pub use publish::{publish, sync_dir};

@@ -106,13 +106,13 @@ pub fn shortest_paths<E>(
             if missing.is_empty() {
                 break 'levels;
             }
-            let own = degree(kb, node);
+            let own = all_edges(kb, node);
             let (Some(left), Some(fewer)) = (edges.checked_sub(own), nodes.checked_sub(1)) else {
                 break 'levels;
             };
             (edges, nodes) = (left, fewer);
             follow(1 + own)?;
-            for hop in hops(graph, node) {
+            for hop in hops(kb, node) {
                 if seen.visit(hop.node) {
                     reached.insert(hop.node, (node, hop));
                     missing.remove(&hop.node);
@@ -185,7 +185,8 @@ fn distinct(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
 }
 
 /// The edges of a node: as stored before against, then by relation, then by node.
-fn hops(graph: KbGraph<'_>, node: NodeId) -> impl Iterator<Item = Hop> {
+pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
+    let graph = KbGraph::new(kb, None);
     let out = graph.edges_directed(node, petgraph::Outgoing).map(|edge| Hop {
         relation: *edge.weight(),
         direction: Direction::Out,
@@ -217,8 +218,8 @@ fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item =
     })
 }
 
-/// Edges of a node by all relations, both ways.
-fn degree(kb: &Kb, node: NodeId) -> usize {
+/// How many edges a node has by all relations, both ways. O(relations).
+pub fn all_edges(kb: &Kb, node: NodeId) -> usize {
     let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let of = |relation| {
         kb.degree(node, relation, Direction::Out) + kb.degree(node, relation, Direction::In)

@@ -3,15 +3,17 @@
 
 use crate::{
     ask::ASK_ROLE,
+    expand::EXPAND_ROLE,
     infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
     llm::{Role, RoleSpec},
     optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
+    rag::ANSWER_ROLE,
     synth::SYNTHESIZE_ROLE,
     tools::TOOLS_ROLE,
 };
 
 /// All roles, in the order of tables.
-pub const ROLES: [RoleSpec; 9] = [
+pub const ROLES: [RoleSpec; 11] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
     CATEGORIES_ROLE,
@@ -21,6 +23,8 @@ pub const ROLES: [RoleSpec; 9] = [
     RERANK_ROLE,
     SYNTHESIZE_ROLE,
     ASK_ROLE,
+    EXPAND_ROLE,
+    ANSWER_ROLE,
 ];
 
 /// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes

@@ -63,6 +63,20 @@ fn example(name: &str) -> Value {
         "actor/mend" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "limits": "2 s, 2,000 calls", "failures": [failure],
             "current": {"source": program, "score": ""}}),
+        "answer/write" => json!({"question": queries[0], "nodes": [node(1), node(2)]}),
+        "answer/check" => json!({"question": queries[0], "nodes": [node(1)],
+            "sentences": [{"n": 1, "text": "The steel dart is durable.", "cites": "1, 2"}]}),
+        "expand/keywords" => json!({"query": queries[0]}),
+        "expand/analyze" => {
+            json!({"query": queries[0], "structures": schema, "keywords": ["steel dart", "Dart World"]})
+        }
+        "expand/parse" => json!({"query": queries[0], "structures": schema, "n": 4}),
+        "expand/generate" => json!({"query": queries[0], "structures": schema, "n": 3,
+            "analysis": "A product by a brand.", "documents": [node(1)], "entities": [node(1)],
+            "facts": [{"n": 1, "entity": 1, "relation": "<-has_brand-", "text": "steel dart"}]}),
+        "expand/refine" => {
+            json!({"query": queries[0], "structures": schema, "candidates": [node(1), node(2)]})
+        }
         "comparator/contrast" => json!({"category": category, "current": standing,
             "good": table, "also_good": ["(free wording) a kite -> 1 \"red kite\" (product)"],
             "bad": [table, table]}),

@@ -3,9 +3,14 @@
 
 use crate::{
     ask::ASK_ASKS,
+    expand,
     infer::{Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS},
+    rag::{CHECK_ASKS, WRITE_ASKS},
     retrieve::System,
-    systems::{SystemError, ask, bundle, bundle::Effort, find, react, rerank},
+    systems::{
+        SystemError, answer, ask, bundle, bundle::Effort, expand::stands_on, find, prf, react,
+        rerank,
+    },
 };
 
 /// What the system of a name asks for one query. What programs ask by themselves is not counted.
@@ -14,6 +19,11 @@ use crate::{
 /// As [`find`].
 pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
     let (spec, arguments) = find(name)?;
+    if let Some((method, inner, times)) = stands_on(spec, arguments)? {
+        let own = method.map(expand::asks).unwrap_or_default();
+        let below = vec![asks(inner, effort)?; times].concat();
+        return Ok([below, own].concat());
+    }
     Ok(match spec.name {
         name if name == bundle::SPEC.name => match effort {
             Effort::None => Vec::new(),
@@ -26,6 +36,12 @@ pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
         }
         name if name == react::SPEC.name => vec![REACT_ASKS],
         name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
+        name if name == prf::SPEC.name => asks(prf::first(arguments), effort)?,
+        name if name == answer::SPEC.name => {
+            let (checked, inner) = answer::parts(arguments)?;
+            let check = checked.then_some(CHECK_ASKS);
+            [asks(inner, effort)?, vec![WRITE_ASKS], check.into_iter().collect()].concat()
+        }
         _ => Vec::new(),
     })
 }
@@ -49,5 +65,32 @@ mod tests {
         assert_eq!(most("ask", Effort::None), 0);
         assert_eq!(most("ask", Effort::Reads), ASK_ASKS.most);
         assert!(asks("nothing", Effort::None).is_err());
+    }
+
+    #[test]
+    fn what_expands_counts_its_own_requests_and_those_of_the_system_below_it() {
+        let least = |name: &str| -> usize {
+            asks(name, Effort::None).unwrap().iter().map(|asks| asks.least).sum()
+        };
+        let counts = [
+            ("kar:graph", 0),
+            ("prf", 0),
+            ("expand:prf:bm25", 0),
+            ("expand:hyde:dense", 1),
+            ("expand:rar", 1),
+            ("expand:kar=5,3,names", 2),
+            ("expand:kar=5,3,no-graph:dense", 2),
+            ("expand:agr", 5),
+            ("answer", 1),
+            ("answer=check:expand:kar", 4),
+        ];
+        for (name, n) in counts {
+            assert_eq!(least(name), n, "{name}");
+        }
+        let judged = RERANK_ASKS.least;
+        assert_eq!(least("expand:hyde:rerank:bm25"), 1 + judged);
+        assert_eq!(least("expand:rar:rerank:bm25"), 1 + 2 * judged);
+        assert_eq!(least("prf:rerank:bm25"), judged);
+        assert!(asks("expand:hyde=9", Effort::None).is_err());
     }
 }

@@ -10,9 +10,11 @@
 pub mod bundle;
 pub mod program;
 
+mod answer;
 mod ask;
 mod asks;
 mod dense;
+mod expand;
 mod hybrid;
 mod late;
 mod lexical;
@@ -56,8 +58,15 @@ pub static SYSTEMS: &[SystemSpec] = &[
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
     prf::SPEC,
+    expand::GRAPH,
+    expand::PRF,
+    expand::HYDE,
+    expand::RAR,
+    expand::AGR,
+    expand::KAR,
     rerank::SPEC,
     react::SPEC,
+    answer::SPEC,
     bundle::SPEC,
     program::SPEC,
     run::SPEC,

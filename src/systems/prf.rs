@@ -71,8 +71,18 @@ impl Taken {
     }
 }
 
+/// The numbers that are written, and the system whose documents are read.
+fn parts(arguments: &str) -> (&str, &str) {
+    arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
+}
+
+/// The system whose documents are read.
+pub(super) fn first(arguments: &str) -> &str {
+    parts(arguments).1
+}
+
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
-    let (numbers, first) = arguments.split_once(':').unwrap_or((arguments, "bm25+names"));
+    let (numbers, first) = parts(arguments);
     let taken = match numbers.strip_prefix('=') {
         None => Taken::default(),
         Some(numbers) => Taken::read(numbers).ok_or_else(|| {

@@ -2,24 +2,50 @@
 //! what it needs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
+    path::Path,
     sync::{Arc, atomic::AtomicBool},
 };
 
+use serde_json::{Map, json};
+
 use crate::{
-    retrieve::Retriever,
+    expand::{
+        EXPAND_ROLE,
+        testing::{QUERY, echo, planted},
+    },
+    index::IndexedBase,
+    llm::{
+        Llm, Model, RoleSettings,
+        cassette::{Cassette, Recorder},
+        ledger::{Ceilings, Ledger},
+        scripted::{MODEL, llm, llm_within},
+    },
+    rag::ANSWER_ROLE,
+    retrieve::{Detail, Retriever},
     sandbox::SandboxOptions,
-    systems::{Effort, Need, Opener, SYSTEMS, SystemError, find, open},
-    tools::testing::example_base,
+    systems::{Effort, Need, Opener, SYSTEMS, SystemError, asks, find, open},
+    tools::{
+        Assistant,
+        testing::{assistant, example_base},
+    },
 };
 
 /// Opens a system over the example base, without a language model.
 fn opened(name: &str) -> Result<Box<dyn Retriever>, SystemError> {
+    opened_with(name, &example_base(), None)
+}
+
+fn opened_with(
+    name: &str,
+    base: &Arc<IndexedBase>,
+    assistant: Option<&Arc<Assistant>>,
+) -> Result<Box<dyn Retriever>, SystemError> {
     open(
         name,
         &Opener {
-            base: &example_base(),
-            assistant: None,
+            base,
+            assistant,
             effort: Effort::default(),
             threads: 1,
             sandbox: &|_| SandboxOptions::default(),
@@ -96,5 +122,79 @@ fn wrong_names_are_told_with_what_is_near() {
     for wrong in ["bundle", "program:", "hybrid:weighted=", "hybrid:weighted=nan"] {
         let error = refused(wrong);
         assert!(matches!(error, SystemError::Arguments { .. }) && error.is_usage(), "{wrong}");
+    }
+}
+
+/// The systems that expand, boost or write, and how often each asks a model for one query.
+const ASKING: [(&str, usize); 13] = [
+    ("kar:graph", 0),
+    ("kar:graph=20,0.3,names", 0),
+    ("prf", 0),
+    ("expand:prf=3:bm25", 0),
+    ("expand:hyde:dense", 1),
+    ("expand:hyde=1", 1),
+    ("expand:rar:hybrid", 1),
+    ("expand:kar", 2),
+    ("expand:kar=5,7,names:bm25", 2),
+    ("expand:kar=10,3,no-graph", 2),
+    ("expand:agr", 5),
+    ("answer:kar:graph", 1),
+    ("answer=check:expand:hyde", 3),
+];
+
+#[test]
+fn every_system_asks_as_often_as_it_is_said_to() {
+    let base = planted();
+    for (name, n) in ASKING {
+        let (model, heard) = llm(echo);
+        let system = opened_with(name, &base, Some(&assistant(model))).unwrap();
+        assert!(!system.retrieve(QUERY, 10).unwrap().is_empty(), "{name}");
+        assert_eq!((heard.count(), system.unassisted().total()), (n, 0), "{name}");
+        let said = asks(name, Effort::None).unwrap();
+        assert_eq!(said.iter().map(|asks| asks.least).sum::<usize>(), n, "{name}");
+    }
+}
+
+/// The cassette of [`ASKING`], as the scripted model answers; `UPDATE=1` records it.
+const CASSETTE: &str = "tests/data/cassettes/expand.jsonl";
+
+#[test]
+fn what_was_recorded_gives_the_same_bytes_again() {
+    let base = planted();
+    let told = |assistant: &Arc<Assistant>| -> String {
+        let answer = |(name, _): &(&str, usize)| {
+            let system = opened_with(name, &base, Some(assistant)).unwrap();
+            let detail = Detail { explained: 3, paths: true };
+            let answer = system.answer(QUERY, 20, detail).unwrap();
+            json!({"system": name, "nodes": answer.ranking(), "why": answer.why}).to_string()
+        };
+        ASKING.iter().map(answer).collect::<Vec<_>>().join("\n")
+    };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(CASSETTE);
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = dir.path().join("recorded.jsonl");
+    let recorder = Arc::new(Recorder::open(&recorded).unwrap());
+    let (model, _) = llm_within(echo, Ceilings::default(), vec![recorder.clone()]);
+    let live = told(&assistant(model));
+    recorder.finish().unwrap();
+    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        std::fs::copy(&recorded, &path).unwrap();
+    }
+    let same = std::fs::read(&path).ok() == std::fs::read(&recorded).ok();
+    assert!(same, "{CASSETTE} is stale; write it with `UPDATE=1 cargo test --release systems`");
+    for _ in 0..2 {
+        let cassette = Arc::new(Cassette::open(&path).unwrap());
+        let set = RoleSettings {
+            model: MODEL.to_owned(),
+            temperature: Some(0.0),
+            max_tokens: 2_000,
+            parameters: Map::new(),
+        };
+        let roles = [EXPAND_ROLE, ANSWER_ROLE].map(|spec| (spec.role(), set.clone()));
+        let model: Box<dyn Model> = Box::new(cassette.clone());
+        let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
+        let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
+        assert_eq!(told(&assistant(Arc::new(llm))), live);
+        assert_eq!(cassette.unused(), Vec::<&crate::llm::cassette::Recorded>::new());
     }
 }

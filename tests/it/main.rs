@@ -20,6 +20,7 @@ mod data;
 mod durability;
 mod embedders;
 mod eval;
+mod expansion;
 mod explain;
 mod explorer;
 mod faults;

@@ -275,7 +275,33 @@ fn answer(request: &Value, asks: bool) -> String {
     if asked("You judge candidates") {
         return judged(&user);
     }
+    if asked("You write documents for a search engine") {
+        return json!({ "documents": ["a durable steel barrel"] }).to_string();
+    }
+    if asked("You answer a question from the nodes") {
+        return sentences(&user);
+    }
+    if asked("You check an answer") {
+        let entry =
+            |n: u64| json!({ "n": n, "reason": "only the first is so", "supported": n == 1 });
+        return json!({ "sentences": [entry(1), entry(2)] }).to_string();
+    }
     panic!("the scripted model does not know this prompt: {system}");
+}
+
+/// An answer of one sentence that cites a node, one that cites another wrongly, and one that cites
+/// what is not there; to a question about the moon only the last one.
+fn sentences(user: &str) -> String {
+    let lie = json!({ "text": "It was thrown on the moon.", "cites": [77] });
+    let all = match user.contains("moon") {
+        true => vec![lie],
+        false => vec![
+            json!({ "text": "The first one is of steel.", "cites": [1] }),
+            json!({ "text": "The second one is of gold.", "cites": [2] }),
+            lie,
+        ],
+    };
+    json!({ "sentences": all }).to_string()
 }
 
 /// Scores for the candidates of a prompt: the later, the better.

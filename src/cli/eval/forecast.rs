@@ -11,6 +11,7 @@ use crate::{
         failure::{Explain, Result},
         llm::{self, LlmArgs},
         printer::{count, table},
+        systems::Effort,
     },
     systems,
 };
@@ -27,6 +28,20 @@ struct Printed<'a> {
     tokens_out: u64,
     /// Most dollars; none without the price of a model.
     usd: Option<f64>,
+}
+
+/// Prints what one system would ask for one question.
+///
+/// # Errors
+/// As [`print`].
+pub(in crate::cli) fn print_one(
+    system: &str,
+    args: &LlmArgs,
+    json: bool,
+    ctx: &Context,
+) -> Result<Exit> {
+    let (label, system) = (system.to_owned(), system.to_owned());
+    print(&[Chosen { label, system, effort: Effort::default() }], 1, args, json, ctx)
 }
 
 /// Prints what each system would ask for so many queries: least and most requests, most tokens, most

@@ -1,0 +1,295 @@
+//! Expansion with a scripted model, neighbourhoods against brute force, and a base where only the
+//! graph tells the answer.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::json;
+
+use crate::{
+    answer::Explanation,
+    expand::{
+        Boost, Expander, Filter, GraphBoost, Method, Neighborhood, count_words, expanded,
+        relation_in_words,
+        testing::{QUERY, answer, echo, planted},
+    },
+    index::{IndexedBase, postings::MAX_QUERY_WORDS},
+    kb::{Direction, Kb, NodeId, RelationId, best},
+    llm::{
+        LlmError, Request,
+        ledger::Ceilings,
+        scripted::{Heard, llm, llm_within, question, said},
+    },
+    remote::RemoteError,
+    retrieve::{Baseline, Detail, RetrieveError, Retriever, System, Unassisted},
+    tools::testing::{assistant, blocks, example_base},
+};
+
+type Said = Result<(String, crate::llm::Finish), LlmError>;
+
+fn over(base: &Arc<IndexedBase>, system: System) -> Box<dyn Retriever> {
+    Box::new(Baseline::new(base.clone(), system))
+}
+
+/// A system that expands for `bm25+names`, with a model.
+fn expander(
+    base: &Arc<IndexedBase>,
+    method: Method,
+    n: usize,
+    reply: impl Fn(&Request) -> Said + Send + Sync + 'static,
+) -> (Expander, Heard) {
+    let (model, heard) = llm(reply);
+    let inner = over(base, System::Bm25Names);
+    (Expander::new(base.clone(), inner, assistant(model), method, n), heard)
+}
+
+fn kar(filter: Option<Filter>) -> Method {
+    Method::Kar { k: 10, filter }
+}
+
+/// All nodes one edge from a node.
+fn beside(kb: &Kb, node: NodeId) -> BTreeSet<NodeId> {
+    let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
+    relations.flat_map(|by| kb.neighbors(node, by, Direction::Any).into_vec()).collect()
+}
+
+fn rank_of(system: &dyn Retriever, node: NodeId) -> Option<usize> {
+    let ranking = system.retrieve(QUERY, 100).unwrap();
+    ranking.iter().position(|pair| pair.0 == node).map(|at| at + 1)
+}
+
+#[test]
+fn neighbourhoods_and_filters_are_those_of_brute_force() {
+    for base in [example_base(), planted()] {
+        let (kb, query) = (&base.kb, "a quiet durable steel kettle with warm wool");
+        let terms = base.terms.query(&base.stems, query);
+        for from in (0..kb.n_nodes()).step_by(7) {
+            let first = beside(kb, from);
+            let mut all = first.clone();
+            for &node in first.iter().filter(|&&node| beside(kb, node).len() <= 2_000) {
+                all.extend(beside(kb, node));
+            }
+            all.remove(&from);
+            let around = Neighborhood::of(kb, from);
+            let mut expected: Vec<NodeId> = all.iter().copied().collect();
+            expected.sort_by_key(|node| (!first.contains(node), *node));
+            assert_eq!(around.nodes(), expected, "{from}");
+            for k in [1, 3, 10, 40] {
+                let scored = all.iter().map(|&node| (node, base.terms.bm25(&terms, node)));
+                let scored = best(scored.filter(|pair| pair.1 > 0.0).collect(), k);
+                assert_eq!(around.filtered(&base, query, Filter::Documents, k), scored);
+                let first: Vec<NodeId> = expected.iter().take(k).copied().collect();
+                let kept = around.filtered(&base, query, Filter::None, k);
+                assert_eq!(kept.into_iter().map(|pair| pair.0).collect::<Vec<_>>(), first);
+                let named = around.filtered(&base, query, Filter::Names, k);
+                let has = |node: &NodeId| {
+                    let name = kb.name(*node).to_lowercase();
+                    ["durable", "steel", "kettle", "warm", "wool"]
+                        .iter()
+                        .any(|word| name.contains(word))
+                };
+                let having = all.iter().filter(|node| has(node)).count();
+                assert_eq!(named.len(), having.min(k), "{from}: {named:?}");
+                assert!(named.iter().all(|pair| has(&pair.0)));
+            }
+            for &node in around.nodes() {
+                let path = around.path(node);
+                assert_eq!((path.from, path.end()), (from, node));
+                assert_eq!(path.hops.len(), if first.contains(&node) { 1 } else { 2 });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hub_is_reached_and_not_passed() {
+    let base = planted();
+    let kb = &base.kb;
+    let parts = kb.nodes_of_type(kb.type_id("part").unwrap());
+    let steel = kb.nodes_of_type(kb.type_id("material").unwrap())[0];
+    let around = Neighborhood::of(kb, answer());
+    assert!(around.nodes().contains(&steel));
+    assert!(parts.iter().all(|part| !around.nodes().contains(part)));
+    let around = Neighborhood::of(kb, steel);
+    assert!(parts.iter().all(|part| around.nodes().contains(part)), "its own edges are followed");
+    let kettles = kb.nodes_of_type(kb.type_id("kettle").unwrap());
+    assert_eq!(around.candidates(kb).nodes(), kettles);
+}
+
+#[test]
+fn a_relation_says_which_way_its_edges_lead_and_over_what() {
+    let base = planted();
+    let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[4];
+    let around = Neighborhood::of(&base.kb, brand);
+    let words = |node| relation_in_words(&base.kb, &around.path(node));
+    assert_eq!(words(brand + 1), "<-owned_by-");
+    let over = base.kb.name(brand + 1);
+    assert_eq!(words(answer()), format!("<-owned_by-, then <-made_in-, over {over}"));
+}
+
+#[test]
+fn only_the_graph_tells_the_answer() {
+    let base = planted();
+    let rank = |method| rank_of(&expander(&base, method, 1, echo).0, answer());
+    assert_eq!(rank(kar(Some(Filter::Documents))), Some(1));
+    for method in [kar(None), kar(Some(Filter::Names)), kar(Some(Filter::None))] {
+        assert_ne!(rank(method), Some(1), "{method:?}");
+    }
+    for method in [Method::Hyde, Method::Rar, Method::Agr] {
+        assert_ne!(rank(method), Some(1), "{method:?}");
+    }
+    let boosted = |filter| {
+        let boost = Boost { filter, ..Boost::default() };
+        rank_of(&GraphBoost::new(base.clone(), boost), answer())
+    };
+    assert_eq!(boosted(Filter::Documents), Some(1));
+    assert_ne!(boosted(Filter::Names), Some(1));
+    assert_ne!(rank_of(&*over(&base, System::Bm25Names), answer()), Some(1));
+}
+
+#[test]
+fn a_boost_is_the_sum_that_it_says() {
+    let base = planted();
+    let system = GraphBoost::new(base.clone(), Boost::default());
+    let found = over(&base, System::Bm25Names).retrieve(QUERY, 1_000).unwrap();
+    let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[4];
+    let near = Neighborhood::of(&base.kb, brand).candidates(&base.kb);
+    let near = near.filtered(&base, QUERY, Filter::Documents, 10);
+    let of = |list: &[(NodeId, f32)], node| {
+        list.iter().find(|pair| pair.0 == node).map_or(0.0, |pair| pair.1) / list[0].1
+    };
+    for (node, score) in system.retrieve(QUERY, 100).unwrap() {
+        let sum = of(&found, node) + 0.5 * of(&near, node);
+        assert!((score - sum).abs() < 1e-5, "{node}: {score} for {sum}");
+    }
+    assert_eq!(system.retrieve("nothing of the kind", 5).unwrap(), []);
+}
+
+#[test]
+fn feedback_asks_the_query_with_the_first_documents() {
+    let base = example_base();
+    let query = "a durable steel bottle";
+    for system in [System::Bm25, System::Bm25Names, System::Dense, System::Hybrid] {
+        let inner = over(&base, system);
+        let found = inner.retrieve(query, 3).unwrap();
+        let texts: Vec<&str> = found.iter().map(|pair| base.kb.text(pair.0).trim()).collect();
+        let reference = inner.retrieve(&format!("{query}\n\n{}", texts.join("\n\n")), 20).unwrap();
+        let expander = Expander::feedback(base.clone(), over(&base, system), 3);
+        assert_eq!(expander.retrieve(query, 20).unwrap(), reference);
+        assert_eq!(expander.name(), format!("expand:prf=3:{}", system.name()));
+    }
+}
+
+#[test]
+fn every_text_has_an_equal_share_of_what_a_search_reads() {
+    let long = |word: &str| format!("{word} ").repeat(1_000);
+    let text = expanded("steel bottle", &[long("wool"), long("glass"), "short text".to_owned()]);
+    assert!(count_words(&text) <= MAX_QUERY_WORDS);
+    let count = |word: &str| text.matches(word).count();
+    assert_eq!((count("wool"), count("glass")), (84, 84));
+    assert!(text.starts_with("steel bottle\n\nwool") && text.ends_with("\n\nshort text"));
+    let bytes = expanded(&"ä".repeat(8_000), &[long("wool"), long("glass")]);
+    assert!(bytes.len() <= crate::retrieve::MAX_QUERY_BYTES);
+    assert_eq!(expanded("steel", &[" ".to_owned()]), "steel");
+    // A word that no search reads, and that is too long, ends the text.
+    assert_eq!(expanded("steel", &["x".repeat(20_000)]), "steel");
+}
+
+#[test]
+fn the_model_is_shown_what_each_method_says() {
+    let base = planted();
+    let shown = |method| {
+        let (system, heard) = expander(&base, method, 3, echo);
+        system.retrieve(QUERY, 10).unwrap();
+        let requests = heard.requests();
+        let counts = |request: &Request| {
+            ["fact ", "document ", "entity ", "analysis", "query", "structures"]
+                .map(|name| blocks(question(request), name).len())
+        };
+        requests.iter().map(counts).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(Method::Hyde), [[0, 0, 0, 0, 1, 1]]);
+    assert_eq!(shown(Method::Rar), [[0, 3, 0, 0, 1, 1]]);
+    let agr = shown(Method::Agr);
+    assert_eq!(agr[2..], [[0, 0, 0, 1, 1, 1], [0, 9, 0, 1, 1, 1], [0, 3, 0, 0, 1, 1]]);
+    assert_eq!(agr.len(), 5);
+    assert_eq!(shown(kar(None)), [[0, 0, 0, 0, 1, 1], [0, 0, 2, 0, 1, 1]]);
+    let of_graph = shown(kar(Some(Filter::Documents)));
+    assert_eq!((of_graph.len(), of_graph[1][2]), (2, 2));
+    assert!((10..=20).contains(&of_graph[1][0]), "{of_graph:?}");
+}
+
+#[test]
+fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
+    let base = planted();
+    let (system, _) = expander(&base, kar(Some(Filter::Documents)), 2, echo);
+    let detail = Detail { explained: 2, paths: false };
+    let told = system.answer(QUERY, 5, detail).unwrap();
+    let expansion = told.why[0].explanation.child("expansion").unwrap();
+    let text =
+        |one: &Explanation| serde_json::to_value(&one.value).unwrap().as_str().unwrap().to_owned();
+    assert!(text(expansion).starts_with(QUERY), "{expansion:?}");
+    let entity = expansion.child("entity").unwrap();
+    assert!(text(entity).starts_with("Zorblax (brand "), "{entity:?}");
+    let neighbor = entity.child("neighbor").unwrap();
+    assert!(text(neighbor).contains(base.kb.name(answer())), "{neighbor:?}");
+    assert!(text(neighbor.child("relation").unwrap()).starts_with("<-owned_by-, then"));
+    assert_eq!(expansion.children.iter().filter(|one| one.name == "text").count(), 2);
+    assert!(told.why[0].explanation.child("bm25+names").is_some(), "what the other system says");
+    assert!(told.why[1].explanation.child("expansion").is_none(), "it is told once");
+    assert_eq!(system.answer(QUERY, 5, Detail::default()).unwrap().ranking(), told.ranking());
+}
+
+#[test]
+fn an_unusable_reply_leaves_the_query_as_it_is_and_is_counted() {
+    let base = planted();
+    let plain = over(&base, System::Bm25Names).retrieve(QUERY, 20).unwrap();
+    let empty = || said(json!({"documents": [" "], "entities": []}).to_string());
+    for method in [Method::Hyde, Method::Rar, Method::Agr, kar(Some(Filter::Documents))] {
+        let (system, heard) = expander(&base, method, 3, |_| said("I would rather not."));
+        assert_eq!(system.retrieve(QUERY, 20).unwrap(), plain);
+        assert_eq!(system.unassisted(), Unassisted { outages: 0, unusable: 1 });
+        assert_eq!(heard.count(), 2, "asked once, and repaired once: {method:?}");
+    }
+    let (system, heard) = expander(&base, Method::Hyde, 3, move |_| empty());
+    assert_eq!((system.retrieve(QUERY, 20).unwrap(), heard.count()), (plain, 1));
+    let told = system.answer(QUERY, 1, Detail { explained: 1, paths: false }).unwrap();
+    let expansion = told.why[0].explanation.child("expansion").unwrap();
+    assert!(expansion.child("not expanded").is_some(), "{expansion:?}");
+}
+
+#[test]
+fn an_outage_or_a_ceiling_is_never_an_answer() {
+    let base = planted();
+    for method in [Method::Hyde, Method::Rar, Method::Agr, kar(Some(Filter::Documents))] {
+        let (system, _) = expander(&base, method, 3, |_| {
+            Err(LlmError::Remote(RemoteError::Setup("down".to_owned())))
+        });
+        let error = system.retrieve(QUERY, 20).unwrap_err();
+        assert!(error.is_outage(), "{error}");
+        assert_eq!(system.unassisted(), Unassisted::default());
+    }
+    let ceilings = Ceilings { usd: None, tokens: Some(10) };
+    let (model, heard) = llm_within(echo, ceilings, Vec::new());
+    let inner = over(&base, System::Bm25);
+    let system = Expander::new(base.clone(), inner, assistant(model), Method::Hyde, 3);
+    let error = system.retrieve(QUERY, 20).unwrap_err();
+    assert!(matches!(error, RetrieveError::Llm(LlmError::Budget { .. })), "{error}");
+    assert_eq!(heard.count(), 0);
+}
+
+#[test]
+fn entities_that_no_node_answers_to_are_left_out() {
+    let base = planted();
+    let strange = |request: &Request| {
+        if request.json.as_ref().unwrap().name != "expand_parse" {
+            return echo(request);
+        }
+        let attributes = json!([{"name": "name", "value": "Qwertzuiop"}]);
+        let entity = json!({"type": "no such type", "attributes": attributes});
+        said(json!({"entities": [entity, entity, entity, entity, entity, entity]}).to_string())
+    };
+    let (system, heard) = expander(&base, kar(Some(Filter::Documents)), 1, strange);
+    system.retrieve(QUERY, 20).unwrap();
+    // The query itself stands for an entity all the same.
+    assert_eq!(blocks(question(&heard.requests()[1]), "entity ").len(), 1);
+}

@@ -1,0 +1,220 @@
+//! `expand:METHOD[=..][:SYSTEM]`: another system is asked the query with texts that would answer it;
+//! and `kar:graph`, which reads the graph without a language model.
+
+use crate::{
+    expand::{Boost, Expander, Filter, GraphBoost, Method, NO_GRAPH},
+    retrieve::Retriever,
+    systems::{Need, Opener, SystemError, SystemSpec},
+};
+
+pub(super) const PRF: SystemSpec = SystemSpec {
+    name: "expand:prf",
+    arguments: "[=DOCUMENTS][:SYSTEM]",
+    summary: "another system, asked the query with the first documents that it finds, 3 by default; \
+              of bm25+names by default, as all that expand",
+    needs: &[],
+    open: |arguments, opener| {
+        let Written { numbers: [documents], inner, .. } =
+            Written::read(arguments, [(3, MAX_TEXTS)])
+                .ok_or_else(|| PRF.wrong(arguments, "has no number from 1 to 7"))?;
+        let inner = opener.inner(inner)?;
+        Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
+    },
+};
+
+pub(super) const HYDE: SystemSpec = SystemSpec {
+    name: "expand:hyde",
+    arguments: "[=N][:SYSTEM]",
+    summary: "asked the query with N texts, 3 by default, that a language model writes to answer it",
+    needs: &[Need::Model],
+    open: |arguments, opener| by_model(&HYDE, arguments, opener),
+};
+
+pub(super) const RAR: SystemSpec = SystemSpec {
+    name: "expand:rar",
+    arguments: "[=N][:SYSTEM]",
+    summary: "the same, the model being shown the first 3 documents",
+    needs: &[Need::Model],
+    open: |arguments, opener| by_model(&RAR, arguments, opener),
+};
+
+pub(super) const AGR: SystemSpec = SystemSpec {
+    name: "expand:agr",
+    arguments: "[=N][:SYSTEM]",
+    summary: "asked the query with one text, refined from N by analysis and documents found with them",
+    needs: &[Need::Model],
+    open: |arguments, opener| by_model(&AGR, arguments, opener),
+};
+
+pub(super) const KAR: SystemSpec = SystemSpec {
+    name: "expand:kar",
+    arguments: "[=K,N,FILTER][:SYSTEM]",
+    summary: "the same with N texts, the model being shown the entities that the query names and of \
+              each K neighbours chosen by FILTER: documents, names, unfiltered, no-graph; \
+              10,3,documents by default",
+    needs: &[Need::Model],
+    open: |arguments, opener| by_model(&KAR, arguments, opener),
+};
+
+pub(super) const GRAPH: SystemSpec = SystemSpec {
+    name: "kar:graph",
+    arguments: "[=K,WEIGHT,FILTER]",
+    summary: "bm25+names, raised by what lies within two edges of the entities that the query names: \
+              of each the K neighbours that FILTER prefers (documents, names), or all (unfiltered); \
+              10,0.5,documents by default",
+    needs: &[],
+    open: |arguments, opener| {
+        let boost = boost_of(arguments).ok_or_else(|| {
+            GRAPH.wrong(arguments, "has not a number from 1 to 40, a weight from 0 to 1, a filter")
+        })?;
+        Ok(Box::new(GraphBoost::new(opener.base.clone(), boost)))
+    },
+};
+
+/// The methods that ask a model.
+const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
+/// The system that is asked unless the name says otherwise.
+const INNER: &str = "bm25+names";
+/// Texts of an expansion.
+const TEXTS: usize = 3;
+const MAX_TEXTS: usize = 7;
+/// Neighbours of an entity.
+const NEIGHBORS: usize = 10;
+const MAX_NEIGHBORS: usize = 40;
+
+/// What is written behind the name of a system that expands.
+struct Written<'a, const N: usize> {
+    /// The numbers, some of them by default.
+    numbers: [usize; N],
+    /// What is written behind them.
+    filter: Option<&'a str>,
+    /// The system that is asked.
+    inner: &'a str,
+}
+
+impl<'a, const N: usize> Written<'a, N> {
+    /// Reads at most `N` numbers, each at least 1 and within its bound, by default as told, and at
+    /// most one word behind them.
+    fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
+        let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
+        let mut written = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
+        let Some(own) = own.strip_prefix('=') else { return Some(written) };
+        for (at, part) in own.split(',').enumerate() {
+            match (written.numbers.get_mut(at), bounds.get(at)) {
+                (Some(number), Some(&(_, most))) => {
+                    *number = part.parse().ok().filter(|number| (1..=most).contains(number))?;
+                }
+                _ if at == N => written.filter = Some(part),
+                _ => return None,
+            }
+        }
+        Some(written)
+    }
+}
+
+/// The filter of a name.
+fn filter_of(name: &str) -> Option<Filter> {
+    Filter::ALL.into_iter().find(|filter| filter.name() == name)
+}
+
+/// How the graph raises a ranking, as it is written.
+fn boost_of(arguments: &str) -> Option<Boost> {
+    let mut boost = Boost::default();
+    let Some(own) = arguments.strip_prefix('=') else { return Some(boost) };
+    let mut parts = own.split(',');
+    boost.k = parts.next()?.parse().ok().filter(|k| (1..=MAX_NEIGHBORS).contains(k))?;
+    if let Some(weight) = parts.next() {
+        boost.weight = weight.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
+    }
+    if let Some(filter) = parts.next() {
+        boost.filter = filter_of(filter)?;
+    }
+    parts.next().is_none().then_some(boost)
+}
+
+/// What a model is asked, for how many texts, and the system that is asked with them.
+fn method_of<'a>(
+    spec: &SystemSpec,
+    arguments: &'a str,
+) -> Result<(Method, usize, &'a str), SystemError> {
+    let wrong = || spec.wrong(arguments, "is none of its forms, or has a number out of bounds");
+    if spec.name == KAR.name {
+        let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
+        let written = Written::read(arguments, bounds).ok_or_else(wrong)?;
+        let filter = match written.filter {
+            None => Some(Filter::Documents),
+            Some(NO_GRAPH) => None,
+            Some(name) => Some(filter_of(name).ok_or_else(wrong)?),
+        };
+        let [k, n] = written.numbers;
+        return Ok((Method::Kar { k, filter }, n, written.inner));
+    }
+    let written = Written::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
+    if written.filter.is_some() {
+        return Err(wrong());
+    }
+    let method = match spec.name {
+        name if name == RAR.name => Method::Rar,
+        name if name == AGR.name => Method::Agr,
+        _ => Method::Hyde,
+    };
+    let [n] = written.numbers;
+    Ok((method, n, written.inner))
+}
+
+fn by_model(
+    spec: &SystemSpec,
+    arguments: &str,
+    opener: &Opener<'_>,
+) -> Result<Box<dyn Retriever>, SystemError> {
+    let (method, n, inner) = method_of(spec, arguments)?;
+    let assistant = opener.model(&format!("{}{arguments}", spec.name))?;
+    let inner = opener.inner(inner)?;
+    Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
+}
+
+/// Of a system that expands: the method by which it asks a model, if it does, and the system that is
+/// asked with the texts, as often as told.
+///
+/// # Errors
+/// That its arguments are wrong.
+pub(super) fn stands_on<'a>(
+    spec: &SystemSpec,
+    arguments: &'a str,
+) -> Result<Option<(Option<Method>, &'a str, usize)>, SystemError> {
+    if spec.name == PRF.name {
+        let inner = arguments.split_once(':').map_or(INNER, |pair| pair.1);
+        return Ok(Some((None, inner, 2)));
+    }
+    if BY_MODEL.iter().all(|other| other.name != spec.name) {
+        return Ok(None);
+    }
+    let (method, _, inner) = method_of(spec, arguments)?;
+    let times = if method == Method::Hyde { 1 } else { 2 };
+    Ok(Some((Some(method), inner, times)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_filters_and_systems_are_read_within_their_bounds() {
+        let kar = |arguments| method_of(&KAR, arguments).ok();
+        let by = |k, filter| Method::Kar { k, filter };
+        assert_eq!(kar(""), Some((by(10, Some(Filter::Documents)), 3, "bm25+names")));
+        assert_eq!(kar("=40,1,names:dense"), Some((by(40, Some(Filter::Names)), 1, "dense")));
+        assert_eq!(kar("=5:hybrid"), Some((by(5, Some(Filter::Documents)), 3, "hybrid")));
+        assert_eq!(kar("=5,7,no-graph"), Some((by(5, None), 7, "bm25+names")));
+        assert_eq!(method_of(&HYDE, "=1:rerank:bm25").ok(), Some((Method::Hyde, 1, "rerank:bm25")));
+        for wrong in ["=0", "=41", "=3,8", "=3,0", "=3,3,x", "=3,3,names,1", "=", "=,3"] {
+            assert_eq!(kar(wrong), None, "{wrong}");
+        }
+        assert!(method_of(&RAR, "=3,names").is_err() && method_of(&AGR, "=8").is_err());
+        let boost = Boost { k: 20, weight: 0.25, filter: Filter::None };
+        assert_eq!(boost_of("=20,0.25,unfiltered"), Some(boost));
+        for wrong in ["=", "=0", "=1,nan", "=1,2", "=1,1,no-graph", "=1,1,names,1"] {
+            assert_eq!(boost_of(wrong), None, "{wrong}");
+        }
+    }
+}
