@@ -173,7 +173,7 @@ pub struct Question {
 
 /// The metapath in words, such as `brand <-has_brand- product`.
 pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
-    kb::metapath_in_words(&base.kb, metapath.start, metapath.metapath())
+    kb::metapath_in_words(&base.kb, metapath.start, metapath.typed_steps())
 }
 
 /// The stems of the names of types and relations.

@@ -405,10 +405,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        explain::testing::{call, of, scores},
-        kb::Scores,
-    };
+    use crate::explain::testing::{call, of, scores};
 
     /// A program that sums two weighed signals over one that says the same of all.
     fn calls() -> (Vec<ToolCall>, Ranking) {

@@ -1,6 +1,6 @@
 //! Acceptance: which changes a run keeps while it goes on. A change is kept when training queries
-//! of its category speak for it: a choice, no proof; that is the [sequential
-//! test](super::sequential test)'s.
+//! of its category speak for it: a choice, no proof; that is the
+//! [sequential test](super::sequential_test)'s.
 //!
 //! Must not know: who proposes changes, how validation queries are answered.
 
