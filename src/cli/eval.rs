@@ -256,6 +256,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let report = Report {
         dataset: &args.dataset,
         split: joined(&args.split),
+        synthetic: is_synthetic(&queries),
         groups: match &labels {
             Some(labels) => grouped(&measured, labels)?,
             None => Vec::new(),
@@ -346,10 +347,6 @@ pub(super) fn queries(
     }
     if queries.is_empty() {
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
-    }
-    if is_synthetic(&queries) {
-        ctx.printer
-            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     for (column, value) in filters {
         if !queries.iter().any(|query| query.metadata.contains_key(column)) {

@@ -59,6 +59,7 @@ mod run;
 mod search;
 mod serve;
 mod synthesize;
+mod synthetic;
 mod systems;
 mod test_split;
 mod vectors;

@@ -31,7 +31,7 @@ use crate::{
         },
         printer::{Level, Printer, count, p_value},
         progress::Plan,
-        report as page, routing, synthesize,
+        report as page, routing, synthesize, synthetic,
         systems::SandboxArgs,
     },
     dataset::{
@@ -257,7 +257,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         dir.display()
     ));
     if is_synthetic(&train) || is_synthetic(&validation) {
-        printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+        printer.notice(synthetic::TOLD);
     }
     warn_of_few(train.len(), validation.len(), printer);
     let began = Instant::now();

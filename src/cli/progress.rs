@@ -1,6 +1,7 @@
 //! Shows how far a piece of work is: on a terminal one line that is never wider than it, otherwise
 //! plain lines, one in [`BETWEEN_LINES`] at most. What is left is estimated of the whole where its
-//! stages are known beforehand, else of the stage at hand. Must not know what is done.
+//! stages are known beforehand, else of the stage at hand by its rate in the last minute, as what an
+//! earlier process has done passes at once. Must not know what is done.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -15,6 +16,8 @@ use crate::cli::printer::{Level, Printer, count, plain};
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 /// Time from the start before which nothing is said about what is left: it would be a guess.
 const BEFORE_ESTIMATES: Duration = Duration::from_secs(1);
+/// Half of the time by which a rate is told: it is that of this time at least, twice it at most.
+const RATE_TIME: Duration = Duration::from_secs(30);
 /// Longest line where nothing tells the width of the terminal, characters.
 const LINE_CHARS: usize = 79;
 
@@ -32,19 +35,40 @@ struct State {
     what: String,
     plan: Plan,
     began: Instant,
-    /// Stages begun: name, when, done, of how many.
+    /// Stages begun.
     stages: Vec<Stage>,
     last_line: Instant,
 }
 
 struct Stage {
     name: String,
-    began: Instant,
     done: u64,
     total: u64,
+    /// When so many units were done: what the rate is told from, and what it will be told from next.
+    marks: [(Instant, u64); 2],
+    began: Instant,
 }
 
 impl Stage {
+    fn new(name: &str, now: Instant) -> Stage {
+        Stage { name: name.to_owned(), done: 0, total: 0, marks: [(now, 0); 2], began: now }
+    }
+
+    fn at(&mut self, done: u64, total: u64, now: Instant) {
+        (self.done, self.total) = (done, total);
+        let [_, next] = self.marks;
+        if now.duration_since(next.0) >= RATE_TIME {
+            self.marks = [next, (now, done)];
+        }
+    }
+
+    /// Units a second, lately.
+    fn rate(&self, now: Instant) -> f64 {
+        let [(since, before), _] = self.marks;
+        let seconds = now.duration_since(since).as_secs_f64();
+        self.done.saturating_sub(before) as f64 / seconds.max(f64::MIN_POSITIVE)
+    }
+
     fn share(&self) -> f64 {
         if self.total == 0 { 1.0 } else { self.done.min(self.total) as f64 / self.total as f64 }
     }
@@ -72,11 +96,11 @@ impl<'a> Progress<'a> {
         let now = Instant::now();
         let place = state.stages.iter().position(|known| known.name == stage);
         let place = place.unwrap_or_else(|| {
-            state.stages.push(Stage { name: stage.to_owned(), began: now, done, total });
+            state.stages.push(Stage::new(stage, now));
             state.stages.len() - 1
         });
         if let Some(known) = state.stages.get_mut(place) {
-            (known.done, known.total) = (done, total);
+            known.at(done, total, now);
         }
         if !self.printer.bars().is_hidden() {
             self.bar.set_message(state.line(place, now));
@@ -108,14 +132,29 @@ impl State {
         if stage.total > 1 {
             line += &format!(" {}/{}", count(stage.done.min(stage.total)), count(stage.total));
         }
-        let (began, share) = match planned {
-            Some(at) => (self.began, self.share(at, stage)),
-            None => (stage.began, stage.share()),
-        };
-        let elapsed = now.duration_since(began);
+        let elapsed = now.duration_since(planned.map_or(stage.began, |_| self.began));
         line += &format!(", {} elapsed", clock(elapsed));
-        if share > 0.0 && share < 1.0 && elapsed >= BEFORE_ESTIMATES {
-            line += &format!(", about {} left", clock(elapsed.mul_f64((1.0 - share) / share)));
+        if elapsed < BEFORE_ESTIMATES {
+            return plain(line, LINE_CHARS);
+        }
+        let left = match planned {
+            Some(at) => {
+                let share = self.share(at, stage);
+                let going = share > 0.0 && share < 1.0;
+                going.then(|| elapsed.mul_f64((1.0 - share) / share))
+            }
+            None => {
+                let (rate, left) = (stage.rate(now), stage.total.saturating_sub(stage.done));
+                if left > 0 && rate >= 1.0 {
+                    line += &format!(", {}/s", count(rate as u64));
+                }
+                // Where nothing was done lately, nothing is known.
+                let seconds = left as f64 / rate.max(f64::MIN_POSITIVE);
+                (left > 0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
+            }
+        };
+        if let Some(left) = left {
+            line += &format!(", about {} left", clock(left));
         }
         plain(line, LINE_CHARS)
     }
@@ -146,7 +185,9 @@ mod tests {
     fn line(plan: Plan, what: &str, stage: (&str, u64, u64), seconds: u64) -> String {
         let began = Instant::now();
         let (name, done, total) = stage;
-        let stages = vec![Stage { name: name.to_owned(), began, done, total }];
+        let mut stage = Stage::new(name, began);
+        stage.at(done, total, began);
+        let stages = vec![stage];
         let state = State { what: what.to_owned(), plan, began, stages, last_line: began };
         state.line(0, began + Duration::from_secs(seconds))
     }
@@ -167,8 +208,24 @@ mod tests {
     #[test]
     fn lines_are_short_and_numbers_are_rounded() {
         let told = line(&[], "", ("vectors", 60_358_572, 100_000_000), 7);
-        assert_eq!(told, "vectors 60,358,572/100,000,000, 0:07 elapsed, about 0:05 left");
+        let whole = "vectors 60,358,572/100,000,000, 0:07 elapsed, 8,622,653/s, about 0:05 left";
+        assert_eq!(told, whole);
         let long = line(&[], &"long name ".repeat(30), ("stage", 1, 3), 2);
         assert_eq!(long.chars().count(), LINE_CHARS);
+    }
+
+    #[test]
+    fn what_an_earlier_process_has_done_does_not_count_for_long() {
+        let began = Instant::now();
+        let mut stage = Stage::new("vectors", began);
+        // Half passes at once, then ten a second are done.
+        for second in 0..=90 {
+            stage.at(5_000 + 10 * second, 10_000, began + Duration::from_secs(second));
+        }
+        let now = began + Duration::from_secs(90);
+        let stages = vec![stage];
+        let state = State { what: String::new(), plan: &[], began, stages, last_line: began };
+        let told = "vectors 5,900/10,000, 1:30 elapsed, 10/s, about 6:50 left";
+        assert_eq!(state.line(0, now), told);
     }
 }

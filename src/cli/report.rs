@@ -85,7 +85,7 @@ fn written(args: &Args, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(&args.run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::of_run(&dir)?;
-    let record = gather::Record::read(&dir, &journal, sources)?;
+    let record = gather::Record::read(&dir, &journal, sources, ctx)?;
     let measured = measure(args, &record, ctx)?;
     let places = args.sandbox.places(ctx);
     let html = page::render(&gather::page(&record, measured.as_ref(), &places)?)?;

@@ -31,6 +31,22 @@ fn a_dataset_without_questions_is_optimized_on_synthetic_ones_and_says_so() {
     let first = done.stdout.lines().next().unwrap();
     assert!(first.contains("synthetic questions"), "{first}");
     assert!(done.stderr.contains("validation (synthetic questions)"), "{}", done.stderr);
+    // So does whatever shows figures on them.
+    world.run(["report", "--run", &run]).done();
+    let page = fs::read_to_string(world.path("run/report.html")).unwrap();
+    assert!(page.contains("<strong>The questions are synthetic"), "{page}");
+    let bundle = world.path("run/bundle.json").display().to_string();
+    let system = format!("bundle:{bundle}");
+    let eval = ["eval", "--dataset", "mine", "--split", "val", "--system", &system];
+    let told = "the questions are synthetic: made from the dataset, labelled by nobody";
+    for more in [&[][..], &["--format", "markdown"], &["--metrics", "set"]] {
+        let table = world.run(eval.into_iter().chain(more.iter().copied())).done();
+        assert!(table.lines().any(|line| line == told), "{table}");
+    }
+    assert!(world.run(eval.into_iter().chain(["--format", "csv"])).done().contains("val (synthetic)"));
+    assert_eq!(world.run(eval.into_iter().chain(["--json"])).json_lines()[0]["synthetic"], true);
+    let explained = world.run(["explain", "--dataset", "mine", "--bundle", &bundle]).done();
+    assert!(explained.contains(told), "{explained}");
     // The same again with the same seed, to a directory.
     let again = world.path("again").display().to_string();
     world.run(["data", "synthesize", "mine", "--to", &again]).done();
@@ -91,8 +107,10 @@ fn a_baseline_is_frozen_where_nothing_better_is_found() {
     let eval = ["eval", "--dataset", "plain", "--split", "val", "--system", &system, "--json"];
     let measured = world.run(eval).json_lines();
     assert_eq!(measured[0]["n"], 32);
+    assert!(measured[0].get("synthetic").is_none());
     let page = world.path("page.html").display().to_string();
     world.run(["report", "--run", &run, "--out", &page]).done();
+    assert!(!fs::read_to_string(&page).unwrap().contains("synthetic"));
     let explain = ["explain", "--dataset", "plain", "--bundle", &bundle, "--split", "val"];
     world.run(explain).done();
 }

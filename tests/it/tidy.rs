@@ -31,6 +31,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
             "src/dataset/tables/tests.rs",
         ],
     ),
+    ("parquet", &["src/dataset/tables/columnar.rs", "src/dataset/tables/tests.rs"]),
     ("candle_core", &["src/embed/bert/weights.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),

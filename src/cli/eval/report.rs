@@ -11,7 +11,7 @@ use crate::{
         eval::{Measured, measures::Measures},
         failure::Result,
         printer::{p_cell, table},
-        test_split,
+        synthetic, test_split,
     },
     eval::{Comparison, Evaluation, Interval, Metric},
     llm::ledger::Spent,
@@ -65,6 +65,8 @@ fn metric_name<S: serde::Serializer>(
 pub(super) struct Report<'a> {
     pub(super) dataset: &'a str,
     pub(super) split: String,
+    /// Whether the questions were made, not labelled.
+    pub(super) synthetic: bool,
     pub(super) measured: &'a [Measured],
     /// What was ranked and by which definitions it was measured.
     pub(super) measures: Measures,
@@ -95,6 +97,9 @@ impl From<Spent> for LlmUse {
 struct Printed<'a> {
     dataset: &'a str,
     split: &'a str,
+    /// Only if the questions were made, not labelled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    synthetic: bool,
     system: &'a str,
     #[serde(flatten)]
     evaluation: &'a Evaluation,
@@ -170,6 +175,7 @@ impl Report<'_> {
             ctx.printer.json(&Printed {
                 dataset: self.dataset,
                 split: &self.split,
+                synthetic: self.synthetic,
                 system: &one.system,
                 evaluation: &one.evaluation,
                 llm: one.llm.into(),
@@ -193,6 +199,9 @@ impl Report<'_> {
         let (dataset, split) = (self.dataset, &self.split);
         ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
         self.means().print(format, ctx)?;
+        if self.synthetic {
+            ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
+        }
         if let Some(openings) = self.openings {
             ctx.printer.data(&format!("\n{}\n", test_split::told(openings)))?;
         }
@@ -255,9 +264,11 @@ impl Report<'_> {
     }
 
     fn means_by_metric(&self) -> Rows {
+        let synthetic = if self.synthetic { " (synthetic)" } else { "" };
+        let split = format!("{}{synthetic}", self.split);
         let row = |(group, system, evaluation): (&str, &str, &Evaluation), metric: Metric| {
             let interval = evaluation.ci95.get(metric);
-            let mut row = [self.dataset, &self.split, group, system].map(str::to_owned).to_vec();
+            let mut row = [self.dataset, &split, group, system].map(str::to_owned).to_vec();
             row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
             row.push(metric.name().to_owned());
             let mean = evaluation.means.get(metric);

@@ -13,8 +13,9 @@ use crate::{
             report::{ALL, Format, LlmUse, Rows, percent},
         },
         failure::Result,
+        synthetic,
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, is_synthetic},
     eval::{Latency, SetEvaluation, SetResult, sets::SET_METRICS},
 };
 
@@ -28,6 +29,9 @@ const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 struct Printed<'a> {
     dataset: &'a str,
     split: &'a str,
+    /// Only if the questions were made, not labelled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    synthetic: bool,
     system: &'a str,
     failed: usize,
     #[serde(flatten)]
@@ -64,6 +68,9 @@ pub(super) fn print(
         ctx.printer.notice(&format!("{} {split}: answers as sets, {what}", args.dataset));
     }
     rows(&systems, labels.is_some()).print(args.format, ctx)?;
+    if args.format != Format::Csv {
+        ctx.printer.data(&synthetic::line(queries))?;
+    }
     for one in systems.iter().filter(|one| one.evaluation.means.is_none()) {
         let what = "does not say where its answers end, so it gives no sets to measure";
         ctx.printer.notice(&format!("{NONE}: {} {what}", one.system));
@@ -101,6 +108,7 @@ fn printed<'a>(
     Ok(Printed {
         dataset: &args.dataset,
         split,
+        synthetic: is_synthetic(queries),
         system: &one.system,
         failed: one.evaluation.failed,
         evaluation: SetEvaluation::from_results(&results.iter().collect::<Vec<_>>(), SEED)?,

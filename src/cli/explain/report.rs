@@ -11,8 +11,9 @@ use crate::{
         failure::Result,
         hits::MAX_SHOWN,
         printer::{harmless, plain, table},
+        synthetic,
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, is_synthetic},
     explain::{Cause, Explained, Explainer, Kind, Loss, causes},
     index::IndexedBase,
     optimize::trial::mean,
@@ -162,6 +163,7 @@ impl Report<'_> {
         ctx.printer.json(&serde_json::json!({
             "dataset": self.dataset,
             "split": self.split,
+            "synthetic": is_synthetic(self.queries),
             "system": self.system,
             "n": self.explained.len(),
             "mrr": self.mrr(),
@@ -212,6 +214,7 @@ impl Report<'_> {
             }
         }
         ctx.printer.table(&rows)?;
+        ctx.printer.data(&synthetic::line(self.queries))?;
         if self.with_calls {
             return self.print_calls(ctx);
         }

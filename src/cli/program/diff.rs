@@ -20,7 +20,7 @@ use crate::{
         },
         systems::SandboxArgs,
     },
-    dataset::{LabelledQuery, load_split},
+    dataset::{LabelledQuery, is_synthetic, load_split},
     eval::{Comparison, Interval},
     infer::ParamValues,
     optimize::trial::{Pool, Trial},
@@ -107,6 +107,8 @@ struct Answers {
     on: String,
     /// Whether the parameters are the journal's.
     from_journal: bool,
+    /// Whether the queries were made, not labelled.
+    synthetic: bool,
     #[serde(flatten)]
     comparison: Comparison,
     /// Largest differences first.
@@ -228,6 +230,7 @@ fn answers(
     let answers = Answers {
         on: args.on.to_string(),
         from_journal: false,
+        synthetic: is_synthetic(&ground.queries),
         comparison: compare(&ranks_before, &ranks_after)?,
         won,
         lost,
@@ -253,7 +256,8 @@ fn of_journal(from: &Trial, to: &Trial, queries: &Option<Vec<LabelledQuery>>) ->
     let (won, lost) = differing(before, after, Some(&from.queries), queries.as_deref());
     let comparison = compare(before, after)?;
     let on = On::Val.to_string();
-    Ok(Answers { on, from_journal: true, comparison, won, lost, cost: None })
+    let synthetic = queries.as_deref().is_some_and(is_synthetic);
+    Ok(Answers { on, from_journal: true, synthetic, comparison, won, lost, cost: None })
 }
 
 /// The queries that the second answers better, and those it answers worse; `places` are those of
@@ -364,9 +368,10 @@ fn gain(before: &[f32], after: &[f32]) -> Result<Gain> {
 fn tell_answers(answers: &Answers, text: &mut String) {
     let Answers { on, comparison, .. } = answers;
     let origin = if answers.from_journal { ", from the journal" } else { "" };
+    let synthetic = if answers.synthetic { "synthetic " } else { "" };
     let _ = writeln!(
         text,
-        "\n{on}{origin}: {} queries, mrr {} points, {}; better {}, worse {}, equal {}",
+        "\n{on}{origin}: {} {synthetic}queries, mrr {} points, {}; better {}, worse {}, equal {}",
         comparison.n,
         percent(comparison.difference, comparison.ci95),
         p_value(comparison.p),

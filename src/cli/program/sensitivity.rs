@@ -14,6 +14,7 @@ use crate::{
             measure::{Ground, On, compare, ranks},
             sources::Place,
         },
+        synthetic,
         systems::SandboxArgs,
     },
     eval::Interval,
@@ -142,6 +143,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     print_rows(&rows, ctx)?;
+    ctx.printer.data(&synthetic::line(&ground.queries))?;
     Ok(Exit::Done)
 }
 

@@ -26,10 +26,10 @@ use crate::{
             sentence,
             spent::Taken,
         },
-        routing,
+        routing, synthetic,
         systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
     },
-    dataset::LabelledQuery,
+    dataset::{LabelledQuery, Split, is_synthetic, load_split},
     eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
     explain::{Cause, Explained, Explainer, Kind, causes},
     index::IndexedBase,
@@ -58,6 +58,8 @@ pub(super) struct Record {
     sources: Sources,
     trials: Vec<Trial>,
     taken: Taken,
+    /// Whether the questions were made, not labelled, as far as that is known.
+    synthetic: bool,
     /// The frozen bundle, if the run is finished.
     pub(super) bundle: Option<Bundle>,
 }
@@ -67,7 +69,12 @@ impl Record {
     ///
     /// # Errors
     /// That the journal is damaged.
-    pub(super) fn read(dir: &Path, journal: &Journal, sources: Sources) -> Result<Record> {
+    pub(super) fn read(
+        dir: &Path,
+        journal: &Journal,
+        sources: Sources,
+        ctx: &Context,
+    ) -> Result<Record> {
         let trials = journal
             .steps()?
             .into_iter()
@@ -77,7 +84,15 @@ impl Record {
         let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
         let config = journal.config().clone();
         let taken = Taken::read(dir)?;
-        Ok(Record { dir: dir.to_owned(), config, sources, trials, taken, bundle })
+        // A run that is not finished does not say it; its dataset does while it is there.
+        let made = |name: &str| load_split(&ctx.home.get(name).ok()?, &Split::Val).ok();
+        let name = config.get("dataset").and_then(serde_json::Value::as_str);
+        let synthetic = match &bundle {
+            Some(bundle) => bundle.provenance.synthetic,
+            None => name.and_then(made).is_some_and(|queries| is_synthetic(&queries)),
+        };
+        let dir = dir.to_owned();
+        Ok(Record { dir, config, sources, trials, taken, synthetic, bundle })
     }
 
     fn configured(&self, key: &str) -> String {
@@ -138,6 +153,8 @@ pub(super) struct Page<'a> {
     seed: String,
     version: String,
     finished: bool,
+    /// What is said where the questions were made, not labelled; else nothing.
+    synthetic: String,
     n_train: usize,
     n_validation: usize,
     /// Mean reciprocal rank of the bundle in percent, with its interval where it was measured.
@@ -309,6 +326,7 @@ pub(super) fn page<'a>(
         seed: record.configured("seed"),
         version: bundle.map(|bundle| bundle.provenance.version.clone()).unwrap_or_default(),
         finished: bundle.is_some(),
+        synthetic: if record.synthetic { sentence(synthetic::TOLD) } else { String::new() },
         n_train: bundle.map_or(0, |bundle| bundle.provenance.n_train),
         n_validation: bundle.map_or(0, |bundle| bundle.provenance.n_validation),
         headline,

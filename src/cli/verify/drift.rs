@@ -23,7 +23,7 @@ use crate::{
             replay::{Replay, replay},
         },
     },
-    dataset::{Split, load_split},
+    dataset::{Split, is_synthetic, load_split},
     eval::{Interval, statistics::bootstrap_interval},
     index::IndexedBase,
     optimize::trial::mean,
@@ -44,6 +44,8 @@ struct Told<'a> {
     /// Why not, each in a line.
     reasons: Vec<String>,
     n: usize,
+    /// Whether the queries were made, not labelled.
+    synthetic: bool,
     stated_mrr: f64,
     mrr: f64,
     ci95: Interval,
@@ -98,6 +100,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         fits: false,
         reasons: Vec::new(),
         n: replayed.ranks.len(),
+        synthetic: is_synthetic(&queries),
         stated_mrr: bundle.validation.mrr,
         mrr: mean(&replayed.ranks),
         ci95,
@@ -236,7 +239,8 @@ fn print(told: &Told<'_>, ctx: &Context) -> Result<()> {
     };
     let range = |ci: Interval| format!("[{:.1}, {:.1}]", 100.0 * ci.low, 100.0 * ci.high);
     ctx.printer.text(&format!(
-        "{verdict}.\nvalidation MRR {} {} against {} when it was frozen, n {}; {} {}\n\n",
+        "{verdict}.\nvalidation{} MRR {} {} against {} when it was frozen, n {}; {} {}\n\n",
+        if told.synthetic { " (synthetic questions)" } else { "" },
         percent(Some(told.mrr)),
         range(told.ci95),
         percent(Some(told.stated_mrr)),

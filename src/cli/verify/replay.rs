@@ -23,7 +23,7 @@ use crate::{
         systems::{Places, Resources, all_threads, open_runtime},
         verify::Check,
     },
-    dataset::{Base, LabelledQuery, Split, load_split},
+    dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
     eval::statistics::bootstrap_interval,
     index::IndexedBase,
     infer::{Joining, Runtime, chosen_categories, join},
@@ -150,8 +150,9 @@ pub(super) fn check(
         None => Check::ok(
             "replay",
             format!(
-                "{} validation queries: mrr {:.1} %, all scores as stated",
+                "{} validation queries{}: mrr {:.1} %, all scores as stated",
                 replay.ranks.len(),
+                if is_synthetic(&queries) { " (synthetic questions)" } else { "" },
                 100.0 * mean(&replay.ranks)
             ),
         ),

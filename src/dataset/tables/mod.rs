@@ -1,5 +1,5 @@
-//! Imports tables as people have them: CSV, TSV and JSON lines with a row per node or edge, and
-//! databases of SQLite. Must not know how a base is stored.
+//! Imports tables as people have them: CSV, TSV, JSON lines and Parquet with a row per node or edge,
+//! and databases of SQLite. Must not know how a base is stored.
 //!
 //! A [`Mapping`] says what becomes what. It is read from `mapping.toml`, made from options, or
 //! guessed from headers, samples and the schema of a database, always into the same form:
@@ -31,9 +31,11 @@
 //! | `mapping` | which table holds what, as a file, as options, in a line for people? |
 //! | `guess` | here are tables: what is likely in them? |
 //! | `rows` | here is a table of any kind: which columns and rows? |
-//! | `delimited`, `sqlite` | the same of one kind |
+//! | `delimited`, `sqlite`, `columnar` | the same of one kind |
 //! | `import` | here are a mapping and tables: which nodes and edges? |
 
+#[cfg(feature = "parquet")]
+mod columnar;
 mod delimited;
 mod guess;
 mod import;

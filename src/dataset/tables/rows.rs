@@ -11,12 +11,15 @@ use crate::dataset::{
     neutral::text_of,
     tables::{delimited, mapping::JSON_LIST, sqlite},
 };
+#[cfg(feature = "parquet")]
+use crate::dataset::tables::columnar;
 
 /// Rows of JSON lines that are looked at for the columns.
 const ROWS_FOR_COLUMNS: u64 = 1_000;
 /// Files larger than this are no small tables; a database is opened, never read whole.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
+const PARQUET: &str = "parquet";
 const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 
 /// A table that can be read, from its beginning, as often as it is asked for.
@@ -30,6 +33,8 @@ pub(super) struct Table {
 enum Kind {
     Delimited,
     JsonLines,
+    #[cfg(feature = "parquet")]
+    Parquet,
     /// Of a database.
     Sqlite(String),
 }
@@ -100,16 +105,20 @@ fn extension(path: &Path) -> String {
 /// Whether a file is a table by its name, or a database by its first bytes.
 pub fn is_table(path: &Path) -> bool {
     let extension = extension(path);
-    let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES);
+    let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
     known.into_iter().any(|of| *of == extension) || sqlite::is_database(path)
 }
 
 /// Why a file of another kind cannot be read, and what to do.
 fn no_table(path: &Path) -> DatasetError {
     let message = match extension(path).as_str() {
-        "parquet" | "arrow" | "feather" => {
-            "files of this kind are not read; convert it to CSV, for instance with \
-             `duckdb -c \"COPY 'x.parquet' TO 'x.csv'\"`"
+        PARQUET => {
+            "this build does not read Parquet; build it with `cargo build --release --features \
+             parquet`, or convert the file to CSV, for instance with `duckdb -c \"COPY \
+             'x.parquet' TO 'x.csv'\"`"
+        }
+        "arrow" | "feather" => {
+            "files of this kind are not read; convert it to CSV, for instance with `duckdb`"
         }
         "json" => "JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`",
         "xlsx" | "xls" | "ods" => "sheets are not read; save each as CSV",
@@ -135,6 +144,10 @@ impl Table {
         }
         if JSON_LINES.contains(&extension.as_str()) {
             return Ok(vec![of(Kind::JsonLines)]);
+        }
+        #[cfg(feature = "parquet")]
+        if extension == PARQUET {
+            return Ok(vec![of(Kind::Parquet)]);
         }
         Err(no_table(path))
     }
@@ -168,7 +181,7 @@ impl Table {
     pub(super) fn name(&self) -> Option<&str> {
         match &self.kind {
             Kind::Sqlite(table) => Some(table),
-            Kind::Delimited | Kind::JsonLines => None,
+            _ => None,
         }
     }
 
@@ -181,7 +194,7 @@ impl Table {
     pub(super) fn place(&self) -> PathBuf {
         match &self.kind {
             Kind::Sqlite(table) => PathBuf::from(format!("{}:{table}", self.path.display())),
-            Kind::Delimited | Kind::JsonLines => self.path.clone(),
+            _ => self.path.clone(),
         }
     }
 
@@ -201,6 +214,8 @@ impl Table {
     pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
         match &self.kind {
             Kind::Delimited => delimited::columns(&self.path),
+            #[cfg(feature = "parquet")]
+            Kind::Parquet => columnar::columns(&self.path),
             Kind::Sqlite(table) => sqlite::columns(&self.path, table),
             Kind::JsonLines => {
                 let mut columns: Vec<String> = Vec::new();
@@ -228,7 +243,7 @@ impl Table {
     pub(super) fn declared(&self) -> Result<sqlite::Declared, DatasetError> {
         match &self.kind {
             Kind::Sqlite(table) => sqlite::declared(&self.path, table),
-            Kind::Delimited | Kind::JsonLines => Ok(sqlite::Declared::default()),
+            _ => Ok(sqlite::Declared::default()),
         }
     }
 
@@ -244,6 +259,8 @@ impl Table {
         match &self.kind {
             Kind::Delimited => delimited::each(&self.path, problems, on_row),
             Kind::JsonLines => each_json(&self.path, problems, on_row),
+            #[cfg(feature = "parquet")]
+            Kind::Parquet => columnar::each(&self.path, problems, on_row),
             Kind::Sqlite(table) => sqlite::each(&self.path, table, &self.place(), problems, on_row),
         }
     }
@@ -280,7 +297,8 @@ fn each_json(
     Ok(())
 }
 
-fn is_empty(value: &Value) -> bool {
+/// Whether a value is left out of its row.
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

@@ -270,3 +270,126 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!((kb.nodes_of_key("7"), kb.key(0).into_owned()), (vec![1], "a".to_owned()));
     assert_eq!(kb.n_edges(), 1);
 }
+
+#[cfg(feature = "parquet")]
+mod parquet_files {
+    use std::{fs::File, sync::Arc};
+
+    use parquet::{
+        basic::{Compression, ZstdLevel},
+        column::writer::ColumnWriter,
+        data_type::ByteArray,
+        file::{properties::WriterProperties, writer::SerializedFileWriter},
+        schema::parser::parse_message_type,
+    };
+
+    use super::*;
+
+    /// What a column is written from.
+    enum Column<'a> {
+        Texts(&'a [&'a str]),
+        Numbers(&'a [f64]),
+        /// Several texts a row.
+        Lists(&'a [&'a [&'a str]]),
+    }
+
+    fn write_table(path: &Path, schema: &str, compression: Compression, columns: &[Column<'_>]) {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let file = File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for column in columns {
+            let mut writer = group.next_column().unwrap().unwrap();
+            match (writer.untyped(), column) {
+                (ColumnWriter::ByteArrayColumnWriter(to), Column::Texts(texts)) => {
+                    let texts: Vec<ByteArray> = texts.iter().map(|&text| text.into()).collect();
+                    to.write_batch(&texts, None, None).unwrap();
+                }
+                (ColumnWriter::DoubleColumnWriter(to), Column::Numbers(numbers)) => {
+                    to.write_batch(numbers, None, None).unwrap();
+                }
+                (ColumnWriter::ByteArrayColumnWriter(to), Column::Lists(rows)) => {
+                    let texts: Vec<ByteArray> =
+                        rows.concat().into_iter().map(ByteArray::from).collect();
+                    let first = |row: &&[&str]| (0..row.len().max(1)).map(|at| i16::from(at > 0));
+                    let repeats: Vec<i16> = rows.iter().flat_map(|row| first(&row)).collect();
+                    let defined = |row: &&[&str]| vec![i16::from(!row.is_empty()); row.len().max(1)];
+                    let defined: Vec<i16> = rows.iter().flat_map(|row| defined(&row)).collect();
+                    to.write_batch(&texts, Some(&defined), Some(&repeats)).unwrap();
+                }
+                _ => panic!("the column is of another kind"),
+            }
+            writer.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+    }
+
+    fn tables(dir: &Path) {
+        write(dir, &[("dataset.toml", "candidate_types = [\"product\"]\n")]);
+        let schema = "message s { required binary id (UTF8); required binary name (UTF8); required binary country; }";
+        let columns = [
+            Column::Texts(&["B-001", "B-002"]),
+            Column::Texts(&["Northpeak", "Tidewell"]),
+            Column::Texts(&["NO", "NL"]),
+        ];
+        write_table(&dir.join("brands.parquet"), schema, Compression::UNCOMPRESSED, &columns);
+        let schema = "message s { required binary sku (UTF8); required binary title (UTF8); \
+            required binary description (UTF8); required double price; \
+            required binary brand_id (UTF8); repeated binary tags (UTF8); \
+            repeated binary similar (UTF8); }";
+        let columns = [
+            Column::Texts(&["SKU-1", "SKU-2", "SKU-3"]),
+            Column::Texts(&["Summit Bottle", "Ridge Mug", "Harbor Bottle"]),
+            Column::Texts(&["steel, double wall", "a mug", "glass"]),
+            Column::Numbers(&[19.5, 9.0, 12.25]),
+            Column::Texts(&["B-001", "B-001", "B-002"]),
+            Column::Lists(&[&["steel", "outdoor"], &["steel", "camping"], &["glass", "kitchen"]]),
+            Column::Lists(&[&["SKU-2", "SKU-3"], &[], &["SKU-1"]]),
+        ];
+        let zstd = Compression::ZSTD(ZstdLevel::default());
+        write_table(&dir.join("products.parquet"), schema, zstd, &columns);
+        let schema = "message s { required binary sku (UTF8); required binary brand_id (UTF8); }";
+        let columns = [Column::Texts(&["SKU-1", "SKU-3"]), Column::Texts(&["B-002", "B-001"])];
+        write_table(&dir.join("bought.parquet"), schema, Compression::SNAPPY, &columns);
+    }
+
+    #[test]
+    fn parquet_is_read_as_other_tables_are() {
+        let (dir, home) = home();
+        let from = dir.path().join("parquet");
+        tables(&from);
+        check(&Kb::open(&imported(&from, &home).base.kb_dir()).unwrap());
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_as_one() {
+        let (dir, home) = home();
+        let from = dir.path().join("parquet");
+        tables(&from);
+        let mapping = guess(&from, &[]).unwrap().mapping;
+        let file = from.join("products.parquet");
+        let whole = fs::read(&file).unwrap();
+        let mut refused = 0;
+        for at in (0..whole.len()).step_by(7) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0xff;
+            fs::write(&file, &bytes).unwrap();
+            let options = ImportOptions { dry_run: true, ..ImportOptions::default() };
+            match import(&from, &mapping, &home, &options) {
+                Err(DatasetError::BadInput { path, .. }) => {
+                    assert_eq!(path, file);
+                    refused += 1;
+                }
+                // Values, names or nothing were changed.
+                Err(DatasetError::Wrong(_)) | Ok(_) => {}
+                Err(error) => panic!("byte {at}: {error}"),
+            }
+        }
+        assert!(refused > 10, "{refused}");
+        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        let error = guess(&from, &[]).unwrap_err().to_string();
+        assert!(error.contains("products.parquet") && error.contains("convert it"), "{error}");
+    }
+}

@@ -1,0 +1,13 @@
+//! What is said beside every figure on questions that were made from a base, not labelled by
+//! somebody. Must not know what is measured.
+
+use crate::dataset::{LabelledQuery, is_synthetic};
+
+/// Says it of the questions.
+pub(super) const TOLD: &str =
+    "the questions are synthetic: made from the dataset, labelled by nobody";
+
+/// [`TOLD`] as a line that follows a table; nothing if somebody labelled the questions.
+pub(super) fn line(queries: &[LabelledQuery]) -> String {
+    if is_synthetic(queries) { format!("{TOLD}\n") } else { String::new() }
+}

@@ -1,0 +1,122 @@
+//! Tables in Parquet: columns and rows. The only file here that knows the format, in builds with the
+//! feature `parquet`. The file may come from anybody: whatever is wrong with it is told as an error.
+//!
+//! Rows are read one after another; a page of each column is held in memory. A value that is text
+//! though nothing says so is text; other bytes are left out.
+
+use std::{
+    fs::File,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use parquet::{
+    errors::ParquetError,
+    file::reader::{FileReader, SerializedFileReader},
+    record::{Field, Row as Record},
+};
+use serde_json::{Map, Number, Value};
+
+use crate::{
+    dataset::{
+        DatasetError,
+        error::Problems,
+        tables::rows::{OnRow, Row, is_empty},
+    },
+    files,
+};
+
+fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
+    |why| {
+        let message = format!(
+            "cannot read the file of Parquet: {why}; write it again, or convert it to CSV"
+        );
+        DatasetError::BadInput { path: path.to_path_buf(), message }
+    }
+}
+
+/// What the engine gives; that it breaks on a damaged file is an error of the file.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DatasetError> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(damaged(path)(&error.to_string())),
+        Err(_) => Err(damaged(path)("it is damaged")),
+    }
+}
+
+fn open(path: &Path) -> Result<SerializedFileReader<File>, DatasetError> {
+    let file = files::open(path).map_err(DatasetError::io("read", path))?;
+    guarded(path, || SerializedFileReader::new(file))
+}
+
+/// The columns in order.
+pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
+    let reader = open(path)?;
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    Ok(fields.iter().map(|field| field.name().to_owned()).collect())
+}
+
+/// Reads all rows in order.
+pub(super) fn each(
+    path: &Path,
+    problems: &mut Problems,
+    on_row: &mut OnRow<'_>,
+) -> Result<(), DatasetError> {
+    let reader = open(path)?;
+    let mut rows = guarded(path, || reader.get_row_iter(None))?;
+    let mut line = 0;
+    while let Some(record) = guarded(path, || rows.next().transpose())? {
+        line += 1;
+        if !on_row(problems, Row { line, cells: cells(&record) })? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The values of a record by name, those that are empty or no text left out.
+fn cells(record: &Record) -> Map<String, Value> {
+    let value = |(name, field): (&String, &Field)| Some((name.clone(), value(field)?));
+    record.get_column_iter().filter_map(value).filter(|(_, value)| !is_empty(value)).collect()
+}
+
+fn value(field: &Field) -> Option<Value> {
+    let float = |number: f64| Number::from_f64(number).map(Value::Number);
+    match field {
+        Field::Null => None,
+        Field::Bool(truth) => Some((*truth).into()),
+        Field::Byte(number) => Some((*number).into()),
+        Field::Short(number) => Some((*number).into()),
+        Field::Int(number) => Some((*number).into()),
+        Field::Long(number) => Some((*number).into()),
+        Field::UByte(number) => Some((*number).into()),
+        Field::UShort(number) => Some((*number).into()),
+        Field::UInt(number) => Some((*number).into()),
+        Field::ULong(number) => Some((*number).into()),
+        Field::Float16(number) => float(number.to_f64()),
+        // By its shortest decimal form, as the other kinds of tables write it.
+        Field::Float(number) => float(number.to_string().parse().ok()?),
+        Field::Double(number) => float(*number),
+        Field::Str(text) => Some(text.as_str().into()),
+        Field::Bytes(bytes) => Some(std::str::from_utf8(bytes.data()).ok()?.into()),
+        Field::Group(record) => Some(Value::Object(cells(record))),
+        Field::ListInternal(list) => {
+            Some(Value::Array(list.elements().iter().filter_map(value).collect()))
+        }
+        Field::MapInternal(map) => {
+            let entry = |(key, of): &(Field, Field)| Some((text(key)?, value(of)?));
+            Some(Value::Object(map.entries().iter().filter_map(entry).collect()))
+        }
+        // Decimals, dates and times, as they are written.
+        other => Some(other.to_string().into()),
+    }
+}
+
+/// The key of a map as text.
+fn text(key: &Field) -> Option<String> {
+    match value(key)? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
