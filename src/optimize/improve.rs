@@ -37,6 +37,7 @@ use crate::{
         plan::Plan,
         search::SEARCH,
         trial::{Origin, mean},
+        wording::{self, Wording},
     },
     program::Program,
 };
@@ -255,7 +256,8 @@ impl Run<'_> {
     }
 
     /// A step of the model: it rewrites the program of the category that had fewest of its steps, of
-    /// these the one that lacks most. Programs that are no text are left out.
+    /// these the one that lacks most. Left out are programs that are no text, those that lack less
+    /// than a change must gain, and categories that had all their steps.
     fn model_step(
         &mut self,
         step: usize,
@@ -271,9 +273,16 @@ impl Run<'_> {
             let fewest = state.asked[a].cmp(&state.asked[b]);
             fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
         };
-        let readable =
-            (0..category_programs.len()).filter(|&at| !category_programs[at].program.is_module());
-        let Some(at) = readable.min_by(order) else { return Ok(()) };
+        let worth_asking = (0..category_programs.len()).filter(|&at| {
+            let CategoryProgram { program, train, .. } = &category_programs[at];
+            let lacks = |&query: &usize| {
+                (Wording::of(&self.train.queries[query].text), f64::from(1.0 - train[query]))
+            };
+            let lacks: Vec<(Wording, f64)> = assigned[at].iter().map(lacks).collect();
+            let may_gain = wording::gain(&lacks) >= MIN_GAIN;
+            state.asked[at] < self.options.llm_steps && !program.is_module() && may_gain
+        });
+        let Some(at) = worth_asking.min_by(order) else { return Ok(()) };
         state.asked[at] += 1;
         let queries = assigned[at].as_slice();
         let open = unanswered(category_programs, queries);

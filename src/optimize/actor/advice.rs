@@ -41,10 +41,16 @@ pub(super) fn elsewhere(gained: &[Gained], category: &str) -> Value {
             "category": one.category,
             "before": one.before,
             "after": one.after,
-            "advice": cut(&one.advice, ADVICE_CHARS),
+            "advice": cut(instructions(&one.advice), ADVICE_CHARS),
         })
     };
     best.iter().take(TOLD).map(told).collect()
+}
+
+/// Advice without what comes before its first numbered instruction: that speaks of queries of its own
+/// category.
+fn instructions(advice: &str) -> &str {
+    advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }
 
 impl Gained {
@@ -71,5 +77,8 @@ mod tests {
             told.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
         assert_eq!(advice, ["to 0.7 by care", "to 0.55 by care"]);
         assert_eq!(elsewhere(&all[1..2], "b"), json!([]));
+        let long = "The bad queries name two.\n\n1. Link less.\n2. Unite.";
+        assert_eq!(instructions(long), "1. Link less.\n2. Unite.");
+        assert_eq!(instructions("link less"), "link less");
     }
 }

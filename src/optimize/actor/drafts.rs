@@ -358,8 +358,9 @@ impl Run<'_> {
         Ok(failures)
     }
 
-    /// Gives every program that runs back to the model with its score and traces, and takes what it
-    /// then writes, if that runs and is no worse on the same queries.
+    /// Gives every program that runs and is not right on all queries it was tried on back to the
+    /// model with its score and traces, and takes what it then writes, if that runs and is no worse
+    /// on the same queries.
     fn try_out(
         &mut self,
         actor: &mut Actor,
@@ -374,7 +375,10 @@ impl Run<'_> {
             let tried: Vec<usize> = sheet.tried.iter().copied().take(TRIED).collect();
             let ranks = self.tried_ranks(&program, &tried)?;
             let score = mean(&ranks);
-            let mut worst: Vec<usize> = (0..tried.len()).collect();
+            let mut worst: Vec<usize> = (0..tried.len()).filter(|&at| ranks[at] < 1.0).collect();
+            if worst.is_empty() {
+                continue;
+            }
             worst.sort_by(|&a, &b| ranks[a].total_cmp(&ranks[b]).then(a.cmp(&b)));
             let runtime = self.trials.runtime_of(&program);
             let compiled = self.trials.compile(&program)?;

@@ -62,7 +62,7 @@ pub(super) fn of(
     let (calls, base) = (trace.take(), runtime.base());
     let known = (query.text.as_str(), query.answers.as_slice());
     let signals = signals(base, &calls, &ranking, known, SHOWN_WRONG);
-    let mut text = head(query, &signals, failure);
+    let mut text = head(query, &signals, failure, source);
     nodes(&mut text, &base.kb, &signals);
     rows(&mut text, &signals, source);
     starts(&mut text, &base.kb, &signals);
@@ -84,7 +84,12 @@ pub(super) fn named(kb: &Kb, node: NodeId) -> String {
 }
 
 // Writing to a string cannot fail, here and below.
-fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>) -> String {
+fn head(
+    query: &LabelledQuery,
+    signals: &Signals,
+    failure: Option<String>,
+    source: &str,
+) -> String {
     let wording = Wording::of(&query.text).name();
     let mut text = format!("query ({wording}): {}\n", cut(&query.text, QUERY_CHARS));
     let n = query.answers.len();
@@ -94,8 +99,10 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>) -> St
             let _ = writeln!(text, "{answers}; the program failed: {}", cut(&failure, WHY_CHARS));
         }
         (None, Some(loss)) => {
-            let line = loss.line.map_or_else(String::new, |line| format!(" line {line}"));
-            let _ = write!(text, "{answers}; {} at {}{line}", loss.kind.name(), loss.function);
+            let _ = write!(text, "{answers}; {} at {}", loss.kind.name(), loss.function);
+            if let Some(place) = loss.line.and_then(|line| place(source, line)) {
+                let _ = write!(text, " of {place}");
+            }
             // The table says why others stand above.
             if loss.kind != Kind::RankedLow {
                 let _ = write!(text, ": {}", cut(&loss.why, WHY_CHARS));
@@ -192,6 +199,12 @@ fn steps(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
+/// A line of a program by the variable that it gives a value, or else by its text.
+fn place(source: &str, line: usize) -> Option<String> {
+    let text = source.lines().nth(line.checked_sub(1)?)?;
+    Some(variable(source, line).map_or_else(|| cut(text, LABEL_CHARS), str::to_owned))
+}
+
 /// The variable that a line of a program gives a value.
 fn variable(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim_start();
@@ -239,6 +252,8 @@ mod tests {
         let expected =
             [None, Some("cat"), Some("pool"), None, None, Some("sum"), Some("fused"), None];
         assert_eq!(names, expected);
+        let places = [1, 3, 9].map(|line| place(source, line));
+        assert_eq!(places, [Some("cat".to_owned()), Some("+ cover(a, b)".to_owned()), None]);
     }
 
     #[test]
