@@ -247,7 +247,8 @@ async fn overload(address: &str, n: usize, seconds: u64, pid: &str) {
         let mut times = Vec::new();
         while !ended.load(Ordering::Relaxed) {
             let began = Instant::now();
-            let alive = once(&watched, "GET", "/health/live", "").is_ok_and(|(code, _)| code == 200);
+            let alive =
+                once(&watched, "GET", "/health/live", "").is_ok_and(|(code, _)| code == 200);
             assert!(alive, "it lives");
             times.push(began.elapsed().as_secs_f64() * 1e3);
             thread::sleep(Duration::from_millis(100));

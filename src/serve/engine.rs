@@ -22,10 +22,7 @@ use crate::{
     program::Program,
     retrieve::Retriever,
     sandbox::{Origin, Place, SandboxOptions, Workers},
-    systems::{
-        self, Need, Opener, SYSTEMS, SystemError,
-        bundle::Effort,
-    },
+    systems::{self, Need, Opener, SYSTEMS, SystemError, bundle::Effort},
     tools::ToolCache,
 };
 

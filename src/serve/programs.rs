@@ -336,11 +336,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 }
 
 /// Runs the program on labelled questions, as many as there is time for.
-fn on_sample(
-    opened: &Opened,
-    asked: &RunProgram,
-    deadline: Instant,
-) -> Result<String, ApiError> {
+fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
         return Err(ApiError::bad("there is no sample", "give one"));

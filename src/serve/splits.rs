@@ -1,6 +1,8 @@
 //! The labelled questions of a base, split by split; those of the test split stay closed. Must not
 //! know how questions are answered.
 
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
 use std::sync::Arc;
 
 use axum::{
@@ -182,14 +184,12 @@ pub(super) async fn queries(
     let work = move || {
         let all = opened.queries(&split)?;
         let text = which.contains.as_deref().unwrap_or_default().to_lowercase();
-        let fits = |query: &&LabelledQuery| {
-            text.is_empty() || query.text.to_lowercase().contains(&text)
-        };
+        let fits =
+            |query: &&LabelledQuery| text.is_empty() || query.text.to_lowercase().contains(&text);
         let found: Vec<&LabelledQuery> = all.iter().filter(fits).collect();
         let cursor = which.cursor.unwrap_or(0);
         let part = found.iter().skip(cursor).take(limit);
-        let queries: Vec<Labelled> =
-            part.map(|query| labelled(&opened.base.kb, query)).collect();
+        let queries: Vec<Labelled> = part.map(|query| labelled(&opened.base.kb, query)).collect();
         let end = cursor.saturating_add(queries.len());
         let (base, total) = (opened.name().to_owned(), found.len());
         let next = (end < total).then_some(end);

@@ -39,24 +39,40 @@ fn programs_run_inside_webassembly_and_failures_have_a_place() {
     assert_eq!((&ran["trace"][0]["tool"], &ran["trace"][0]["line"]), (&json!("link"), &json!(3)));
     assert!(number(&ran["usage"]["operations"]) > 0.0);
 
-    let (status, failed) = run(json!({"source": "fn retrieve(q, c, p) {\n  let x = ;\n}", "query": "a"}));
+    let (status, failed) =
+        run(json!({"source": "fn retrieve(q, c, p) {\n  let x = ;\n}", "query": "a"}));
     assert_eq!((status, &failed["status"]), (200, &json!("error")), "{failed}");
     assert_eq!((&failed["error"]["kind"], &failed["error"]["line"]), (&json!("parse"), &json!(2)));
     assert!(failed["error"]["column"].is_u64(), "{failed}");
     let source = "fn retrieve(q, c, p) {\n  let a = link(q);\n  hop(a, \"made_of\")\n}";
     let (_, failed) = run(json!({"source": source, "query": "Sky Toys"}));
-    assert_eq!((&failed["status"], &failed["error"]["line"]), (&json!("error"), &json!(3)), "{failed}");
+    assert_eq!(
+        (&failed["status"], &failed["error"]["line"]),
+        (&json!("error"), &json!(3)),
+        "{failed}"
+    );
     let trace = failed["trace"].as_array().unwrap();
-    assert_eq!((trace.len(), &trace[0]["failed"], &trace[1]["failed"]), (2, &json!(false), &json!(true)));
+    assert_eq!(
+        (trace.len(), &trace[0]["failed"], &trace[1]["failed"]),
+        (2, &json!(false), &json!(true))
+    );
     let (_, endless) = run(json!({"source": "fn retrieve(q, c, p) { loop { } }", "query": "a"}));
     assert_eq!(endless["status"], "error", "{endless}");
 
     let sample = json!({"source": PROGRAM, "sample": {"split": "val", "limit": 1}});
     let (status, first) = run(sample);
-    assert_eq!((status, &first["n"], &first["total"], &first["next"]), (200, &json!(1), &json!(2), &json!(1)), "{first}");
+    assert_eq!(
+        (status, &first["n"], &first["total"], &first["next"]),
+        (200, &json!(1), &json!(2), &json!(1)),
+        "{first}"
+    );
     let sample = json!({"source": PROGRAM, "sample": {"split": "val", "limit": 1, "cursor": 1}});
     let (_, second) = run(sample);
-    assert_eq!((&second["queries"][0]["id"], &second["next"]), (&json!(2), &Value::Null), "{second}");
+    assert_eq!(
+        (&second["queries"][0]["id"], &second["next"]),
+        (&json!(2), &Value::Null),
+        "{second}"
+    );
     assert_eq!(second["queries"][0]["top"][0]["right"], json!(second["queries"][0]["rank"] == 1));
     for (body, code) in [
         (json!({"source": PROGRAM}), 400),
@@ -115,14 +131,14 @@ fn two_systems_are_compared_question_by_question() {
     let world = optimized();
     let served = Served::start(&world, ["--bundle", "latest"]);
     let compare = |body: Value| served.send("POST", "/v1/compare", &body);
-    let asked = |cursor: u64| {
-        json!({"left": "bundle:latest", "right": "bm25", "split": "val", "limit": 20, "cursor": cursor})
-    };
+    let asked = |cursor: u64| json!({"left": "bundle:latest", "right": "bm25", "split": "val", "limit": 20, "cursor": cursor});
     let (mut cursor, mut pairs) = (Some(0), Vec::new());
     while let Some(at) = cursor {
         let (status, part) = compare(asked(at));
         assert_eq!(status, 200, "{part}");
-        let n = part["won"].as_u64().unwrap() + part["lost"].as_u64().unwrap() + part["same"].as_u64().unwrap();
+        let n = part["won"].as_u64().unwrap()
+            + part["lost"].as_u64().unwrap()
+            + part["same"].as_u64().unwrap();
         assert_eq!(n, part["n"].as_u64().unwrap());
         pairs.extend(part["queries"].as_array().unwrap().clone());
         cursor = part["next"].as_u64();
@@ -141,7 +157,8 @@ fn two_systems_are_compared_question_by_question() {
     let (_, same) = compare(json!({"left": "active", "right": "bundle:shop-0001", "split": "val"}));
     assert_eq!(same["same"], same["n"], "one bundle by two names: {same}");
     // Each side opens its trace.
-    let searched = json!({"query": pairs[0]["query"], "system": "bundle:latest", "explain": "full", "k": 3});
+    let searched =
+        json!({"query": pairs[0]["query"], "system": "bundle:latest", "explain": "full", "k": 3});
     let (status, found) = served.send("POST", "/v1/search", &searched);
     assert_eq!(status, 200, "{found}");
     assert!(found["hits"][0]["calls"].is_array() && found["route"].is_array(), "{found}");
@@ -168,16 +185,20 @@ fn questions_over_many_nodes_are_answered_as_on_the_command_line() {
     let asked = json!({"question": question, "rows": 3});
     let (status, answer) = served.send("POST", "/v1/ask", &asked);
     assert_eq!((status, &answer["by"]), (200, &json!("table")), "{answer}");
-    for same in ["question", "kind", "answer", "told", "path", "sql", "statistic", "left_out", "assumed"] {
+    for same in
+        ["question", "kind", "answer", "told", "path", "sql", "statistic", "left_out", "assumed"]
+    {
         assert_eq!(answer[same], printed[same], "{same}");
     }
     let rows = printed["table"]["rows"].as_array().unwrap();
     assert_eq!(answer["table"]["n_rows"], json!(rows.len()));
     assert_eq!(answer["table"]["rows"].as_array().unwrap()[..], rows[..3]);
-    let (status, nodes) = served.send("POST", "/v1/ask", &json!({"question": "a durable steel bottle"}));
+    let (status, nodes) =
+        served.send("POST", "/v1/ask", &json!({"question": "a durable steel bottle"}));
     assert_eq!((status, &nodes["by"]), (200, &json!("bundle")), "{nodes}");
     assert!(!nodes["hits"].as_array().unwrap().is_empty());
-    let (status, reply) = served.send("POST", "/v1/ask", &json!({"question": "How many zorgles are there?"}));
+    let (status, reply) =
+        served.send("POST", "/v1/ask", &json!({"question": "How many zorgles are there?"}));
     assert_eq!((status, &reply["error"]["code"]), (422, &json!("not_answered")), "{reply}");
 }
 
@@ -205,24 +226,48 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
     let world = optimized();
     let served = Served::start(&world, ["--base", "shop"]);
     let (_, runs) = served.get("/v1/runs");
-    assert_eq!((&runs["runs"][0]["id"], &runs["runs"][0]["state"]), (&json!("shop-0001"), &json!("finished")), "{runs}");
+    assert_eq!(
+        (&runs["runs"][0]["id"], &runs["runs"][0]["state"]),
+        (&json!("shop-0001"), &json!("finished")),
+        "{runs}"
+    );
     let (status, run) = served.get("/v1/runs/latest");
-    assert_eq!((status, &run["id"], &run["bundle"]), (200, &json!("shop-0001"), &json!(true)), "{run}");
+    assert_eq!(
+        (status, &run["id"], &run["bundle"]),
+        (200, &json!("shop-0001"), &json!(true)),
+        "{run}"
+    );
     let shown = world.run(["run", "show", "latest", "--json"]).done();
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    for same in ["dataset", "actor", "seed", "state", "steps", "kinds", "tested", "accepted", "categories", "phases"] {
+    for same in [
+        "dataset",
+        "actor",
+        "seed",
+        "state",
+        "steps",
+        "kinds",
+        "tested",
+        "accepted",
+        "categories",
+        "phases",
+    ] {
         assert_eq!(run[same], shown[same], "{same}");
     }
     assert_eq!((&run["planned"], &run["done"]), (&json!(2), &json!(2)), "{run}");
     let curve = run["curve"].as_array().unwrap();
-    assert!(curve.windows(2).all(|pair| number(&pair[0]["best"]) <= number(&pair[1]["best"])), "{run}");
+    assert!(
+        curve.windows(2).all(|pair| number(&pair[0]["best"]) <= number(&pair[1]["best"])),
+        "{run}"
+    );
     assert!(number(&run["archive"][0]["best_on"]) >= 1.0, "{run}");
 
     let (_, all) = served.get("/v1/runs/shop-0001/programs?limit=100");
     let programs = all["programs"].as_array().unwrap();
     assert_eq!(all["total"], json!(programs.len()));
     assert!(programs.iter().any(|program| program["frozen"] == true));
-    assert!(programs.iter().all(|program| program["source"].as_str().unwrap().contains("retrieve")));
+    assert!(
+        programs.iter().all(|program| program["source"].as_str().unwrap().contains("retrieve"))
+    );
     let (_, second) = served.get("/v1/runs/shop-0001/programs?limit=1&cursor=1");
     assert_eq!(second["programs"][0], programs[1]);
 
@@ -273,7 +318,13 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
         later.extend(id.filter(|_| name == "step"));
     });
     assert_eq!(later, [2]);
-    for path in ["/v1/runs/shop-0009", "/v1/runs/..", "/v1/runs/%2e%2e%2fbases", "/v1/runs/x/events", "/v1/runs/x/programs"] {
+    for path in [
+        "/v1/runs/shop-0009",
+        "/v1/runs/..",
+        "/v1/runs/%2e%2e%2fbases",
+        "/v1/runs/x/events",
+        "/v1/runs/x/programs",
+    ] {
         let (status, reply) = served.get(path);
         assert_eq!(status, 404, "{path}: {reply}");
     }

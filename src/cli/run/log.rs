@@ -78,4 +78,3 @@ fn what(line: &Line) -> String {
         n => plain(format!("{what} ({n} replies)"), MAX_SHOWN),
     }
 }
-

@@ -44,8 +44,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The tools that a client is told of.
 pub(super) fn tools(programs: bool) -> Vec<Tool> {
-    let base = json!({"type": "string", "description": "Which base; may be left out if there is one"});
-    let cursor = json!({"type": "integer", "minimum": 0, "description": "next_cursor of the part before"});
+    let base =
+        json!({"type": "string", "description": "Which base; may be left out if there is one"});
+    let cursor =
+        json!({"type": "integer", "minimum": 0, "description": "next_cursor of the part before"});
     let k = json!({"type": "integer", "minimum": 1, "maximum": MAX_K, "default": K});
     let id = json!({"type": "integer", "minimum": 0});
     let hits = json!({"type": "array", "items": {"type": "object", "required": ["rank", "id", "type", "name", "score"]}});
@@ -282,8 +284,7 @@ async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError
         let name = asked.system.as_deref().unwrap_or(SYSTEM);
         let system = routes::system(&shared, &opened, name)?;
         let base = &opened.base;
-        let answer =
-            infer::answer(base, system.as_ref(), &asked.query, depth, Detail::default())?;
+        let answer = infer::answer(base, system.as_ref(), &asked.query, depth, Detail::default())?;
         let mut told = json!({"base": opened.name(), "system": short(name)});
         add_hits(&mut told, &base.kb, &answer, &asked);
         Ok(told)
