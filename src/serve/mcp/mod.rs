@@ -83,8 +83,9 @@ impl Assistants {
 
     /// Whether this client may run programs: where there are keys, one of scope admin is needed.
     fn may_run(&self, context: &RequestContext<RoleServer>) -> bool {
-        let scope = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get());
-        self.server.programs && scope.is_none_or(|scope| *scope >= Scope::Admin)
+        let parts = context.extensions.get::<Parts>();
+        let scope = parts.and_then(|parts| parts.extensions.get::<Scope>());
+        self.server.programs && scope.is_none_or(|&scope| scope >= Scope::Admin)
     }
 }
 
