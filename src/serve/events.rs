@@ -1,6 +1,8 @@
 //! A run as it goes on, also one that another process writes: server-sent events, a line for each
 //! step of its journal and how it stands. Must not know what steps mean.
 
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
 use std::{
     collections::{HashMap, VecDeque},
     path::PathBuf,
@@ -31,7 +33,7 @@ use crate::{
         Server,
         nodes::bad_query,
         queue::Refused,
-        reply::{ApiError, Common, OfPath, OfWork},
+        reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
         routes::deadline,
         runs::{RunNow, bad_id, directory, now},
     },
@@ -64,7 +66,7 @@ pub(super) struct After {
 /// id; `state` as of `/v1/runs/{id}`, first and after changes; `end` when nobody writes it any more.
 #[utoipa::path(get, path = "/v1/runs/{id}/events", params(("id" = String, Path, description = "Name of the run, or latest"), After), responses(
     (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
-    (status = 500, description = "The run cannot be read", body = crate::serve::reply::ErrorBody),
+    (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn events(

@@ -1,6 +1,8 @@
 //! The runs of the home: which there are, how one stands, which programs it tried. Must not know how
 //! programs are found.
 
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
 use std::{
     collections::{BTreeMap, HashMap},
     fs, io,
@@ -35,7 +37,7 @@ use crate::{
     serve::{
         Server,
         nodes::bad_query,
-        reply::{ApiError, Common, OfPath, OfWork},
+        reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
         routes::deadline,
         splits::page,
     },
@@ -313,7 +315,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 /// The runs of the home, the newest first, part by part.
 #[utoipa::path(get, path = "/v1/runs", params(Part), responses(
     (status = 200, description = "A part of the runs", body = Runs),
-    (status = 500, description = "The home cannot be read", body = crate::serve::reply::ErrorBody),
+    (status = 500, description = "The home cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn runs(
@@ -365,7 +367,7 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
 /// How a run stands: its steps, archive, cost, time, and the program of every category.
 #[utoipa::path(get, path = "/v1/runs/{id}", params(("id" = String, Path, description = "Name of the run, or latest")), responses(
     (status = 200, description = "How it stands", body = RunNow),
-    (status = 500, description = "It cannot be read", body = crate::serve::reply::ErrorBody),
+    (status = 500, description = "It cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn run(
@@ -485,7 +487,7 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
 /// The programs of a run: sources, scores, and from which others they were made.
 #[utoipa::path(get, path = "/v1/runs/{id}/programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
     (status = 200, description = "A part of the programs", body = Programs),
-    (status = 500, description = "The run cannot be read", body = crate::serve::reply::ErrorBody),
+    (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn programs(

@@ -1,6 +1,8 @@
 //! The labelled questions of a base, split by split; those of the test split stay closed. Must not
 //! know how questions are answered.
 
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
 use std::sync::Arc;
 
 use axum::{

@@ -1,16 +1,19 @@
 //! `agent serve`: a real server, asked over its socket as clients ask.
 
 use std::{
+    collections::BTreeMap,
+    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{Ran, World};
 
 /// Time that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,7 +27,12 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn start<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Served {
         let args = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(args);
-        let mut child = world.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        Served::spawn(world.command(args))
+    }
+
+    /// Starts a server with a command of its own.
+    pub(crate) fn spawn(mut command: Command) -> Served {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = loop {
             let line = lines.next().expect("the server has ended").unwrap();
@@ -280,7 +288,7 @@ fn bundles_are_exchanged_and_what_is_under_way_is_finished() {
     // The server has the head of the request before the signal.
     thread::sleep(Duration::from_millis(300));
     let pid = served.child.id().to_string();
-    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
     thread::sleep(Duration::from_millis(300));
     write!(half, "{}", &body[5..]).unwrap();
     let mut reply = String::new();
@@ -306,4 +314,113 @@ fn a_client_that_sends_half_a_header_is_dropped() {
     // Ends because the server closes the connection.
     let _ = slow.read_to_end(&mut left);
     assert_eq!(served.get("/health/live").0, 200);
+}
+
+/// Every file below a directory with its digest, but for what SQLite makes for each reader.
+fn digests(dir: &Path) -> BTreeMap<PathBuf, blake3::Hash> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.display().to_string();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if !name.ends_with("-shm") && !name.ends_with("-wal") {
+                let digest = blake3::hash(&fs::read(&path).unwrap());
+                found.insert(path, digest);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_bases_bundles_and_journals_whole() {
+    let world = optimized();
+    world.run(["key", "add", "me", "--scope", "admin"]).done();
+    world.run(["key", "remove", "me"]).done();
+    let home = world.path("home");
+    let before = digests(&home);
+    for n in 0..6_u64 {
+        let mut served = Served::start(&world, ["--bundle", "latest"]);
+        let address = served.address.clone();
+        let asking = thread::spawn(move || {
+            let requests = [
+                ("POST", "/v1/query", "{\"query\": \"a steel bottle\"}"),
+                ("PUT", "/v1/bundles/active", "{\"bundle\": \"latest\"}"),
+                ("PUT", "/v1/base/active", "{}"),
+                ("GET", "/v1/runs/latest", ""),
+                ("GET", "/v1/runs/latest/events", ""),
+                ("POST", "/v1/ask", "{\"question\": \"How many products are there?\"}"),
+            ];
+            for (method, path, body) in requests.iter().cycle() {
+                let Ok(mut stream) = TcpStream::connect(&address) else { return };
+                let n = body.len();
+                let sent = write!(
+                    stream,
+                    "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                     Content-Type: application/json\r\nContent-Length: {n}\r\n\r\n{body}"
+                );
+                let mut reply = Vec::new();
+                if sent.is_err() || stream.read_to_end(&mut reply).is_err() {
+                    return;
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(40 * n * n));
+        served.child.kill().unwrap();
+        served.child.wait().unwrap();
+        asking.join().unwrap();
+        assert_eq!(digests(&home), before, "kill {n}");
+    }
+    world.run(["verify", "latest"]).done();
+    let served = Served::start(&world, ["--bundle", "latest"]);
+    assert_eq!(served.send("POST", "/v1/query", &json!({"query": "a steel bottle"})).0, 200);
+}
+
+/// A command of the binary on a disk that takes no further byte.
+#[allow(clippy::disallowed_methods, reason = "the test runs the binary it is about")]
+fn on_a_full_disk<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Command {
+    let plain = world.command(args);
+    let mut full = Command::new("bash");
+    full.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+    full.arg(plain.get_program()).args(plain.get_args());
+    full.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    full.current_dir(world.path("")).stdin(Stdio::null());
+    full
+}
+
+#[test]
+fn a_full_disk_and_a_base_that_is_gone_are_told_clearly() {
+    let world = optimized();
+    world.run(["key", "add", "one"]).done();
+    let keys = fs::read(world.path("home/serve-keys.json")).unwrap();
+    let added = Ran::of(on_a_full_disk(&world, ["key", "add", "two"]).output().unwrap());
+    added.fails(1, &["serve-keys.json"]);
+    assert_eq!(fs::read(world.path("home/serve-keys.json")).unwrap(), keys, "as it was");
+    world.run(["key", "remove", "one"]).done();
+
+    // Serving writes nothing that it cannot do without.
+    let command =
+        on_a_full_disk(&world, ["serve", "--listen", "127.0.0.1:0", "--bundle", "latest"]);
+    let served = Served::spawn(command);
+    let question = json!({"query": "a steel bottle"});
+    assert_eq!(served.send("POST", "/v1/query", &question).0, 200);
+    let program = json!({"source": "fn retrieve(q, c, p) { search(q, 3) }", "query": "a bottle"});
+    let (status, ran) = served.send("POST", "/v1/programs/run", &program);
+    assert_eq!((status, &ran["status"]), (200, &json!("ok")), "{ran}");
+
+    // What was opened goes on answering; who starts anew is told.
+    world.run(["data", "remove", "shop"]).done();
+    assert_eq!(served.send("POST", "/v1/query", &question).0, 200);
+    let (status, reply) = served.send("PUT", "/v1/base/active", &json!({}));
+    assert_eq!((status, &reply["error"]["code"]), (404, &json!("not_found")), "{reply}");
+    world.run(["serve", "--bundle", "latest", "--listen", "127.0.0.1:0"]).fails(1, &["shop"]);
+    fs::remove_dir_all(world.path("home/runs")).unwrap();
+    assert_eq!(served.get("/v1/runs").0, 200);
+    assert_eq!(served.get("/v1/runs/latest").0, 404);
+    let (status, reply) = served.send("PUT", "/v1/bundles/active", &json!({"bundle": "latest"}));
+    assert_eq!(status, 404, "{reply}");
+    assert_eq!(served.send("POST", "/v1/query", &question).0, 200);
 }
