@@ -321,13 +321,18 @@ class Ask extends ViewElement {
 
   private route(route: Way[]): TemplateResult | typeof nothing {
     if (route.length === 0) return nothing;
-    const ways = route.map(
-      ({ category, probability, program }) =>
-        html`<a class="chip" href=${to('playground', { program, q: this.param('q') })}
-          >${category} <span class="soft">${percent(probability)}, ${program}</span></a
-        >`,
-    );
-    return html`<div class="line"><span class="soft">category and program</span>${ways}</div>`;
+    const way = ({ category, probability, program }: Way) =>
+      html`<a class="chip" href=${to('playground', { program, q: this.param('q') })}
+        >${category} <span class="soft">${percent(probability)}, ${program}</span></a
+      >`;
+    const others = route.slice(1);
+    return html`<div class="line"><span class="soft">category and program</span>${way(route[0]!)}</div>
+      ${others.length
+        ? html`<details>
+            <summary class="soft">${counted(others.length, 'other category', 'other categories')} answered too</summary>
+            <div class="line">${others.map(way)}</div>
+          </details>`
+        : nothing}`;
   }
 
   private end(answer: Answer): TemplateResult {

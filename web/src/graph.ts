@@ -49,6 +49,8 @@ const LABEL_CHARS = 22;
 const ALL_LABELS = 40;
 const EDGE_LABELS = 16;
 const TICKS = 300;
+/** Room around a node that says its name, pixels. */
+const ROOM = 40;
 const HEIGHT = 420;
 
 /** Says that a node was chosen; the detail is its id. */
@@ -133,7 +135,7 @@ export class Graph extends Plain {
     forceSimulation(nodes)
       .force('link', forceLink<Placed, { source: string; target: string }>(links).id(({ id }) => id).distance(this.reach))
       .force('charge', forceManyBody().strength(-3.5 * this.reach))
-      .force('collide', forceCollide(RADIUS * 2.2))
+      .force('collide', forceCollide(nodes.length <= ALL_LABELS ? ROOM : RADIUS * 2.2))
       .force('x', forceX(0).strength(0.05 * wide))
       .force('y', forceY(0).strength(0.08))
       .stop()
@@ -302,8 +304,7 @@ export class Graph extends Plain {
     const isChosen = node.id === this.chosen;
     const classes = ['node', colour, node.open ? 'open' : '', isChosen ? 'chosen' : ''].join(' ');
     const size = node.size ?? RADIUS;
-    const label =
-      node.label.length > LABEL_CHARS ? `${node.label.slice(0, LABEL_CHARS)}…` : node.label;
+    const label = cut(node.label);
     return svg`<g
       class=${classes}
       data-id=${node.id}
@@ -320,6 +321,13 @@ export class Graph extends Plain {
       <text class=${few || node.open || isChosen ? '' : 'pointed'} y=${size + 12}>${label}</text>
     </g>`;
   }
+}
+
+/** A label in a few whole words, so that what is read is part of what is said. */
+function cut(label: string): string {
+  if (label.length <= LABEL_CHARS) return label;
+  const end = label.lastIndexOf(' ', LABEL_CHARS);
+  return `${label.slice(0, end > 0 ? end : LABEL_CHARS).replace(/[\s,;:]+$/, '')} …`;
 }
 
 customElements.define('small-graph', Graph);

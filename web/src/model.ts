@@ -281,12 +281,12 @@ export interface RunListed {
   id: string;
   dataset: string;
   actor: string;
-  seed: number;
+  seed: number | null;
   state: string;
   steps: number;
   tested: number;
   accepted: number;
-  changed: number;
+  changed: number | null;
   problem: string | null;
 }
 
@@ -295,8 +295,8 @@ export interface Run {
   dataset: string;
   actor: string;
   model: string | null;
-  seed: number;
-  planned: number;
+  seed: number | null;
+  planned: number | null;
   done: number;
   state: string;
   paused: string | null;

@@ -102,6 +102,10 @@ class RunView extends ViewElement {
             if (id) last = id;
             this.lost = null;
             if (event === 'end') ended = true;
+            else if (event === 'error') {
+              const { message, remedy, code } = JSON.parse(data).error;
+              throw new Failure(message, remedy, 500, code);
+            }
             else if (event === 'state') this.changed(JSON.parse(data), path);
             else if (event === 'step') this.took(JSON.parse(data));
           },
@@ -169,7 +173,7 @@ class RunView extends ViewElement {
       ? html`<p class="line"><a href=${to('compare', { left: `bundle:${run.id}`, right: 'bm25+names', base: run.dataset })}>compare its bundle</a></p>`
       : nothing;
     const figures: [unknown, string][] = [
-      [`${run.done} of ${run.planned}`, 'rounds done'],
+      [run.planned === null ? String(run.done) : `${run.done} of ${run.planned}`, 'steps of improvement done'],
       [count(run.steps), 'steps in the journal'],
       [`${run.accepted} of ${run.tested}`, 'changes accepted'],
       [count(run.programs), 'programs tried'],
@@ -177,7 +181,7 @@ class RunView extends ViewElement {
       [run.cost.calls ? `$${run.cost.usd.toFixed(2)}` : '–', run.cost.calls ? `${counted(run.cost.calls, 'call')}, ${count(run.cost.tokens_in + run.cost.tokens_out)} tokens` : 'no language model was asked'],
     ];
     return html`
-      <p role="status"><strong>${run.state}</strong>${left} <span class="soft">${run.dataset}, ${run.actor}${run.model ? html`, ${run.model}` : nothing}, seed ${run.seed}, ${duration(run.seconds)}${run.paused ? html`, paused: ${run.paused}` : nothing}</span></p>
+      <p role="status"><strong>${run.state}</strong>${left} <span class="soft">${run.dataset}, ${run.actor}${run.model ? html`, ${run.model}` : nothing}, ${run.seed === null ? nothing : html`seed ${run.seed}, `}${duration(run.seconds)}${run.paused ? html`, paused: ${run.paused}` : nothing}</span></p>
       ${begun}
       <dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
       ${run.curve.length ? html`<h2>Quality over steps</h2><run-chart .curve=${run.curve}></run-chart>` : empty('Nothing was tried on validation queries yet.', 'The curve begins with the first trial on all of them.')}
@@ -300,7 +304,8 @@ class RunView extends ViewElement {
 }
 
 /** When a run was last written, as people say it. */
-function when(seconds: number): string {
+function when(seconds: number | null): string {
+  if (seconds === null) return '';
   const ago = Date.now() / 1000 - seconds;
   if (ago < 60) return 'just now';
   if (ago < 86400) return `${duration(ago)} ago`;

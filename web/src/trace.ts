@@ -9,6 +9,8 @@ import { tokens, type Kind } from './rhai';
 
 /** Calls of one line that are shown at once; the others can be opened. */
 const CALLS_AT_ONCE = 3;
+/** Features that are shown at once, as on the command line. */
+const FEATURES = 6;
 /** Characters of a result that are shown at once. */
 const RESULT_CHARS = 160;
 
@@ -105,16 +107,14 @@ export function traces(
 export function features(all: Feature[]): TemplateResult | typeof nothing {
   if (all.length === 0) return nothing;
   const most = Math.max(...all.map(({ gain }) => Math.abs(gain)));
-  const rows = all.map(
-    ({ name, value, weight, gain }) => html`<tr>
-      <th scope="row">${name}</th>
-      <td class="wide-only number">${number(value)}</td>
-      <td class="wide-only number">${number(weight)}</td>
-      <td class="number">${gain > 0 ? '+' : ''}${number(gain)}</td>
-      <td class="bars">${bar(gain, most)}</td>
-    </tr>`,
-  );
-  return html`<div class="wide" tabindex="0" role="group" aria-label="Features">
+  const row = ({ name, value, weight, gain }: Feature) => html`<tr>
+    <th scope="row">${name}</th>
+    <td class="wide-only number">${number(value)}</td>
+    <td class="wide-only number">${number(weight)}</td>
+    <td class="number">${gain > 0 ? '+' : ''}${gain.toFixed(3)}</td>
+    <td class="bars">${bar(gain, most)}</td>
+  </tr>`;
+  const table = (rows: Feature[]) => html`<div class="wide" tabindex="0" role="group" aria-label="Features">
     <table>
       <thead>
         <tr>
@@ -126,10 +126,13 @@ export function features(all: Feature[]): TemplateResult | typeof nothing {
         </tr>
       </thead>
       <tbody>
-        ${rows}
+        ${rows.map(row)}
       </tbody>
     </table>
   </div>`;
+  const rest = all.slice(FEATURES);
+  return html`${table(all.slice(0, FEATURES))}
+  ${rest.length ? html`<details><summary>${counted(rest.length, 'more feature')}</summary>${table(rest)}</details>` : nothing}`;
 }
 
 /** An explanation with its parts. */
