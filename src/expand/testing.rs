@@ -56,7 +56,7 @@ pub(crate) fn planted() -> Arc<IndexedBase> {
             }
         }
         for at in 0..PARTS {
-            let part = add("part", &format!("Part {at}"), "A quiet part from a box.");
+            let part = add("part", &format!("Part {at}"), "A small thing from a box.");
             writeln!(edges, "{part}\tmade_of\t{steel}").unwrap();
         }
         let source = dir.path().join("planted");

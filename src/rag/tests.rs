@@ -15,7 +15,7 @@ use crate::{
     tools::testing::{assistant, blocks, example_base},
 };
 
-const QUESTION: &str = "a durable steel bottle";
+const QUESTION: &str = "the durable Summit Steel Bottle";
 
 type Said = Result<(String, Finish), LlmError>;
 
