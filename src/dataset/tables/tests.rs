@@ -271,6 +271,15 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_is_refused_with_the_feature_that_reads_it() {
+    let (dir, _) = home();
+    fs::write(dir.path().join("x.parquet"), "PAR1").unwrap();
+    let error = guess(dir.path(), &[]).unwrap_err().to_string();
+    assert!(error.contains("x.parquet") && error.contains("--features parquet"), "{error}");
+}
+
 #[cfg(feature = "parquet")]
 mod parquet_files {
     use std::{fs::File, sync::Arc};
