@@ -323,7 +323,8 @@ mod parquet_files {
                         rows.concat().into_iter().map(ByteArray::from).collect();
                     let first = |row: &&[&str]| (0..row.len().max(1)).map(|at| i16::from(at > 0));
                     let repeats: Vec<i16> = rows.iter().flat_map(|row| first(&row)).collect();
-                    let defined = |row: &&[&str]| vec![i16::from(!row.is_empty()); row.len().max(1)];
+                    let defined =
+                        |row: &&[&str]| vec![i16::from(!row.is_empty()); row.len().max(1)];
                     let defined: Vec<i16> = rows.iter().flat_map(|row| defined(&row)).collect();
                     to.write_batch(&texts, Some(&defined), Some(&repeats)).unwrap();
                 }
