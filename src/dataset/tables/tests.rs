@@ -321,11 +321,15 @@ mod parquet_files {
                 (ColumnWriter::ByteArrayColumnWriter(to), Column::Lists(rows)) => {
                     let texts: Vec<ByteArray> =
                         rows.concat().into_iter().map(ByteArray::from).collect();
-                    let first = |row: &&[&str]| (0..row.len().max(1)).map(|at| i16::from(at > 0));
-                    let repeats: Vec<i16> = rows.iter().flat_map(|row| first(&row)).collect();
-                    let defined =
-                        |row: &&[&str]| vec![i16::from(!row.is_empty()); row.len().max(1)];
-                    let defined: Vec<i16> = rows.iter().flat_map(|row| defined(&row)).collect();
+                    let places = |row: &[&str]| row.len().max(1);
+                    let repeats: Vec<i16> = rows
+                        .iter()
+                        .flat_map(|row| (0..places(row)).map(|at| i16::from(at > 0)))
+                        .collect();
+                    let defined: Vec<i16> = rows
+                        .iter()
+                        .flat_map(|row| vec![i16::from(!row.is_empty()); places(row)])
+                        .collect();
                     to.write_batch(&texts, Some(&defined), Some(&repeats)).unwrap();
                 }
                 _ => panic!("the column is of another kind"),
