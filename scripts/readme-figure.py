@@ -68,7 +68,7 @@ left, room = 120, WIDTH - 120 - 56
 for one in systems:
     y += LINE
     is_bundle = one["system"].startswith("bundle:")
-    mrr, (low, high) = one["metrics"]["mrr"], [one["ci95"]["mrr"][end] for end in ("low", "high")]
+    mrr, (low, high) = one["metrics"]["mrr"], one["ci95"]["mrr"]
     text(8, y, "agent" if is_bundle else one["system"])
     kind = "best" if is_bundle else "bar"
     parts.append(f'<rect x="{left}" y="{y - 13}" width="{room * mrr:.1f}" height="17" rx="2" class="{kind}"/>')

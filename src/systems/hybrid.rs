@@ -1,12 +1,15 @@
 //! `hybrid` and `hybrid:weighted[=A]`: words and embeddings in one ranking.
 
 use crate::{
+    index::EmbedderChoice,
     retrieve::{Retriever, System},
     systems::{Opener, SystemError, SystemSpec, lexical::baseline},
 };
 
-/// Weight of `dense` unless the name says otherwise, in hundredths.
-const DEFAULT_WEIGHT: u8 = 10;
+/// Weight of `dense` unless the name says otherwise, in hundredths: with the built-in embedder, and with
+/// any other. Chosen on training and validation queries: docs/experiments/2026-11-22-encoders.md.
+const BUILTIN_WEIGHT: u8 = 10;
+const ENCODER_WEIGHT: u8 = 30;
 
 pub(super) const BY_RANK: SystemSpec = SystemSpec {
     name: "hybrid",
@@ -19,14 +22,18 @@ pub(super) const BY_RANK: SystemSpec = SystemSpec {
 pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     name: "hybrid:weighted",
     arguments: "[=A]",
-    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1, 0.1 by default",
+    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1; by default 0.1 \
+              with the built-in embedder, else 0.3",
     needs: &[],
     open: weighted,
 };
 
 fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let weight = match arguments.strip_prefix('=') {
-        None => DEFAULT_WEIGHT,
+        None => match opener.base.embedder_choice() {
+            EmbedderChoice::Builtin => BUILTIN_WEIGHT,
+            _ => ENCODER_WEIGHT,
+        },
         Some(weight) => hundredths(weight)
             .ok_or_else(|| BY_SCORE.wrong(arguments, "has no weight from 0 to 1"))?,
     };

@@ -221,7 +221,7 @@ fn every_mistake_is_told_with_file_line_and_remedy() {
     ] {
         case(what, &tables, &[("mapping.toml", Some(text.as_bytes()))], "wrong");
     }
-    case("a file of Parquet", &[("x.parquet", "PAR1")], &[], "wrong/x.parquet");
+    case("a file of Arrow", &[("x.arrow", "ARROW1")], &[], "wrong/x.arrow");
     case("a file of JSON", &[("x.json", "[]")], &[], "wrong/x.json");
     case(
         "a damaged database",

@@ -43,7 +43,9 @@ fn a_dataset_without_questions_is_optimized_on_synthetic_ones_and_says_so() {
         let table = world.run(eval.into_iter().chain(more.iter().copied())).done();
         assert!(table.lines().any(|line| line == told), "{table}");
     }
-    assert!(world.run(eval.into_iter().chain(["--format", "csv"])).done().contains("val (synthetic)"));
+    assert!(
+        world.run(eval.into_iter().chain(["--format", "csv"])).done().contains("val (synthetic)")
+    );
     assert_eq!(world.run(eval.into_iter().chain(["--json"])).json_lines()[0]["synthetic"], true);
     let explained = world.run(["explain", "--dataset", "mine", "--bundle", &bundle]).done();
     assert!(explained.contains(told), "{explained}");

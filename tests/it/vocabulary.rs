@@ -114,7 +114,7 @@ const TERMS: [&str; 18] = [
 ];
 
 /// Text in which such a word stays: a file and what is left out of its lines, with the reason.
-const STAYS: [(&str, &str); 44] = [
+const STAYS: [(&str, &str); 36] = [
     // A tool's name, which programs call.
     ("agent-prompts/actor/initial.md", "`walk`"),
     ("docs/tools.md", "`walk`"),
@@ -141,14 +141,6 @@ const STAYS: [(&str, &str); 44] = [
     ("src/optimize/plan.rs", "// Where walks from them lead."),
     ("src/optimize/plan.rs", "what every walk reached"),
     ("src/optimize/plan.rs", "beside the names of anchors"),
-    ("README.md", "//! Walk from what is"),
-    ("README.md", "reached by this walk"),
-    ("README.md", "n_anchors"),
-    ("README.md", "// anchors of each type"),
-    ("README.md", "how much surer anchors count"),
-    ("README.md", "// Anchors: what the query is about."),
-    ("README.md", "// Where walks from them lead."),
-    ("README.md", "beside the names of anchors"),
     // Keys and names that stored bundles and journals hold.
     ("src/bundle/reading.rs", "rename = \"walks\""),
     ("src/optimize/mutate.rs", "\"anchors\""),

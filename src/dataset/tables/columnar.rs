@@ -27,16 +27,18 @@ use crate::{
 };
 
 fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
-    |why| {
-        let message = format!(
-            "cannot read the file of Parquet: {why}; write it again, or convert it to CSV"
-        );
+    |why: &str| {
+        let message =
+            format!("cannot read the file of Parquet: {why}; write it again, or convert it to CSV");
         DatasetError::BadInput { path: path.to_path_buf(), message }
     }
 }
 
 /// What the engine gives; that it breaks on a damaged file is an error of the file.
-fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DatasetError> {
+fn guarded<T>(
+    path: &Path,
+    read: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, DatasetError> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(damaged(path)(&error.to_string())),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "parquet")]
+use crate::dataset::tables::columnar;
 use crate::dataset::{
     DatasetError, ProblemKind,
     error::{Fault, Problems},
@@ -11,8 +13,6 @@ use crate::dataset::{
     neutral::text_of,
     tables::{delimited, mapping::JSON_LIST, sqlite},
 };
-#[cfg(feature = "parquet")]
-use crate::dataset::tables::columnar;
 
 /// Rows of JSON lines that are looked at for the columns.
 const ROWS_FOR_COLUMNS: u64 = 1_000;

@@ -271,6 +271,15 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_is_refused_with_the_feature_that_reads_it() {
+    let (dir, _) = home();
+    fs::write(dir.path().join("x.parquet"), "PAR1").unwrap();
+    let error = guess(dir.path(), &[]).unwrap_err().to_string();
+    assert!(error.contains("x.parquet") && error.contains("--features parquet"), "{error}");
+}
+
 #[cfg(feature = "parquet")]
 mod parquet_files {
     use std::{fs::File, sync::Arc};
@@ -312,10 +321,15 @@ mod parquet_files {
                 (ColumnWriter::ByteArrayColumnWriter(to), Column::Lists(rows)) => {
                     let texts: Vec<ByteArray> =
                         rows.concat().into_iter().map(ByteArray::from).collect();
-                    let first = |row: &&[&str]| (0..row.len().max(1)).map(|at| i16::from(at > 0));
-                    let repeats: Vec<i16> = rows.iter().flat_map(|row| first(&row)).collect();
-                    let defined = |row: &&[&str]| vec![i16::from(!row.is_empty()); row.len().max(1)];
-                    let defined: Vec<i16> = rows.iter().flat_map(|row| defined(&row)).collect();
+                    let places = |row: &[&str]| row.len().max(1);
+                    let repeats: Vec<i16> = rows
+                        .iter()
+                        .flat_map(|row| (0..places(row)).map(|at| i16::from(at > 0)))
+                        .collect();
+                    let defined: Vec<i16> = rows
+                        .iter()
+                        .flat_map(|row| vec![i16::from(!row.is_empty()); places(row)])
+                        .collect();
                     to.write_batch(&texts, Some(&defined), Some(&repeats)).unwrap();
                 }
                 _ => panic!("the column is of another kind"),
