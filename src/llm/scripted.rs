@@ -13,8 +13,17 @@ use crate::llm::{
 };
 
 /// Who may ask it.
-const ROLES: [&str; 9] =
-    ["actor", "comparator", "categories", "router", "tools", "react", "rerank", "synthesize", "ask"];
+const ROLES: [&str; 9] = [
+    "actor",
+    "comparator",
+    "categories",
+    "router",
+    "tools",
+    "react",
+    "rerank",
+    "synthesize",
+    "ask",
+];
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "scripted";
 
