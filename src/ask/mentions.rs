@@ -27,6 +27,15 @@ const MAX_VALUES: usize = 500;
 const MAX_PHRASE: usize = 8;
 /// Words of a name of a field that stand apart at most.
 const MAX_PARTIAL: usize = 4;
+/// Words behind a number that say its unit.
+const UNITS: [(&str, &str); 6] = [
+    ("%", "%"),
+    ("percent", "%"),
+    ("per cent", "%"),
+    ("dollars", "USD"),
+    ("dollar", "USD"),
+    ("USD", "USD"),
+];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -300,12 +309,14 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
         number.number = -number.number;
     }
     let blank = after.len() - after.trim_start().len();
-    for percent in ["%", "percent", "per cent"] {
-        if after.trim_start().starts_with(percent) {
-            number.unit = Some("%".to_owned());
-            end += blank + percent.len();
-            break;
-        }
+    let behind = after.trim_start();
+    let ends = |word: &str| {
+        let rest = behind.strip_prefix(word);
+        rest.is_some_and(|rest| word == "%" || !rest.starts_with(char::is_alphanumeric))
+    };
+    if let Some((word, unit)) = UNITS.iter().find(|(word, _)| ends(word)) {
+        number.unit = Some((*unit).to_owned());
+        end += blank + word.len();
     }
     Some((start + end, (number.number, number.unit)))
 }

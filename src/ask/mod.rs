@@ -59,6 +59,9 @@ use crate::{
 /// What a phrase that names a kind adds to the logarithm of its probability.
 const SAYS_KIND: f64 = 1_000.0;
 
+/// Characters that are told of why a reply cannot be used.
+const MAX_REASON: usize = 200;
+
 /// Why a question is not answered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
@@ -74,10 +77,12 @@ pub enum AskError {
     )]
     TooWide(usize),
     /// Words of it are neither of the base nor of questions.
-    #[error("not understood: {}; nothing in this base is called so", .words.join(", "))]
+    #[error("not understood: {}; {}", .words.join(", "), remedy(.names))]
     Unknown {
         /// The words, in order.
         words: Vec<String>,
+        /// Those of them that are names here, in small letters and without quotation marks.
+        names: Vec<String>,
         /// Whether the others surely ask for a number, a test or what would be, so that no node can
         /// answer.
         counts: bool,
@@ -118,6 +123,14 @@ pub enum AskError {
     Prompt(String),
 }
 
+/// What is told of words that are not understood.
+fn remedy(names: &[String]) -> String {
+    match names {
+        [] => "nothing in this base is called so".to_owned(),
+        names => format!("put names in quotation marks: \"{}\"", names.join("\", \"")),
+    }
+}
+
 impl AskError {
     /// Whether nodes may answer the question.
     pub fn may_be_for_nodes(&self) -> bool {
@@ -126,10 +139,7 @@ impl AskError {
 
     /// Whether the question was not understood, so that another may understand it.
     fn is_unread(&self) -> bool {
-        matches!(
-            self,
-            Self::NoTable | Self::TooWide(_) | Self::Unknown { .. } | Self::Missing(_)
-        )
+        matches!(self, Self::NoTable | Self::TooWide(_) | Self::Unknown { .. } | Self::Missing(_))
     }
 }
 
@@ -210,13 +220,19 @@ impl Analyst {
             Ok(answered) => return Ok(answered),
             Err(failed) => failed,
         };
-        match failed {
+        let why = match failed {
             Failed::Ends(error) => return Err(AskError::Llm(error)),
             Failed::Prompt(why) => return Err(AskError::Prompt(why)),
-            Failed::Declined => {}
-            Failed::Unusable(_) => self.unassisted.note(Miss::Unusable),
-        }
-        unread.map_or_else(by_rules, Err)
+            Failed::Declined => None,
+            Failed::Unusable(why) => {
+                self.unassisted.note(Miss::Unusable);
+                Some(why.chars().take(MAX_REASON).collect::<String>())
+            }
+        };
+        let mut answered = unread.map_or_else(by_rules, Err)?;
+        let told = |why| format!("a reply of the language model could not be used: {why}");
+        answered.assumed.extend(why.map(told));
+        Ok(answered)
     }
 
     /// The kinds that a question may be of, likeliest first.

@@ -15,12 +15,10 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     ask::{
-        AskError,
         answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
         kind::Kind,
         mentions::{Mentions, What},
-        plan::{Condition, Measure, Operation, Plan},
-        reading::reversed,
+        plan::{Condition, Measure, Operation, Plan, reversed},
         run::{self, MAX_FIRST, ROWS},
         schema::Schema,
     },
@@ -251,7 +249,8 @@ impl Questioner<'_> {
         let kb = &self.base.kb;
         let names = self.names();
         let shown = (1..).zip(&names).map(|(n, (name, kind, nodes))| {
-            let several = if nodes.len() > 1 { format!(", {} nodes", nodes.len()) } else { String::new() };
+            let several =
+                if nodes.len() > 1 { format!(", {} nodes", nodes.len()) } else { String::new() };
             let name = cut(name, NAME_CHARS);
             json!({"n": n, "text": format!("{name} ({}{several})", kb.type_name(*kind))})
         });
@@ -270,7 +269,8 @@ impl Questioner<'_> {
             let steps = match relations.is_empty() && *kind == rows {
                 true => Vec::new(),
                 false => {
-                    let said = self.mentions.tokens.iter().map(|token| token.stem.clone()).collect();
+                    let said =
+                        self.mentions.tokens.iter().map(|token| token.stem.clone()).collect();
                     let paths = self.schema.paths(rows, *kind, &said);
                     let is = |steps: &[crate::kb::MetapathStep]| {
                         let own = steps.iter().map(|step| kb.relation_name(step.relation));
@@ -295,7 +295,9 @@ impl Questioner<'_> {
             operation: Operation::Number(Measure::Rows),
             supposed: None,
             asks_same: false,
-            assumed: vec!["the language model chose rows and columns, and wrote the SQL".to_owned()],
+            assumed: vec![
+                "the language model chose rows and columns, and wrote the SQL".to_owned(),
+            ],
         })
     }
 
@@ -327,7 +329,8 @@ impl Questioner<'_> {
         }
         for steps in paths {
             for spec in [ColumnSpec::Names(steps.clone()), ColumnSpec::Count(steps.clone())] {
-                let what = if matches!(spec, ColumnSpec::Names(_)) { "names at the end of " } else { "" };
+                let what =
+                    if matches!(spec, ColumnSpec::Names(_)) { "names at the end of " } else { "" };
                 let text = format!("{what}{}", spec.source(kb, rows));
                 offered.push((spec, text));
             }
@@ -454,7 +457,11 @@ impl Questioner<'_> {
                 format!("t.{name}: {kind}{unit}, {filled} of {n} filled{own}{values}")}));
         }
         let mut lines = vec![
-            ["id"].into_iter().chain(table.columns.iter().map(|one| one.name.as_str())).collect::<Vec<_>>().join(" | "),
+            ["id"]
+                .into_iter()
+                .chain(table.columns.iter().map(|one| one.name.as_str()))
+                .collect::<Vec<_>>()
+                .join(" | "),
         ];
         for (at, node) in table.rows.iter().enumerate().take(SHOWN_ROWS) {
             let cells = table.columns.iter().filter_map(|column| column.cells.get(at));
@@ -562,12 +569,7 @@ fn examples(column: &Column) -> String {
 }
 
 /// A result as the answer that it is said to be.
-fn read_as(
-    kb: &Kb,
-    form: Form,
-    rows: &Rows,
-    table: &Table,
-) -> Result<(Outcome, String), Failed> {
+fn read_as(kb: &Kb, form: Form, rows: &Rows, table: &Table) -> Result<(Outcome, String), Failed> {
     let first = || rows.rows.first().ok_or_else(|| unusable("the statement gives no row"));
     Ok(match form {
         Form::Number => {
@@ -613,7 +615,8 @@ fn tested(test: TestName, rows: &Rows) -> Result<Tested, Failed> {
     };
     let (mut one, mut other) = (Vec::new(), Vec::new());
     for row in &rows.rows {
-        let numbers = (row.first().and_then(SqlValue::number), row.get(1).and_then(SqlValue::number));
+        let numbers =
+            (row.first().and_then(SqlValue::number), row.get(1).and_then(SqlValue::number));
         if let (Some(a), Some(b)) = numbers {
             one.push(a);
             other.push(b);

@@ -74,21 +74,96 @@ pub(crate) enum Test {
     },
     /// The row is one of these nodes.
     Is(Vec<NodeId>),
+    /// Any value.
+    Filled {
+        /// Place of the column.
+        column: usize,
+    },
+    /// Not this, which is so of rows of which it is not known too.
+    Not(Box<Test>),
+    /// Any of these.
+    Any(Vec<Test>),
 }
 
 impl Test {
-    /// Place of the column that it looks at.
-    pub(crate) fn column(&self) -> Option<usize> {
+    /// Places of the columns that it looks at.
+    pub(crate) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
             | Self::Value { column, .. }
-            | Self::Linked { column, .. } => Some(*column),
-            Self::Is(_) => None,
+            | Self::Linked { column, .. }
+            | Self::Filled { column } => vec![*column],
+            Self::Is(_) => Vec::new(),
+            Self::Not(test) => test.columns(),
+            Self::Any(tests) => tests.iter().flat_map(Self::columns).collect(),
         }
     }
 }
 
+impl Test {
+    /// Places of columns of names with the nodes that are looked for in them, and of columns that are
+    /// looked at otherwise.
+    pub(crate) fn looks_for<'a>(
+        &'a self,
+        names: &mut Vec<(usize, &'a [NodeId])>,
+        others: &mut Vec<usize>,
+    ) {
+        match self {
+            Self::Linked { column, nodes } => names.push((*column, nodes.as_slice())),
+            Self::Not(test) => test.looks_for(names, others),
+            Self::Any(tests) => tests.iter().for_each(|test| test.looks_for(names, others)),
+            other => others.extend(other.columns()),
+        }
+    }
+}
+
+impl Plan {
+    /// All tests.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
+        let supposed = match &self.supposed {
+            Some(Change::LeaveOut(tests) | Change::Only(tests)) => tests.as_slice(),
+            _ => &[],
+        };
+        let subjects = self.operation.subjects().iter().map(|subject| &subject.test);
+        self.filters.iter().chain(supposed).chain(subjects)
+    }
+
+    /// The nodes that are looked for in a column of names; none if it is looked at otherwise.
+    pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
+        let (mut names, mut others) = (Vec::new(), self.operation.own_columns());
+        self.tests().for_each(|test| test.looks_for(&mut names, &mut others));
+        if others.contains(&column) {
+            return None;
+        }
+        let own = names.iter().filter(|(at, _)| *at == column).flat_map(|(_, nodes)| *nodes);
+        let mut nodes: Vec<NodeId> = own.copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some(nodes)
+    }
+}
+
 impl Operation {
+    /// Those that are compared; none for most.
+    pub(crate) fn subjects(&self) -> &[Subject] {
+        match self {
+            Self::Compare { subjects, .. } | Self::SpreadAmong { subjects, .. } => subjects,
+            _ => &[],
+        }
+    }
+
+    /// Places of the columns that it looks at, but for what tells its subjects.
+    fn own_columns(&self) -> Vec<usize> {
+        match self {
+            Self::Compare { measure: Measure::Of(_, column), .. } => vec![*column],
+            Self::Compare { measure: Measure::Rows, .. } => Vec::new(),
+            Self::SpreadAmong { measure, group, .. } => {
+                [*measure].into_iter().chain(*group).collect()
+            }
+            other => other.columns(),
+        }
+    }
+
     /// Places of the columns that it looks at.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let of = |measure: &Measure| match measure {
@@ -96,7 +171,7 @@ impl Operation {
             Measure::Of(_, column) => Some(*column),
         };
         let of_subjects = |subjects: &[Subject]| {
-            subjects.iter().filter_map(|subject| subject.test.column()).collect()
+            subjects.iter().flat_map(|subject| subject.test.columns()).collect()
         };
         match self {
             Self::Number(measure) => of(measure).into_iter().collect(),
@@ -215,4 +290,16 @@ pub(crate) enum Change {
         /// What is added.
         plus: f64,
     },
+}
+
+/// A metapath the other way, from its end to the type where it begins.
+pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
+    let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
+    let mut back: Vec<MetapathStep> = steps
+        .iter()
+        .zip(begins)
+        .map(|(step, to)| MetapathStep { direction: step.direction.reversed(), to, ..*step })
+        .collect();
+    back.reverse();
+    back
 }

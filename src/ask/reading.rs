@@ -7,6 +7,7 @@
 //!
 //! Must not know: tables, SQL.
 
+mod joining;
 mod operation;
 mod supposition;
 
@@ -58,6 +59,8 @@ struct NumberUse {
     number: f64,
     to: Option<f64>,
     changed: bool,
+    /// Whether it is said as an alternative to the number before.
+    or: bool,
 }
 
 /// What a named thing is to the rows.
@@ -76,6 +79,7 @@ struct Reading<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     mentions: &'a Mentions,
+    text: &'a str,
     /// Whether each mention stands in what is supposed.
     changed: Vec<bool>,
     /// Mentions of types and fields that only say what a named thing is; and of which one.
@@ -85,6 +89,8 @@ struct Reading<'a> {
     numbers: Vec<NumberUse>,
     /// Fields and counts that a number bounds.
     bounded: BTreeSet<usize>,
+    /// Things, fields and types that are said not to be so.
+    denied: BTreeSet<usize>,
     /// How many first ones are asked for.
     top: Option<usize>,
     said: BTreeSet<String>,
@@ -116,17 +122,21 @@ pub(crate) fn read(
         return Err(AskError::NoTable);
     }
     if !unknown.is_empty() {
-        return Err(AskError::Unknown { words: unknown, counts: counts(mentions) });
+        let is_name = |word: &&String| !base.entities.spelled(&format!("\"{word}\"")).is_empty();
+        let names = unknown.iter().filter(is_name).cloned().collect();
+        return Err(AskError::Unknown { words: unknown, names, counts: counts(mentions) });
     }
     let mut reading = Reading {
         base,
         schema,
         changed: supposition::supposed(mentions, text),
         mentions,
+        text,
         bound: BTreeMap::new(),
         counted: BTreeMap::new(),
         numbers: Vec::new(),
         bounded: BTreeSet::new(),
+        denied: BTreeSet::new(),
         top: None,
         said: mentions.tokens.iter().map(|token| token.stem.clone()).collect(),
         rows: TypeId::NONE,
@@ -134,6 +144,8 @@ pub(crate) fn read(
         assumed: Vec::new(),
     };
     reading.bind();
+    reading.denied = reading.find_denied()?;
+    reading.check_bounds()?;
     reading.count();
     reading.use_numbers()?;
     reading.rows = reading.choose_rows()?;
@@ -356,7 +368,8 @@ impl Reading<'_> {
             let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
             if let Some(second) = second
                 && let Some(What::Number(other, _)) = self.what(second)
-                && (bound == Some(Bound::Between) || bound == Some(Bound::Equal))
+                && (bound == Some(Bound::Between)
+                    || bound == Some(Bound::Equal) && self.is_range(at, second))
             {
                 bound = Some(Bound::Between);
                 to = Some(*other);
@@ -368,9 +381,11 @@ impl Reading<'_> {
                 bound = Some(if high { Bound::AtLeast } else { Bound::AtMost });
                 end = next.map_or(at, |next| next + 1);
             }
-            let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
+            let years = bound == Some(Bound::Between) && to.is_some_and(is_year);
+            let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none() || years;
             let behind = self.beside(end, 1).filter(|place| {
-                self.is_value(*place) && to.is_none() || self.counted.contains_key(place)
+                let value = self.is_value(*place) && to.is_none();
+                (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
             });
             let ahead = (0..at)
                 .rev()
@@ -399,7 +414,8 @@ impl Reading<'_> {
                 self.bounded.insert(place);
             }
             let bound = bound.unwrap_or(Bound::Equal);
-            uses.push(NumberUse { what, bound, number, to, changed });
+            let or = uses.last().is_some() && self.is_alternative(at);
+            uses.push(NumberUse { what, bound, number, to, changed, or });
             at = end + 1;
         }
         self.numbers = uses;
@@ -671,6 +687,13 @@ impl Reading<'_> {
                 Ok(Role::Linked { kind, nodes: nodes_of(kind), steps })
             }
             (_, Some(value), _) => Ok(Role::Value { field: value.field, key: value.key.clone() }),
+            (_, _, true) if self.schema.is_linked_within(self.rows, &self.said) => {
+                let rows = kb.type_name(self.rows);
+                Err(AskError::Missing(format!(
+                    "{:?} is a {rows} itself, and what links one {rows} to another is not followed",
+                    thing.text
+                )))
+            }
             (_, _, true) => Ok(Role::Is(nodes_of(self.rows))),
             (Some((_, kind)), _, _) => {
                 let steps = self.path_to(kind)?;
@@ -787,16 +810,4 @@ impl Reading<'_> {
             _ => None,
         })
     }
-}
-
-/// A metapath the other way, from its end to the type where it begins.
-pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
-    let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
-    let mut back: Vec<MetapathStep> = steps
-        .iter()
-        .zip(begins)
-        .map(|(step, to)| MetapathStep { direction: step.direction.reversed(), to, ..*step })
-        .collect();
-    back.reverse();
-    back
 }

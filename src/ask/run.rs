@@ -7,20 +7,20 @@ use crate::{
         AskError,
         answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
         lexicon::Function,
-        plan::{Change, Condition, Measure, Operation, Plan, Subject},
+        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
         sql::Writer,
     },
     index::IndexedBase,
     kb::{Kb, NodeId, metapath_in_words},
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
-        SqlValue, Table, reached, read,
+        SqlValue, Table, reached, read, read_named,
         statistics::{self, Tested},
     },
 };
 
 /// Groups that a table of groups has at most, first ones that are told at most.
-const MAX_GROUPS: usize = 1_000;
+const MAX_GROUPS: usize = 10_000;
 pub(super) const MAX_FIRST: usize = 50;
 /// Rows that statistics look at.
 pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
@@ -120,7 +120,15 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
             }
         });
     }
-    let nodes = nodes.unwrap_or_else(|| kb.nodes_of_type(plan.rows).to_vec());
+    let nodes = match (nodes, of_subjects(kb, plan)) {
+        (Some(mut known), Some(own)) => {
+            known.retain(|node| own.binary_search(node).is_ok());
+            known
+        }
+        (Some(known), None) => known,
+        (None, Some(own)) => own,
+        (None, None) => kb.nodes_of_type(plan.rows).to_vec(),
+    };
     if nodes.len() > MAX_ROWS {
         return Err(AskError::Missing(format!(
             "{} rows are more than the {MAX_ROWS} that a table may have; name a condition",
@@ -133,19 +141,41 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     );
     if nodes.is_empty() && !counts {
         let kind = kb.type_name(plan.rows);
-        let names: Vec<&str> = plan.conditions.iter().map(|one| one.name.as_str()).collect();
+        let conditions = plan.conditions.iter().map(|one| one.name.as_str());
+        let subjects = plan.operation.subjects().iter().map(|one| one.name.as_str());
+        let names: Vec<&str> = conditions.chain(subjects).collect();
         return Err(AskError::NoRows { kind: kind.to_owned(), of: names.join(", ") });
     }
     Ok(nodes)
 }
 
+/// The nodes that any of those that are compared is or leads to, ascending: no other row is looked
+/// at. None where nothing is compared, or by values.
+fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
+    let subjects = plan.operation.subjects();
+    let mut own: Vec<NodeId> = Vec::new();
+    for Subject { test, .. } in subjects {
+        match test {
+            Test::Is(nodes) => own.extend(nodes),
+            Test::Linked { column, nodes } => {
+                let back = reversed(plan.rows, plan.columns.get(*column)?.steps());
+                own.extend(nodes.iter().flat_map(|&node| reached(kb, node, &back)));
+            }
+            _ => return None,
+        }
+    }
+    own.sort_unstable();
+    own.dedup();
+    (!subjects.is_empty()).then_some(own)
+}
+
 /// Places of the columns that anything looks at, ascending.
 fn used(plan: &Plan) -> Vec<usize> {
     let mut used = plan.operation.columns();
-    used.extend(plan.filters.iter().filter_map(|test| test.column()));
+    used.extend(plan.filters.iter().flat_map(Test::columns));
     match &plan.supposed {
         Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
-            used.extend(tests.iter().filter_map(|test| test.column()));
+            used.extend(tests.iter().flat_map(Test::columns));
         }
         Some(Change::Scale { column, .. }) => used.push(*column),
         None => {}
@@ -156,17 +186,20 @@ fn used(plan: &Plan) -> Vec<usize> {
 }
 
 /// The table of the columns that anything looks at, and where each is in it.
-fn load(
-    kb: &Kb,
-    plan: &Plan,
-    nodes: &[NodeId],
-) -> Result<(Table, Vec<Option<usize>>), AskError> {
+fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> Result<(Table, Vec<Option<usize>>), AskError> {
     let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
     let mut places = vec![None; plan.columns.len()];
     for at in used(plan) {
         let Some(spec) = plan.columns.get(at) else { continue };
         places[at] = Some(table.columns.len());
-        table.add(read(kb, plan.rows, nodes, spec)?);
+        let named = plan.looked_for(at);
+        table.add(match (spec, named) {
+            (ColumnSpec::Names(steps), Some(named)) => {
+                let back = reversed(plan.rows, steps);
+                read_named(kb, plan.rows, nodes, (steps, &back), &named)
+            }
+            (spec, _) => read(kb, plan.rows, nodes, spec)?,
+        });
     }
     Ok((table, places))
 }
@@ -367,21 +400,25 @@ impl Run<'_> {
         first: Option<(bool, usize)>,
     ) -> Result<(Outcome, String), AskError> {
         let high = first.is_none_or(|(high, _)| high);
-        let limit = if first.is_some() { MAX_FIRST } else { MAX_GROUPS };
+        let limit = if first.is_some() { MAX_FIRST } else { MAX_GROUPS + 1 };
         let sql = self.writer.groups(&self.plan.filters, group, measure, high, limit);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[group])?;
         if let Measure::Of(_, column) = measure {
             self.note_left_out(&[column])?;
         }
-        let text =
-            |row: &[SqlValue]| row.first().map(shown_value).unwrap_or_default();
+        let text = |row: &[SqlValue]| row.first().map(shown_value).unwrap_or_default();
         let number = |row: &[SqlValue], at: usize| row.get(at).and_then(SqlValue::number);
         let ranked: Vec<(String, f64, f64)> = rows
             .rows
             .iter()
             .filter_map(|row| Some((text(row), number(row, 1)?, number(row, 2)?)))
             .collect();
+        if first.is_none() && rows.rows.len() > MAX_GROUPS {
+            return Err(AskError::Missing(format!(
+                "there are more than {MAX_GROUPS} groups; ask which has the most or the highest"
+            )));
+        }
         self.result = rows;
         let unit = self.measure_unit(measure);
         let Some((_, value, n)) = ranked.first().cloned() else {

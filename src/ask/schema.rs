@@ -171,6 +171,11 @@ impl Schema {
             .count()
     }
 
+    /// Whether a relation between two nodes of a type is said.
+    pub(crate) fn is_linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> bool {
+        self.steps(kind).iter().any(|step| step.to == kind && self.n_said(step, said) > 0)
+    }
+
     /// Whether a stem is a form of a word of a relation's name.
     pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
         self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))

@@ -148,6 +148,12 @@ impl Writer<'_> {
                 None => "0".to_owned(),
             },
             Test::Is(nodes) => format!("id IN ({})", ids(nodes)),
+            Test::Filled { column } => format!("{} IS NOT NULL", self.written(*column)),
+            Test::Not(test) => format!("NOT coalesce(({}), 0)", self.test(test)),
+            Test::Any(tests) => {
+                let tests: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
+                format!("({})", tests.join(" OR "))
+            }
         }
     }
 
@@ -233,6 +239,11 @@ impl Writer<'_> {
             );
         };
         let all = self.where_all(filters, &others);
+        if all.is_empty() && measure == Measure::Rows {
+            return format!(
+                "SELECT min(value) AS {written}, {of} FROM {long} GROUP BY key ORDER BY 2 {order}, 1 LIMIT {limit}"
+            );
+        }
         format!(
             "SELECT min(v_value) AS {written}, {of} FROM (SELECT id AS v_id, key AS v_key, value AS v_value \
              FROM {long}) JOIN t ON t.id = v_id{all} GROUP BY v_key ORDER BY 2 {order}, 1 LIMIT {limit}"

@@ -516,7 +516,7 @@ impl Maker<'_> {
             let group = self.pick(&of.groups)?;
             let (name, without) = self.one(group)?;
             let left: Vec<usize> = {
-                let gone: std::collections::BTreeSet<usize> = without.iter().copied().collect();
+                let gone: BTreeSet<usize> = without.iter().copied().collect();
                 (0..of.n).filter(|row| !gone.contains(row)).collect()
             };
             let word = &group.word;
@@ -538,20 +538,20 @@ impl Maker<'_> {
         let column = self.pick(&of.numbers)?;
         let percent = *self.pick(&PERCENTS)?;
         let numbers = Self::numbers(column, &rows);
-        let number = &column.word;
+        let word = &column.word;
         let scaled: Vec<f64> =
             numbers.iter().map(|number| number * (1.0 + f64::from(percent) / 100.0)).collect();
         if self.chance(2) {
             let at = self.threshold(&numbers)?;
             let n = scaled.iter().filter(|number| **number > at).count();
             let question = format!(
-                "If every {number} were {percent} % higher, how many {types}{words} would have a {number} above {at}?"
+                "If every {word} were {percent} % higher, how many {types}{words} would have a {word} above {at}?"
             );
             return made("count changed", question, number(n as f64)).filter(|_| n > 0);
         }
         let mean = Moments::of(&scaled).mean()?;
         let question = format!(
-            "What would the mean {number} of {types}{words} be if every {number} were {percent} % higher?"
+            "What would the mean {word} of {types}{words} be if every {word} were {percent} % higher?"
         );
         made("mean changed", question, number(mean))
     }

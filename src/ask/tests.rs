@@ -104,8 +104,7 @@ fn no_statement_but_a_reading_one_over_the_table_is_run() {
         "SELECT \"colour\" FROM t",
         "ATTACH 'x.db' AS x",
     ] {
-        let (asked, heard) =
-            analyst(Helps::Unread, move |request| said(steel(request, hostile)));
+        let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, hostile)));
         // What the rules say of it stands.
         assert!(matches!(asked.ask(STEEL), Err(AskError::Unknown { .. })), "{hostile}");
         assert_eq!((asked.unassisted().unusable, heard.count()), (1, 5), "{hostile}");
@@ -185,11 +184,8 @@ fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
     let out = || LlmError::Remote(crate::remote::RemoteError::Setup("none".to_owned()));
     let (asked, _) = analyst(Helps::All, move |_| Err(out()));
     assert!(matches!(asked.ask("How many products are there?"), Err(AskError::Llm(_))));
-    let (model, heard) = llm_within(
-        |_| said("{}"),
-        Ceilings { usd: None, tokens: Some(10) },
-        Vec::new(),
-    );
+    let (model, heard) =
+        llm_within(|_| said("{}"), Ceilings { usd: None, tokens: Some(10) }, Vec::new());
     let asked = Analyst::new(example_base()).helped(assistant(Arc::clone(&model)), Helps::All);
     let error = asked.ask("How many products are there?").unwrap_err();
     assert!(matches!(error, AskError::Llm(LlmError::Budget { .. })), "{error}");

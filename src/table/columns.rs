@@ -239,6 +239,44 @@ pub fn read(
     })
 }
 
+/// The column of the names that a metapath leads to as far as they are those of some nodes; `back` is
+/// the metapath from its end. Costs a look at each edge that leads back from these nodes, whatever the
+/// number of rows.
+pub fn read_named(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    (steps, back): (&[MetapathStep], &[MetapathStep]),
+    named: &[NodeId],
+) -> Column {
+    let mut of_row: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
+    for &other in named {
+        let name: Arc<str> = kb.name(other).into();
+        for node in reached(kb, other, back) {
+            if let Ok(row) = nodes.binary_search(&node) {
+                let one = Named { key: Key::Node(other), name: name.clone() };
+                of_row.entry(row).or_default().push(one);
+            }
+        }
+    }
+    let mut cells = vec![Cell::Empty; nodes.len()];
+    for (row, mut own) in of_row {
+        own.sort();
+        own.dedup();
+        cells[row] = Cell::Many(own.into());
+    }
+    let spec = ColumnSpec::Names(steps.to_vec());
+    let end = steps.last().map_or("", |step| kb.type_name(step.to));
+    Column {
+        name: column_name(end),
+        kind: ColumnKind::Categories,
+        unit: None,
+        source: format!("{}, those that are asked for", spec.source(kb, kind)),
+        cells,
+        unfit: 0,
+    }
+}
+
 /// Whether a step leads to its type alone, and to another type than it begins at, so that degrees
 /// are counts.
 fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {

@@ -27,7 +27,8 @@ pub mod value;
 use std::sync::Arc;
 
 pub use columns::{
-    MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, sample,
+    MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, read_named,
+    sample,
 };
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 

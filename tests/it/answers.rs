@@ -73,7 +73,10 @@ fn answers_that_are_values_are_measured_apart() {
     assert_eq!((&line["numeric"]["n"], &line["table_f1"]), (&1.into(), &Value::Null));
     let table = world.run(eval.into_iter().chain(["--metrics", "value"])).done();
     let headings: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(headings, ["system", "n", "failed", "exact", "numeric", "table", "f1", "p50", "ms", "p95", "ms"]);
+    assert_eq!(
+        headings,
+        ["system", "n", "failed", "exact", "numeric", "table", "f1", "p50", "ms", "p95", "ms"]
+    );
     let ranked = world.run(eval.into_iter().chain(["--json"])).json_lines().remove(0);
     assert_eq!(ranked["n"], 1, "only the query whose answers are nodes");
     let none = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", "val"];

@@ -6,12 +6,12 @@ use crate::{
         kind::Kind,
         lexicon::{Bound, Cue, Function},
         mentions::{Thing, What},
-        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
-        reading::{Reading, Role, reversed},
+        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
+        reading::{NumberUse, Reading, Role},
     },
     index::IndexedBase,
-    kb::{NodeId, TypeId},
-    table::{ColumnKind, ColumnSpec},
+    kb::{FieldId, NodeId, TypeId},
+    table::{ColumnKind, ColumnSpec, value::quantity},
 };
 
 /// Words that a question begins with which is answered by yes or no.
@@ -19,6 +19,15 @@ const YES_NO: [&str; 14] = [
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
     "could",
 ];
+
+/// Nodes that are looked at for a zero.
+const LOOKED_AT: usize = 1_000;
+
+/// Named things any of which will do, with their mentions; or none of which may be.
+struct Alternatives {
+    denied: bool,
+    all: Vec<(usize, String, Role)>,
+}
 
 /// What is left of a question for its operation.
 struct Parts {
@@ -104,16 +113,40 @@ impl Reading<'_> {
             if self.changed.get(at) == Some(&true) || self.bound.contains_key(&at) {
                 continue;
             }
-            if self.is_group(at) {
+            if self.denied.contains(&at) {
+                let test = self.without(at)?;
+                parts.filters.extend(test);
+            } else if self.is_group(at) {
                 let column = self.group_column(at)?;
                 parts.groups.extend(column.map(|column| (at, column)));
             } else if !self.bounded.contains(&at)
                 && let Some(column) = self.number_column(at)?
             {
                 parts.measures.push((at, column));
+            } else if let Some(What::Field(fields)) = self.what(at)
+                && let Some(field) = self.field(fields, false)
+                && self.kind_of(field) == Some(ColumnKind::Text)
+            {
+                self.put_text(at, field, &mut parts)?;
             }
         }
         Ok(parts)
+    }
+
+    /// A field of texts: rows may have one, but what a text says is not looked for.
+    fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
+        let next = self.beside(at, 1).and_then(|next| self.what(next));
+        if matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
+            let name = self.base.kb.field_name(field);
+            return Err(AskError::Missing(format!(
+                "{name:?} holds texts, and what they say is not looked for"
+            )));
+        }
+        if parts.counts_rows && self.has(Cue::HowMany) {
+            let column = self.column(ColumnSpec::Field(field));
+            parts.filters.push(Test::Filled { column });
+        }
+        Ok(())
     }
 
     /// Named things are conditions, filters, or what is compared.
@@ -131,12 +164,16 @@ impl Reading<'_> {
             && things.len() > 1
             && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
         let mut roles = Vec::new();
-        for (at, thing) in things {
+        for (at, mut thing) in things {
+            // As the base calls it, whatever signs the question left out.
+            if let [node] = thing.nodes.as_slice() {
+                thing.text = self.base.kb.name(*node).to_owned();
+            }
             let role = match of_rows {
                 true => Role::Is(own_nodes(self.base, self.rows, &thing)),
                 false => self.role(at, &thing)?,
             };
-            roles.push((thing.text, role));
+            roles.push((at, thing.text, role));
         }
         let alike = |one: &Role, other: &Role| match (one, other) {
             (Role::Linked { kind, .. }, Role::Linked { kind: other, .. }) => kind == other,
@@ -146,28 +183,122 @@ impl Reading<'_> {
         };
         let is_subject: Vec<bool> = roles
             .iter()
-            .map(|(_, role)| {
-                compares && roles.iter().filter(|(_, other)| alike(role, other)).count() > 1
+            .map(|(_, _, role)| {
+                compares && roles.iter().filter(|(_, _, other)| alike(role, other)).count() > 1
             })
             .collect();
-        for ((name, role), is_subject) in roles.into_iter().zip(is_subject) {
-            match role {
-                role if is_subject => {
-                    let test = self.test(role);
-                    parts.subjects.push(Subject { name, test });
+        let mut alternatives: Vec<Alternatives> = Vec::new();
+        for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
+            if is_subject {
+                if self.denied.contains(&at) {
+                    return Err(AskError::Missing(format!("{name:?} is compared and denied")));
                 }
-                Role::Linked { nodes, steps, .. } => {
-                    let steps = reversed(self.rows, &steps);
-                    parts.conditions.push(Condition { nodes, steps, name });
-                }
-                Role::Is(nodes) => {
-                    parts.conditions.push(Condition { nodes, steps: Vec::new(), name });
-                }
-                role @ Role::Value { .. } => {
-                    let test = self.test(role);
-                    parts.filters.push(test);
+                let test = self.test(role);
+                parts.subjects.push(Subject { name, test });
+                continue;
+            }
+            let joined = self.joined(at).filter(|(before, _)| {
+                alternatives.last().is_some_and(|last| last.all.iter().any(|one| one.0 == *before))
+            });
+            let denied = self.denied.contains(&at);
+            let either = joined.is_some_and(|(before, or)| {
+                let last = alternatives.last().and_then(|last| last.all.last());
+                or || !denied
+                    && last.is_some_and(|last| {
+                        // One value of a field cannot be two.
+                        !self.denied.contains(&before)
+                            && alike(&last.2, &role)
+                            && matches!(&role, Role::Value { field, .. }
+                            if self.kind_of(*field) == Some(ColumnKind::Category))
+                    })
+            });
+            match alternatives.last_mut().filter(|_| either) {
+                Some(last) => last.all.push((at, name, role)),
+                None => alternatives.push(Alternatives { denied, all: vec![(at, name, role)] }),
+            }
+        }
+        for one in alternatives {
+            self.put_alternatives(one, parts);
+        }
+        Ok(())
+    }
+
+    /// Things any of which will do, or none of which may be.
+    fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
+        let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
+        let name = names.join(" or ");
+        if all.len() > 1 {
+            let kind = self.base.kb.type_name(self.rows);
+            self.assumed.push(format!("taken as each {kind} with any of {name}"));
+        }
+        let same_steps = |role: &Role| match (role, all.first().map(|one| &one.2)) {
+            (Role::Linked { steps, .. }, Some(Role::Linked { steps: first, .. })) => steps == first,
+            (Role::Is(_), Some(Role::Is(_))) => true,
+            _ => false,
+        };
+        if !denied && all.iter().all(|(_, _, role)| same_steps(role)) {
+            let (mut own, mut way) = (Vec::new(), Vec::new());
+            for (_, _, role) in all {
+                match role {
+                    Role::Linked { nodes, steps, .. } => {
+                        own.extend(nodes);
+                        way = reversed(self.rows, &steps);
+                    }
+                    Role::Is(nodes) => own.extend(nodes),
+                    Role::Value { .. } => {}
                 }
             }
+            own.sort_unstable();
+            own.dedup();
+            parts.conditions.push(Condition { nodes: own, steps: way, name });
+            return;
+        }
+        let mut tests: Vec<Test> = all.into_iter().map(|(_, _, role)| self.test(role)).collect();
+        let test = match tests.len() {
+            1 => tests.swap_remove(0),
+            _ => Test::Any(tests),
+        };
+        parts.filters.push(if denied { Test::Not(Box::new(test)) } else { test });
+    }
+
+    /// That rows have no value of a field, or no link to a type.
+    fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
+        Ok(match self.what(at).cloned() {
+            Some(What::Field(fields)) => match self.field(&fields, false) {
+                Some(field) => {
+                    self.check_zero(field)?;
+                    let column = self.column(ColumnSpec::Field(field));
+                    Some(Test::Not(Box::new(Test::Filled { column })))
+                }
+                None => None,
+            },
+            Some(What::Type(kind)) if kind != self.rows => {
+                let column = ColumnSpec::Count(self.path_to(kind)?);
+                let (column, bound) = (self.column(column), Bound::Equal);
+                Some(Test::Number { column, bound, number: 0.0, to: None })
+            }
+            Some(What::Type(_)) => {
+                let rows = self.base.kb.type_name(self.rows);
+                return Err(AskError::Missing(format!(
+                    "what links one {rows} to another is not followed"
+                )));
+            }
+            _ => None,
+        })
+    }
+
+    /// Refuses to tell rows with a value of a field from those without where some have a zero.
+    fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
+        let kb = &self.base.kb;
+        let nodes = kb.nodes_of_type(self.rows);
+        let every = nodes.len().div_ceil(LOOKED_AT).max(1);
+        let is_zero = |node: &NodeId| {
+            kb.field(*node, field).and_then(quantity).is_some_and(|one| one.number == 0.0)
+        };
+        if nodes.iter().step_by(every).any(is_zero) {
+            let name = kb.field_name(field);
+            let why = format!("it does not say whether {name:?} is 0 or not known");
+            return Err(AskError::Missing(why));
         }
         Ok(())
     }
@@ -182,8 +313,29 @@ impl Reading<'_> {
             let test = self.number_test(number)?;
             if compares && number.bound == Bound::Equal {
                 parts.subjects.push(Subject { name: format!("{}", number.number), test });
-            } else {
-                parts.filters.push(test);
+                continue;
+            }
+            // A number cannot be two.
+            let again = |known: &&NumberUse| {
+                known.what == number.what
+                    && known.bound == Bound::Equal
+                    && number.bound == Bound::Equal
+                    && known.number != number.number
+            };
+            let before =
+                numbers.iter().take_while(|known| !std::ptr::eq(*known, number)).find(again);
+            match parts.filters.pop() {
+                Some(Test::Any(mut tests)) if number.or || before.is_some() => {
+                    tests.push(test);
+                    parts.filters.push(Test::Any(tests));
+                }
+                Some(last @ Test::Number { .. }) if number.or || before.is_some() => {
+                    parts.filters.push(Test::Any(vec![last, test]));
+                }
+                last => {
+                    parts.filters.extend(last);
+                    parts.filters.push(test);
+                }
             }
         }
         Ok(())
@@ -266,7 +418,7 @@ impl Reading<'_> {
     fn asks_same(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             let said = self.said_at(at);
-            let same = ["equal", "same", "similar", "homogen", "independent"];
+            let same = ["equal", "same", "similar", "homogen", "independent", "as much"];
             matches!(cue, Cue::Differ | Cue::Spread | Cue::Relate)
                 && same.iter().any(|word| said.contains(word))
         })
@@ -294,16 +446,54 @@ impl Reading<'_> {
         ))
     }
 
+    /// Counted rows that have a value, or a link, that is said and not computed with: `how many
+    /// products have a price`.
+    fn put_filled(&self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
+        let computes = self.function().is_some() || self.extreme().is_some();
+        if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
+            return Ok(());
+        }
+        let is_type = |at: &usize| matches!(self.what(*at), Some(What::Type(_)));
+        let (counted, fields): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut parts.measures).into_iter().partition(|(at, _)| is_type(at));
+        parts.measures = counted;
+        let mut columns: Vec<usize> = fields.into_iter().map(|(_, column)| column).collect();
+        if !each {
+            // A type on the way to what is named is no condition of its own.
+            let (ways, others): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.groups)
+                .into_iter()
+                .partition(|(at, _)| is_type(at) && !parts.conditions.is_empty());
+            parts.groups = ways;
+            columns.extend(others.into_iter().map(|(_, column)| column));
+        }
+        for column in columns {
+            if let Some(ColumnSpec::Field(field)) = self.columns.get(column) {
+                self.check_zero(*field)?;
+            }
+            parts.filters.push(Test::Filled { column });
+        }
+        Ok(())
+    }
+
+    /// Whether a type leads from what is named to the rows.
+    fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
+        let Some(What::Type(kind)) = self.what(at) else { return false };
+        parts.conditions.iter().flat_map(|one| &one.steps).any(|step| step.to == *kind)
+    }
+
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         if self.asks_for_test() || self.compares() {
             return Err(AskError::NoTable);
         }
+        let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
+        let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
+        self.put_filled(parts, each)?;
         if self.has(Cue::Share) {
             return self.share(parts);
         }
-        let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| self.is_parting(*at));
         let measure = match parts.measures.first() {
-            None if parts.counts_rows => Measure::Rows,
+            // The most of what is counted are not all of it.
+            None if parts.counts_rows && self.extreme().is_none() => Measure::Rows,
             None => return Err(self.no_number()),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
@@ -447,8 +637,14 @@ impl Reading<'_> {
     }
 
     fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
-        if self.asks_for_test() {
+        let more = self.comparative().is_some() || self.extreme().is_some();
+        if self.asks_for_test() || self.has(Cue::HowMany) && !more {
             return Err(AskError::NoTable);
+        }
+        if !more && self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
+            return Err(AskError::Missing(
+                "a difference is not computed; ask which of them has the higher".to_owned(),
+            ));
         }
         if parts.subjects.len() < 2 {
             return Err(AskError::Missing("it does not name two that are compared".to_owned()));
@@ -567,10 +763,10 @@ impl Reading<'_> {
         supposed: Option<&Change>,
     ) -> Result<(), AskError> {
         let mut used: Vec<usize> = operation.columns();
-        used.extend(parts.filters.iter().filter_map(Test::column));
+        used.extend(parts.filters.iter().flat_map(Test::columns));
         match supposed {
             Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
-                used.extend(tests.iter().filter_map(Test::column));
+                used.extend(tests.iter().flat_map(Test::columns));
             }
             Some(Change::Scale { column, .. }) => used.push(*column),
             None => {}

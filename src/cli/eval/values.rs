@@ -92,7 +92,8 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
         return Err(CommandError::from(why));
     }
     if queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC)) {
-        ctx.printer.notice("the questions are synthetic: made from the dataset, labelled by nobody");
+        ctx.printer
+            .notice("the questions are synthetic: made from the dataset, labelled by nobody");
     }
     Ok(queries)
 }
@@ -127,8 +128,7 @@ pub(super) fn run(
                 all.n
             ));
         }
-        let (dataset, unassisted) =
-            (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
+        let (dataset, unassisted) = (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
         printed.push(Printed { dataset, split: &split, system: name, all, unassisted, groups });
     }
     if args.json {
@@ -204,10 +204,12 @@ fn measured(
     for (id, why) in failures.take(MAX_TOLD) {
         ctx.printer.warning(&format!("{name}: query {id} failed: {why}"));
     }
-    let wrong = queries.iter().zip(&all).filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
+    let wrong =
+        queries.iter().zip(&all).filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
     for (ValuedQuery { id, text, value, .. }, given) in wrong.take(MAX_WRONG) {
         let right = plain(serde_json::to_string(value)?, MAX_SHOWN);
-        ctx.printer.detail(&format!("{name}: query {id} is not right: {text}: {given}, not {right}"));
+        ctx.printer
+            .detail(&format!("{name}: query {id} is not right: {text}: {given}, not {right}"));
     }
     Ok(all)
 }

@@ -1,0 +1,135 @@
+//! Here are the words between what a question names: what is joined, by `and` or `or`, what is denied,
+//! and what bounds nothing?
+
+use std::collections::BTreeSet;
+
+use crate::ask::{
+    AskError,
+    lexicon::{Bound, Cue},
+    mentions::What,
+    reading::Reading,
+};
+
+/// Words between the ends of a range.
+const RANGES: [&str; 4] = ["to", "through", "until", "till"];
+
+impl Reading<'_> {
+    /// Whether two numbers are the ends of a range: `from 3 to 5`.
+    pub(super) fn is_range(&self, one: usize, other: usize) -> bool {
+        self.is_said_between(one, other, &RANGES)
+    }
+
+    /// Whether something else begins between two mentions.
+    pub(super) fn is_apart(&self, one: usize, other: usize) -> bool {
+        self.is_said_between(one, other, &["and", "but", "with"])
+            || self.is_comma_between(one, other)
+    }
+
+    /// Whether one of some words stands between two mentions.
+    fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
+        let end = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
+        let (Some(one), Some(other)) = (end(one), end(other)) else { return false };
+        let between = self.mentions.tokens.get(one.end..other.start).unwrap_or_default();
+        between.iter().any(|token| words.contains(&token.word.as_str()))
+    }
+
+    /// Whether a number stands behind `or`, its own bound between them.
+    pub(super) fn is_alternative(&self, at: usize) -> bool {
+        let mut before = self.beside(at, -1);
+        while let Some(place) = before {
+            match self.what(place) {
+                Some(What::Cue(Cue::Versus)) => return self.said_at(place) == "or",
+                Some(What::Cue(Cue::Bound(..)) | What::Field(_) | What::Type(_)) => {
+                    before = self.beside(place, -1);
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The thing before a thing that it is joined to, and whether by `or`.
+    pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
+        let is_own = |place: usize| {
+            self.bound.contains_key(&place)
+                || matches!(self.cue(place), Some(Cue::Bound(Bound::Equal, _)))
+        };
+        let (mut place, mut or) = (self.beside(at, -1)?, false);
+        loop {
+            match self.what(place)? {
+                What::Thing(_) => break,
+                What::Cue(Cue::Versus) if !or && self.said_at(place) == "or" => or = true,
+                _ if is_own(place) => {}
+                _ => return None,
+            }
+            place = self.beside(place, -1)?;
+        }
+        let and = self.is_said_between(place, at, &["and"]) || self.is_comma_between(place, at);
+        (or || and).then_some((place, or))
+    }
+
+    fn is_comma_between(&self, one: usize, other: usize) -> bool {
+        let (Some(one), Some(other)) = (self.mentions.all.get(one), self.mentions.all.get(other))
+        else {
+            return false;
+        };
+        let place = |token: usize| self.mentions.tokens.get(token).map(|token| token.range.clone());
+        let (Some(end), Some(start)) = (place(one.at.end.saturating_sub(1)), place(other.at.start))
+        else {
+            return false;
+        };
+        self.text.get(end.end..start.start).is_some_and(|between| between.contains(','))
+    }
+
+    /// What is said not to be so: the things, fields and types behind the words that deny them.
+    ///
+    /// # Errors
+    /// That something else is denied.
+    pub(super) fn find_denied(&self) -> Result<BTreeSet<usize>, AskError> {
+        let mut denied = BTreeSet::new();
+        for at in 0..self.mentions.all.len() {
+            let other = matches!(self.cue(at), Some(Cue::Bound(Bound::Not, _)));
+            if !other && self.cue(at) != Some(Cue::Not) {
+                continue;
+            }
+            let mut next = self.beside(at, 1);
+            while let Some(place) = next
+                && (self.bound.contains_key(&place)
+                    || matches!(self.cue(place), Some(Cue::Bound(Bound::Equal, _))))
+            {
+                next = self.beside(place, 1);
+            }
+            match next.and_then(|place| Some((place, self.what(place)?))) {
+                Some((place, What::Thing(_))) => denied.insert(place),
+                Some((place, What::Field(_) | What::Type(_))) if !other => denied.insert(place),
+                _ if other => continue,
+                _ => {
+                    let said = self.said_at(at);
+                    return Err(AskError::Missing(format!(
+                        "it is not understood what {said:?} denies; say it of a name or a field"
+                    )));
+                }
+            };
+        }
+        Ok(denied)
+    }
+
+    /// Refuses a bound by what is still to be computed, such as `above the average`.
+    pub(super) fn check_bounds(&self) -> Result<(), AskError> {
+        for (at, cue) in self.cues(false) {
+            let bounds = match cue {
+                Cue::Bound(bound, by_time) => !by_time && bound != Bound::Between,
+                Cue::Versus => self.said_at(at) == "than",
+                _ => false,
+            };
+            let next = self.beside(at, 1).and_then(|next| self.cue(next));
+            if let (true, Some(Cue::Of(function))) = (bounds, next) {
+                return Err(AskError::Missing(format!(
+                    "a bound by the {} is not understood; say the number",
+                    function.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
