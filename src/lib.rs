@@ -58,7 +58,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth` · `retrieve` ·
+//! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve` ·
 //! `tools sandbox program` · `eval bundle infer expand rag explain ask` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
@@ -89,6 +89,7 @@ pub mod synth;
 pub mod systems;
 pub mod table;
 pub mod tools;
+pub mod train;
 pub mod words;
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ use crate::{
     index::IndexedBase,
     llm::ledger::Spent,
     retrieve::{Answer, Baseline, Detail, Ranking, Retriever, Unassisted},
-    systems::{self, bundle},
+    systems::{self, bundle, mfar},
 };
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
@@ -76,6 +76,9 @@ pub(super) struct Args {
     #[arg(long = "system", value_name = "SYSTEM", required = true,
         help = format!("Measure {}; may be repeated", systems::one_of()))]
     systems: Vec<String>,
+    /// Give these fields of mfar systems no weight: names joined by commas, relations or details
+    #[arg(long, value_name = "FIELDS")]
+    mask: Option<String>,
     /// Keep queries with this value in a further column of their file only; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
     filters: Vec<(String, String)>,
@@ -182,7 +185,15 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
         return Err(CommandError::usage(anyhow!("an --effort is given twice")));
     }
     let mut chosen = Vec::new();
-    for system in &args.systems {
+    let masked = |system: &String| {
+        let masked = args.mask.as_deref().and_then(|mask| mfar::masked(system, mask));
+        masked.unwrap_or_else(|| system.clone())
+    };
+    let named: Vec<String> = args.systems.iter().map(masked).collect();
+    if args.mask.is_some() && named == args.systems {
+        return Err(CommandError::usage(anyhow!("--mask needs an mfar system")));
+    }
+    for system in &named {
         let efforts = if systems::leans_on_model(system) { &args.efforts[..] } else { &[*first] };
         for &effort in efforts {
             let label = match efforts.len() {

@@ -100,7 +100,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run prompts", &["agent run prompts latest --role actor"]),
     ("run remove", &["agent run remove shop-0001 shop-0002"]),
     ("run show", &["agent run show latest"]),
-    ("search", &["agent search shop \"durable steel bottle\" --system hybrid -k 5"]),
+    (
+        "search",
+        &[
+            "agent search shop \"durable steel bottle\" --system hybrid -k 5",
+            "agent search shop --query \"+brand:northpeak bottel~1 -plastic price:[5 TO 20]\"",
+        ],
+    ),
     (
         "serve",
         &[
@@ -109,6 +115,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("systems", &["agent systems --json"]),
+    (
+        "train mfar",
+        &[
+            "agent train mfar --dataset shop",
+            "agent train mfar --dataset shop --variant lexical --name fields-only",
+        ],
+    ),
     ("verify", &["agent verify latest"]),
 ];
 

@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Embed only nodes that may be answers, with candle or openai; others are not found by meaning
     #[arg(long)]
     candidates_only: bool,
-    /// Build optional parts too: ann, multi, late
+    /// Build optional parts too: ann, multi, late, fields, query
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     with: Vec<Part>,
     /// Forget the vectors that earlier runs with this embedder have kept

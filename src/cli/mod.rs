@@ -62,6 +62,7 @@ mod synthesize;
 mod synthetic;
 mod systems;
 mod test_split;
+mod train;
 mod vectors;
 mod verify;
 mod why;
@@ -193,6 +194,9 @@ enum Command {
     Search(search::Args),
     /// Find, prove and freeze retrieval programs for a dataset
     Optimize(optimize::Args),
+    /// Train a retriever on labelled queries
+    #[command(subcommand)]
+    Train(train::Command),
     /// Measure systems on labelled queries
     Eval(eval::Args),
     /// List the systems that rank nodes, and what each needs
@@ -288,6 +292,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Index(args) => index::run(&args, ctx),
         Command::Search(args) => search::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
+        Command::Train(command) => train::run(command, ctx),
         Command::Eval(args) => eval::run(&args, ctx),
         Command::Systems(args) => systems::run(&args, ctx),
         Command::Explain(args) => explain::run(&args, ctx),

@@ -1,4 +1,4 @@
-//! Runs and bundles as people name them: a path, the name of a run in the home directory, or
+//! Runs, bundles and models as people name them: a path, the name of a run in the home directory, or
 //! `latest`. Must not know what is done with them.
 
 use std::{
@@ -22,6 +22,8 @@ use crate::{
 const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
 const BUNDLE: &str = "bundle:";
+/// Begins the name of a system that is a trained model, and what may stand behind the model in it.
+const MODEL: (&str, &str) = ("mfar:", ":mask=");
 /// Names that differ in more letters are not suggested.
 const MAX_DISTANCE: usize = 3;
 
@@ -76,18 +78,69 @@ pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The name of a system with the bundle in it as a file: `bundle:latest` becomes `bundle:` and that
-/// file; other names stay.
+/// The name of a system with the bundle or model in it as a path: `bundle:latest` becomes `bundle:`
+/// and that file; other names stay.
 ///
 /// # Errors
-/// As [`bundle_file`].
+/// As [`bundle_file`] and [`model_dir`].
 pub(super) fn system(name: &str, home: &Home) -> Result<String> {
-    match name.strip_prefix(BUNDLE) {
-        Some(given) if !given.is_empty() => {
-            Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()))
-        }
-        _ => Ok(name.to_owned()),
+    if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
+        return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()));
     }
+    let (model, behind) = MODEL;
+    if let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) {
+        let end = given.find(behind).unwrap_or(given.len());
+        let dir = model_dir(Path::new(&given[..end]), home)?;
+        return Ok(format!("{model}{}{}", dir.display(), &given[end..]));
+    }
+    Ok(name.to_owned())
+}
+
+/// The directory that holds the trained models of a home.
+fn models_dir(home: &Home) -> PathBuf {
+    home.path().join("models")
+}
+
+/// Where a new model of a name goes.
+///
+/// # Errors
+/// That it is no name.
+pub(super) fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(anyhow!("{name:?} is no name of a model")).hint("use letters, digits, - and _");
+    }
+    Ok(models_dir(home).join(name))
+}
+
+/// The directory of a model: what is given, if it is there; otherwise the model of that name in the
+/// home directory.
+///
+/// # Errors
+/// That there is no such model.
+fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
+    if given.exists() {
+        return Ok(given.to_owned());
+    }
+    let dir = models_dir(home).join(given);
+    let is_name = given.components().count() == 1;
+    if is_name && dir.exists() {
+        return Ok(dir);
+    }
+    let mut names: Vec<String> = fs::read_dir(models_dir(home))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort_unstable();
+    names.truncate(MAX_SHOWN);
+    let hint = match names.is_empty() {
+        true => "there is no model yet; make one with `agent train`".to_owned(),
+        false => format!("models: {}", names.join(", ")),
+    };
+    Err(anyhow!("there is no model {:?}", given.display().to_string())).hint(hint)
 }
 
 /// The run of a name; `latest` among those that have the file.

@@ -10,8 +10,9 @@ use crate::{
         query::UNASSISTED,
         systems::{Resources, SandboxArgs, open_system},
     },
+    index::{IndexedBase, Part, query::QueryIndex},
     infer,
-    retrieve::{Detail, checked},
+    retrieve::{Answer, Detail, checked},
     systems,
 };
 
@@ -24,8 +25,13 @@ pub(super) struct Args {
     #[arg(value_name = "N")]
     dataset: String,
     /// What to look for
-    #[arg(value_name = "TEXT")]
-    text: String,
+    #[arg(value_name = "TEXT", required_unless_present = "query")]
+    text: Option<String>,
+    /// Look for what this query says instead, all nodes, in a language of fields, phrases, ranges and
+    /// typos: +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20]; needs index part query
+    #[arg(long, value_name = "QUERY", allow_hyphen_values = true,
+        conflicts_with_all = ["text", "system", "explain"])]
+    query: Option<String>,
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names",
         help = format!("Rank with {}", systems::one_of()))]
     system: String,
@@ -46,19 +52,30 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let text = checked(&args.text)?;
+    let k = args.k as usize;
+    if let Some(query) = &args.query {
+        let base = dataset::open(&dataset::find(&args.dataset, ctx)?, ctx)?;
+        let index = QueryIndex::open(&base.part(Part::Query)?)?;
+        let answer = Answer::of(index.search(&base.kb, query, k)?);
+        return print(&base, &answer, args, ctx);
+    }
+    let text = checked(args.text.as_deref().unwrap_or_default())?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &resources)?;
-    let k = args.k as usize;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;
     if system.unassisted().total() > 0 {
         ctx.printer.warning(UNASSISTED);
     }
-    let hits = infer::hits(&base.kb, &answer);
+    print(&base, &answer, args, ctx)
+}
+
+/// Prints the nodes of an answer as asked for.
+fn print(base: &IndexedBase, answer: &Answer, args: &Args, ctx: &Context) -> Result<Exit> {
+    let hits = infer::hits(&base.kb, answer);
     if hits.is_empty() {
         ctx.printer.notice("no node matches");
     } else if args.json {

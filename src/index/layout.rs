@@ -262,11 +262,15 @@ pub enum Part {
     Multi,
     /// Vectors of the tokens of each document.
     Late,
+    /// Search field by field.
+    Fields,
+    /// A query language.
+    Query,
 }
 
 impl Part {
     /// All of them, in the order of help.
-    pub const ALL: [Self; 3] = [Self::Ann, Self::Multi, Self::Late];
+    pub const ALL: [Self; 5] = [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::Query];
 
     /// Its name on the command line, in the record and in `vectors/`.
     pub fn name(self) -> &'static str {
@@ -274,6 +278,8 @@ impl Part {
             Self::Ann => "ann",
             Self::Multi => "multi",
             Self::Late => "late",
+            Self::Fields => "fields",
+            Self::Query => "query",
         }
     }
 }

@@ -15,6 +15,8 @@
 //!   model              the built-in embedder, trained on the base
 //!   queries            vectors of queries, with imported vectors of nodes
 //!   ann/ multi/ late/  optional parts                                      (parts)
+//!   fields/            search field by field, optional too                 (fields)
+//!   query/             a query language over all nodes, optional too       (query)
 //! ```
 //!
 //! Another embedder replaces `vectors/` and leaves `words/` as it is.
@@ -30,11 +32,13 @@ mod build;
 pub mod chunks;
 mod embedder;
 pub mod entities;
+pub mod fields;
 mod import;
 pub mod late;
 mod layout;
 mod parts;
 pub mod postings;
+pub mod query;
 pub mod terms;
 pub mod text;
 pub mod vectors;

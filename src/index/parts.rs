@@ -10,7 +10,9 @@ use crate::{
         ann::{self, AnnIndex},
         build::Watch,
         chunks::{self, ChunkIndex},
+        fields::{self, FieldIndex},
         late::{self, LateIndex},
+        query::{self, QueryIndex},
         vectors::VectorIndex,
     },
     kb::Kb,
@@ -35,6 +37,8 @@ pub(super) fn build(
         Part::Ann => ann::build(of, watch, dir),
         Part::Multi => chunks::build(of, watch, dir),
         Part::Late => late::build(of, watch, dir),
+        Part::Fields => fields::build(of.kb, watch, dir),
+        Part::Query => query::build(of.kb, watch, dir),
     }
 }
 
@@ -43,6 +47,8 @@ pub(super) enum Opened {
     Ann(AnnIndex),
     Multi(Box<ChunkIndex>),
     Late(Box<LateIndex>),
+    Fields(Box<FieldIndex>),
+    Query(Box<QueryIndex>),
 }
 
 impl Opened {
@@ -52,6 +58,8 @@ impl Opened {
             Part::Ann => Self::Ann(AnnIndex::open(dir)?),
             Part::Multi => Self::Multi(Box::new(ChunkIndex::open(dir)?)),
             Part::Late => Self::Late(Box::new(LateIndex::open(dir)?)),
+            Part::Fields => Self::Fields(Box::new(FieldIndex::open(dir)?)),
+            Part::Query => Self::Query(Box::new(QueryIndex::open(dir)?)),
         })
     }
 
@@ -61,6 +69,8 @@ impl Opened {
             Self::Ann(index) => index.verify(),
             Self::Multi(index) => index.verify(),
             Self::Late(index) => index.verify(),
+            Self::Fields(index) => index.verify(),
+            Self::Query(index) => index.verify(),
         }
     }
 
@@ -70,6 +80,8 @@ impl Opened {
             Self::Ann(index) => format!("{}: {}", Part::Ann, index.describe()),
             Self::Multi(index) => format!("{}: {}", Part::Multi, index.describe()),
             Self::Late(index) => format!("{}: {}", Part::Late, index.describe()),
+            Self::Fields(index) => format!("{}: {}", Part::Fields, index.describe()),
+            Self::Query(index) => format!("{}: {}", Part::Query, index.describe()),
         }
     }
 }

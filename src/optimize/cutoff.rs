@@ -15,8 +15,8 @@ use crate::{
     bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places},
     eval::{SetMetrics, sets::f1_by_end},
     kb::NodeId,
-    optimize::adam::Adam,
     retrieve::Ranking,
+    train::Adam,
 };
 
 /// Queries with an answer in their ranking that must be there; from fewer nothing is learnt.

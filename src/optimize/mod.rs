@@ -17,7 +17,6 @@
 pub mod ablation;
 mod accept;
 mod actor;
-mod adam;
 mod archive;
 pub mod asks;
 mod bandit;

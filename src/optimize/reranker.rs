@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::{
     bundle::reranker::{FEATURES, NodeFeatures, Reranker},
     kb::NodeId,
-    optimize::adam::Adam,
+    train::Adam,
 };
 
 /// Steps of ascent.

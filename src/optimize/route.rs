@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     bundle::router::{Features, Router},
-    optimize::adam::Adam,
+    train::Adam,
 };
 
 /// Added to every worth, so that a query no program answers does not rule.

@@ -8,6 +8,7 @@ mod ann;
 mod answer;
 mod baseline;
 mod late;
+mod mfar;
 mod multi;
 mod stark;
 
@@ -19,6 +20,7 @@ pub use answer::{
 };
 pub use baseline::{Baseline, System, shortlist};
 pub use late::Late;
+pub use mfar::Mfar;
 pub use multi::{Multi, Pooling};
 pub use stark::Stark;
 

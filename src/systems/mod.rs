@@ -8,6 +8,7 @@
 //! Must not know: command lines, which answers are right.
 
 pub mod bundle;
+pub mod mfar;
 pub mod program;
 
 mod answer;
@@ -42,6 +43,7 @@ use crate::{
     sandbox::{Failure, Origin, SandboxOptions, Workers},
     systems::{bundle::Effort, program::NoProgram},
     tools::{Assistant, ToolCache},
+    train::TrainError,
 };
 
 /// All systems, in the order of help and tables.
@@ -58,6 +60,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
     prf::SPEC,
+    mfar::SPEC,
     expand::GRAPH,
     expand::PRF,
     expand::HYDE,
@@ -322,6 +325,9 @@ pub enum SystemError {
     /// What it needs of the index cannot be used.
     #[error(transparent)]
     Retrieve(#[from] RetrieveError),
+    /// A trained model cannot be used.
+    #[error(transparent)]
+    Model(#[from] TrainError),
 }
 
 impl SystemError {

@@ -11,7 +11,7 @@ const NEW_SQUARE: f64 = 0.001;
 const LEAST: f64 = 1e-9;
 
 /// What is remembered of earlier gradients, one number each for every weight.
-pub(super) struct Adam {
+pub(crate) struct Adam {
     rate: f64,
     steps: i32,
     mean: Vec<f64>,
@@ -20,12 +20,12 @@ pub(super) struct Adam {
 
 impl Adam {
     /// Nothing is remembered yet of `n` weights; a step moves a weight by about `rate`.
-    pub(super) fn new(n: usize, rate: f64) -> Self {
+    pub(crate) fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
     /// Moves every weight up its gradient.
-    pub(super) fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
+    pub(crate) fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
         let bias = |kept: f64| 1.0 - kept.powi(self.steps);
         let (bias_mean, bias_square) = (bias(KEPT_MEAN), bias(KEPT_SQUARE));

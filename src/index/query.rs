@@ -1,0 +1,357 @@
+//! A query language over all nodes: words and phrases with slop in any field, prefixes, typos,
+//! ranges of numbers, must and not. The only place that knows tantivy.
+//!
+//! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a JSON
+//! field `fields` with the text of each field, one `numbers` with those that are numbers, and one
+//! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
+//! Documents are in the order of ids. Words are those of [`name_words`]: case and accents folded,
+//! nothing dropped, no stems.
+//!
+//! Queries are read by tantivy's grammar, and what names fields, typos and prefixes mean is decided
+//! here. Scores are tantivy's BM25, whose lengths are kept in a byte; the baselines of
+//! [`text`](crate::index::text) are exact.
+//!
+//! Must not know: who asks, which answers are right.
+
+mod directory;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use safetensors::Dtype;
+use tantivy::{
+    DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument,
+    collector::TopDocs,
+    index::SegmentId,
+    indexer::NoMergePolicy,
+    schema::{
+        FAST, Field, INDEXED, IndexRecordOption, JsonObjectOptions, OwnedValue, Schema,
+        TextFieldIndexing, TextOptions,
+    },
+    tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer},
+};
+
+pub use self::parse::QueryError;
+use self::{directory::ReadOnly, parse::Parser};
+use crate::{
+    index::{
+        IndexError,
+        arrays::{Array, Arrays, Strings},
+        build::Watch,
+    },
+    kb::{Direction, FileRecord, Kb, NodeId, RelationId},
+    words::name_words,
+};
+
+/// Names the words of a text in the schema.
+const WORDS: &str = "words";
+/// The file beside tantivy's, with the digests of these.
+const FILES: &str = "files";
+/// Bytes of a digest, hex.
+const DIGEST: usize = 64;
+/// Memory of the writer, bytes.
+const WRITER_BYTES: usize = 128 << 20;
+/// Longest word that is indexed, bytes; a longer run is known by its beginning.
+const MAX_WORD_BYTES: usize = 256;
+/// Neighbours of one relation whose names are indexed with a node.
+const MAX_NAMED_NEIGHBORS: usize = 1_000;
+/// Nodes between two reports of progress.
+const REPORT_EVERY: u32 = 4_096;
+/// The stage in reports of progress.
+const STAGE: &str = "query";
+
+/// The fields of the schema.
+#[derive(Clone, Copy)]
+struct Fields {
+    id: Field,
+    node_type: Field,
+    name: Field,
+    body: Field,
+    fields: Field,
+    numbers: Field,
+    rel: Field,
+}
+
+/// The schema and its fields; the same for every base.
+fn schema() -> (Schema, Fields) {
+    let words = || {
+        let indexing = TextFieldIndexing::default().set_tokenizer(WORDS);
+        indexing.set_index_option(IndexRecordOption::WithFreqsAndPositions)
+    };
+    let text = || TextOptions::default().set_indexing_options(words());
+    let json = || JsonObjectOptions::default().set_indexing_options(words());
+    let mut schema = Schema::builder();
+    let fields = Fields {
+        id: schema.add_u64_field("id", FAST | INDEXED),
+        node_type: schema.add_text_field("type", text()),
+        name: schema.add_text_field("name", text()),
+        body: schema.add_text_field("body", text()),
+        fields: schema.add_json_field("fields", json()),
+        numbers: schema.add_json_field("numbers", JsonObjectOptions::from(FAST)),
+        rel: schema.add_json_field("rel", json()),
+    };
+    (schema.build(), fields)
+}
+
+/// The number that a whole field is, if it is one.
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The key of a field or relation in its JSON field.
+fn key(kind: char, id: u16) -> String {
+    format!("{kind}{id}")
+}
+
+fn document(kb: &Kb, node: NodeId, at: Fields) -> TantivyDocument {
+    let mut document = TantivyDocument::new();
+    document.add_u64(at.id, node.into());
+    document.add_text(at.node_type, kb.type_name(kb.node_type(node)));
+    document.add_text(at.name, kb.name(node));
+    document.add_text(at.body, kb.text(node));
+    let (mut fields, mut numbers) = (BTreeMap::new(), BTreeMap::new());
+    for (field, text) in kb.fields(node) {
+        let key = key('f', field.0);
+        if let Some(number) = number(text) {
+            numbers.insert(key.clone(), OwnedValue::F64(number));
+        }
+        fields.insert(key, OwnedValue::Str(text.to_owned()));
+    }
+    let mut relations = BTreeMap::new();
+    for relation in (0..).map(RelationId).take(kb.relations().len()) {
+        let neighbors = kb.neighbors(node, relation, Direction::Any);
+        let names = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
+        let names: Vec<OwnedValue> =
+            names.map(|&neighbor| OwnedValue::Str(kb.name(neighbor).to_owned())).collect();
+        if !names.is_empty() {
+            relations.insert(key('r', relation.0), OwnedValue::Array(names));
+        }
+    }
+    document.add_object(at.fields, fields);
+    document.add_object(at.numbers, numbers);
+    document.add_object(at.rel, relations);
+    document
+}
+
+/// Builds the index into a directory; one thread indexes, so that documents stay in order.
+pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+    let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
+    let (schema, at) = schema();
+    let index = Index::create_in_dir(dir, schema).map_err(failed)?;
+    index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
+    let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_BYTES).map_err(failed)?;
+    writer.set_merge_policy(Box::new(NoMergePolicy));
+    for node in 0..kb.n_nodes() {
+        if node % REPORT_EVERY == 0 {
+            watch.at(STAGE, node.into(), kb.n_nodes().into())?;
+        }
+        watch.go_on()?;
+        writer.add_document(document(kb, node, at)).map_err(failed)?;
+    }
+    writer.commit().map_err(failed)?;
+    let segments = in_order(&index).map_err(failed)?;
+    watch.go_on()?;
+    if segments.len() > 1 {
+        writer.merge(&segments).wait().map_err(failed)?;
+    }
+    writer.garbage_collect_files().wait().map_err(failed)?;
+    writer.wait_merging_threads().map_err(failed)?;
+    drop(index);
+    seal(dir)?;
+    watch.at(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
+}
+
+/// The segments in the order of their ids of nodes.
+fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
+    let reader: IndexReader =
+        index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+    let searcher = reader.searcher();
+    let mut segments = Vec::new();
+    for segment in searcher.segment_readers() {
+        segments.push((segment.fast_fields().u64("id")?.first(0), segment.segment_id()));
+    }
+    segments.sort_unstable();
+    Ok(segments.into_iter().map(|pair| pair.1).collect())
+}
+
+/// Writes the digests of all files; what only a writer needs goes.
+fn seal(dir: &Path) -> Result<(), IndexError> {
+    let failed = |error| IndexError::io(dir, error);
+    let (mut names, mut digests) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            fs::remove_file(entry.path()).map_err(failed)?;
+        } else {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    for name in &names {
+        digests
+            .extend_from_slice(FileRecord::of(&dir.join(name)).map_err(failed)?.blake3.as_bytes());
+    }
+    let (bounds, names) = Strings::layout(names.iter().map(String::as_str));
+    let arrays: [(&str, Dtype, &[u8]); 3] = [
+        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
+        ("names", Dtype::U8, &names),
+        ("digests", Dtype::U8, &digests),
+    ];
+    Arrays::write_sealed(&dir.join(FILES), &arrays)
+}
+
+/// The opened index.
+pub struct QueryIndex {
+    arrays: Arrays,
+    names: Strings,
+    digests: Array<u8>,
+    dir: PathBuf,
+    searcher: Searcher,
+    fields: Fields,
+}
+
+impl QueryIndex {
+    /// Maps the index in a directory; writes nothing there.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`], [`IndexError::Damaged`].
+    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+        let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
+        let arrays = Arrays::open(&dir.join(FILES))?;
+        let directory =
+            ReadOnly::open(dir).map_err(|error| IndexError::io(dir, io::Error::other(error)))?;
+        let index = Index::open(directory).map_err(damaged)?;
+        index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
+        let (schema, fields) = schema();
+        if index.schema() != schema {
+            return Err(IndexError::damaged(
+                dir,
+                "its schema is not the one of this version".to_owned(),
+            ));
+        }
+        let reader: IndexReader = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()
+            .map_err(damaged)?;
+        Ok(Self {
+            searcher: reader.searcher(),
+            names: Strings::new(arrays.get("bounds")?, arrays.get("names")?),
+            digests: arrays.get("digests")?,
+            dir: dir.to_owned(),
+            arrays,
+            fields,
+        })
+    }
+
+    /// Reads it all and compares it with its checksums.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] names the file that differs.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.arrays.verify()?;
+        for at in 0..self.names.len() {
+            let path = self.dir.join(&*String::from_utf8_lossy(self.names.get(at)));
+            let digest = FileRecord::of(&path).map_err(|error| IndexError::io(&path, error))?;
+            let stated = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
+            if stated != Some(digest.blake3.as_bytes()) {
+                let what = "its checksum does not match".to_owned();
+                return Err(IndexError::damaged(&path, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many nodes there are, in a line for people.
+    pub fn describe(&self) -> String {
+        format!("{} nodes in a query language", self.searcher.num_docs())
+    }
+
+    /// The `k` best nodes that a query wants, best first; ties by ascending id. `kb` names its
+    /// fields and relations.
+    ///
+    /// # Errors
+    /// [`QueryError`] says where the query is wrong, or that the index is damaged.
+    pub fn search(&self, kb: &Kb, query: &str, k: usize) -> Result<Vec<(NodeId, f32)>, QueryError> {
+        let query = Parser { kb, at: self.fields, text: query }.query()?;
+        if k == 0 {
+            return Ok(Vec::new());
+        }
+        let damaged = |error: tantivy::TantivyError| {
+            QueryError::Index(IndexError::damaged(&self.dir, error.to_string()))
+        };
+        let k = k.min(self.searcher.num_docs().max(1) as usize);
+        let best = TopDocs::with_limit(k).order_by_score();
+        let found = self.searcher.search(&*query, &best).map_err(damaged)?;
+        let node = |(score, at): (f32, DocAddress)| {
+            let segment = self.searcher.segment_reader(at.segment_ord);
+            let id = segment.fast_fields().u64("id").map_err(damaged)?.first(at.doc_id);
+            let id = id.and_then(|id| NodeId::try_from(id).ok()).filter(|&id| kb.contains(id));
+            let unknown = || IndexError::damaged(&self.dir, "a node is not of the base".to_owned());
+            Ok((id.ok_or_else(unknown)?, score))
+        };
+        found.into_iter().map(node).collect()
+    }
+}
+
+/// The words of texts for tantivy.
+#[derive(Clone, Copy)]
+struct Words;
+
+/// The words of one text.
+struct WordStream {
+    tokens: std::vec::IntoIter<Token>,
+    token: Token,
+}
+
+/// The words of a text, one by one, long ones cut.
+fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
+    name_words(text).map(|(range, word)| {
+        let end = word.floor_char_boundary(MAX_WORD_BYTES);
+        (range, word[..end].to_owned())
+    })
+}
+
+impl Tokenizer for Words {
+    type TokenStream<'a> = WordStream;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream {
+        let token = |(position, (range, text)): (usize, (Range<usize>, String))| Token {
+            offset_from: range.start,
+            offset_to: range.end,
+            position,
+            text,
+            position_length: 1,
+        };
+        let tokens: Vec<Token> = words_of(text).enumerate().map(token).collect();
+        WordStream { tokens: tokens.into_iter(), token: Token::default() }
+    }
+}
+
+impl TokenStream for WordStream {
+    fn advance(&mut self) -> bool {
+        match self.tokens.next() {
+            Some(token) => {
+                self.token = token;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}

@@ -1,0 +1,66 @@
+//! A directory that tantivy reads and never writes to, so that an index may lie where nobody can
+//! write, and no lock is left in it.
+
+use std::{io, path::Path, sync::Arc};
+
+use tantivy::directory::{
+    Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCallback, WatchHandle,
+    WritePtr,
+    error::{DeleteError, LockError, OpenDirectoryError, OpenReadError, OpenWriteError},
+};
+
+/// A directory whose files are mapped.
+#[derive(Clone, Debug)]
+pub(super) struct ReadOnly(MmapDirectory);
+
+impl ReadOnly {
+    /// Opens a directory.
+    pub(super) fn open(dir: &Path) -> Result<Self, OpenDirectoryError> {
+        Ok(Self(MmapDirectory::open(dir)?))
+    }
+}
+
+/// Why nothing is written.
+fn refused() -> io::Error {
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the index is only read")
+}
+
+impl Directory for ReadOnly {
+    fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
+        self.0.get_file_handle(path)
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), DeleteError> {
+        let (io_error, filepath) = (Arc::new(refused()), path.to_owned());
+        Err(DeleteError::IoError { io_error, filepath })
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
+        self.0.exists(path)
+    }
+
+    fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
+        Err(OpenWriteError::wrap_io_error(refused(), path.to_owned()))
+    }
+
+    fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
+        self.0.atomic_read(path)
+    }
+
+    fn atomic_write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
+        Err(refused())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Nothing writes, so nobody has to be kept out.
+    fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
+        Ok(DirectoryLock::from(Box::new(())))
+    }
+
+    fn watch(&self, _: WatchCallback) -> tantivy::Result<WatchHandle> {
+        Ok(WatchHandle::empty())
+    }
+}

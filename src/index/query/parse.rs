@@ -1,0 +1,373 @@
+//! What a query wants: tantivy's grammar, with the fields and relations of a base by their names.
+//!
+//! | written | wants |
+//! | --- | --- |
+//! | `bottle` | the word in the name or document |
+//! | `brand:northpeak`, `has_brand:northpeak` | in a field, or in the name of a neighbour |
+//! | `"steel bottle"`, `"steel bottle"~1` | the words in order, with one word between or moved by one |
+//! | `flas*`, `"steel bot"*` | words that begin so |
+//! | `flask~1`, `flask~2` | words with so many letters put in, left out, changed or swapped |
+//! | `price:[5 TO 20]`, `price:{5 TO *}`, `price:>=5` | fields that are numbers in a range |
+//! | `type: IN [brand product]` | any of some words |
+//! | `+a b -c`, `a AND (b OR NOT c)`, `a^2` | must, may, must not; what counts twice |
+//!
+//! `fields.`, `rel.` before a name say which is meant where both have it; a field comes first.
+
+use std::ops::Bound;
+
+use tantivy::{
+    Term,
+    query::{
+        AllQuery, BooleanQuery, BoostQuery, FuzzyTermQuery, Occur, PhrasePrefixQuery, PhraseQuery,
+        Query, RangeQuery, TermQuery,
+    },
+    query_grammar::{
+        Delimiter, UserInputAst, UserInputBound, UserInputLeaf, UserInputLiteral, parse_query,
+        parse_query_lenient,
+    },
+    schema::{Field, IndexRecordOption},
+};
+
+use crate::{
+    index::{
+        IndexError,
+        query::{Fields, key, number, words_of},
+    },
+    kb::Kb,
+};
+
+/// Longest query, bytes.
+const MAX_QUERY_BYTES: usize = 4 << 10;
+/// Parentheses within one another; reading them takes the stack.
+const MAX_DEPTH: usize = 16;
+/// Largest distance of words with typos.
+const MAX_TYPOS: u8 = 2;
+/// Largest slop of a phrase.
+const MAX_SLOP: u32 = 100;
+/// Letters that a known name may differ in to be proposed.
+const MAX_DISTANCE: usize = 3;
+/// Names that an error lists at most.
+const MAX_LISTED: usize = 20;
+
+/// Why a query cannot be searched.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// It is longer than any that is read.
+    #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
+    Long(usize),
+    /// Something in it is wrong.
+    #[error("at character {at} of the query: {what}")]
+    Wrong {
+        /// Where, from 1.
+        at: usize,
+        /// What is wrong and how it is put right.
+        what: String,
+    },
+    /// The index cannot be used.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+/// Where words are looked for.
+enum Target {
+    /// Any of some text fields.
+    Texts(Vec<Field>),
+    /// A field of details, by its id.
+    Detail(u16),
+    /// A relation, by its id.
+    Relation(u16),
+}
+
+/// Reads one query.
+pub(super) struct Parser<'a> {
+    pub(super) kb: &'a Kb,
+    pub(super) at: Fields,
+    pub(super) text: &'a str,
+}
+
+impl Parser<'_> {
+    /// What the whole query wants.
+    pub(super) fn query(&self) -> Result<Box<dyn Query>, QueryError> {
+        if self.text.len() > MAX_QUERY_BYTES {
+            return Err(QueryError::Long(self.text.len()));
+        }
+        let mut depth = 0usize;
+        for (at, c) in self.text.char_indices() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > MAX_DEPTH {
+                let what = format!("more than {MAX_DEPTH} parentheses within one another");
+                return Err(self.wrong(at, what));
+            }
+        }
+        if self.text.trim().is_empty() {
+            return Err(self.wrong(0, "nothing is asked; write words, or * for all nodes"));
+        }
+        match parse_query(self.text) {
+            Ok(tree) => self.tree(&tree),
+            Err(_) => Err(self.syntax()),
+        }
+    }
+
+    /// Where the grammar stumbles.
+    fn syntax(&self) -> QueryError {
+        let (_, errors) = parse_query_lenient(self.text);
+        let first = errors.into_iter().min_by_key(|error| error.pos);
+        let (at, message) = first.map_or((0, "it cannot be read".to_owned()), |error| {
+            (error.pos.min(self.text.len()), error.message)
+        });
+        let remedy = "put what has signs in it in double quotes, and close quotes and brackets";
+        self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
+    }
+
+    /// That something at a byte of the query is wrong.
+    fn wrong(&self, byte: usize, what: impl Into<String>) -> QueryError {
+        let at = self.text[..byte.min(self.text.len())].chars().count() + 1;
+        QueryError::Wrong { at, what: what.into() }
+    }
+
+    /// That something about a piece of the query is wrong.
+    fn wrong_at(&self, piece: &str, what: impl Into<String>) -> QueryError {
+        self.wrong(self.text.find(piece).unwrap_or(0), what)
+    }
+
+    fn tree(&self, tree: &UserInputAst) -> Result<Box<dyn Query>, QueryError> {
+        match tree {
+            UserInputAst::Clause(parts) => {
+                let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(parts.len() + 1);
+                for (occur, part) in parts {
+                    all.push((occur.unwrap_or(Occur::Should), self.tree(part)?));
+                }
+                // What is only left out is left out of all nodes.
+                if all.iter().all(|part| part.0 == Occur::MustNot) {
+                    all.push((Occur::Must, Box::new(AllQuery)));
+                }
+                Ok(Box::new(BooleanQuery::new(all)))
+            }
+            UserInputAst::Boost(part, boost) => {
+                let boost = boost.into_inner() as f32;
+                if !boost.is_finite() || boost < 0.0 {
+                    return Err(self.wrong_at("^", "what counts more needs a number of 0 or more"));
+                }
+                Ok(Box::new(BoostQuery::new(self.tree(part)?, boost)))
+            }
+            UserInputAst::Leaf(leaf) => self.leaf(leaf),
+        }
+    }
+
+    fn leaf(&self, leaf: &UserInputLeaf) -> Result<Box<dyn Query>, QueryError> {
+        match leaf {
+            UserInputLeaf::All => Ok(Box::new(AllQuery)),
+            UserInputLeaf::Literal(literal) => self.literal(literal),
+            UserInputLeaf::Range { field, lower, upper } => {
+                self.range(field.as_deref(), lower, upper)
+            }
+            UserInputLeaf::Set { field, elements } => {
+                let target = self.target(field.as_deref())?;
+                let any = elements.iter().map(|element| {
+                    let words: Vec<String> = words_of(element).map(|pair| pair.1).collect();
+                    self.everywhere(&target, |field, path| {
+                        self.phrase(&words, field, path, 0, element)
+                    })
+                });
+                Ok(Box::new(BooleanQuery::union(any.collect::<Result<_, _>>()?)))
+            }
+            UserInputLeaf::Exists { field } => {
+                let what = "whether a field is there is not indexed; search for words in it";
+                Err(self.wrong_at(field, what))
+            }
+            UserInputLeaf::Regex { pattern, .. } => {
+                let what = "patterns are not searched; use a prefix as in flas*, or flask~1";
+                Err(self.wrong_at(pattern, what))
+            }
+        }
+    }
+
+    fn literal(&self, literal: &UserInputLiteral) -> Result<Box<dyn Query>, QueryError> {
+        let target = self.target(literal.field_name.as_deref())?;
+        let written = &literal.phrase;
+        let (text, typos, prefix) = match literal.delimiter {
+            Delimiter::None => self.signs(written)?,
+            _ => (written.as_str(), 0, literal.prefix),
+        };
+        if literal.slop > MAX_SLOP {
+            return Err(self.wrong_at("~", format!("a slop of more than {MAX_SLOP} words")));
+        }
+        let words: Vec<String> = words_of(text).map(|pair| pair.1).collect();
+        if typos > 0 && words.len() > 1 {
+            let what = format!("{written:?} is several words; typos are of one word");
+            return Err(self.wrong_at(written, what));
+        }
+        self.everywhere(&target, |field, path| match (words.as_slice(), prefix) {
+            ([word], true) => {
+                Ok(Box::new(FuzzyTermQuery::new_prefix(term(field, path, word), 0, true)))
+            }
+            ([word], false) if typos > 0 => {
+                Ok(Box::new(FuzzyTermQuery::new(term(field, path, word), typos, true)))
+            }
+            (words, true) if words.len() > 1 => {
+                let terms = words.iter().map(|word| term(field, path, word)).collect();
+                let mut query = PhrasePrefixQuery::new(terms);
+                query.set_max_expansions(u32::MAX);
+                Ok(Box::new(query))
+            }
+            (words, _) => self.phrase(words, field, path, literal.slop, written),
+        })
+    }
+
+    /// A word without the signs behind it: typos that are allowed, and whether it is a prefix.
+    fn signs<'t>(&self, written: &'t str) -> Result<(&'t str, u8, bool), QueryError> {
+        if let Some(text) = written.strip_suffix('*') {
+            return Ok((text, 0, true));
+        }
+        let Some((text, typos)) = written.rsplit_once('~') else { return Ok((written, 0, false)) };
+        match typos.parse() {
+            Ok(typos) if typos <= MAX_TYPOS => Ok((text, typos, false)),
+            _ => {
+                let what = format!("typos are 0 to {MAX_TYPOS}, as in flask~1");
+                Err(self.wrong_at(written, what))
+            }
+        }
+    }
+
+    /// Words in order in one field.
+    fn phrase(
+        &self,
+        words: &[String],
+        field: Field,
+        path: Option<&str>,
+        slop: u32,
+        written: &str,
+    ) -> Result<Box<dyn Query>, QueryError> {
+        match words {
+            [] => Err(self.wrong_at(written, format!("{written:?} has no word"))),
+            [word] => {
+                let term = term(field, path, word);
+                Ok(Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)))
+            }
+            words => {
+                let terms = words.iter().map(|word| term(field, path, word)).enumerate();
+                let phrase = PhraseQuery::new_with_offset_and_slop(terms.collect(), slop);
+                Ok(Box::new(phrase))
+            }
+        }
+    }
+
+    /// The same query in every field of a target.
+    fn everywhere(
+        &self,
+        target: &Target,
+        query: impl Fn(Field, Option<&str>) -> Result<Box<dyn Query>, QueryError>,
+    ) -> Result<Box<dyn Query>, QueryError> {
+        match target {
+            Target::Texts(fields) => {
+                let all: Result<Vec<_>, _> =
+                    fields.iter().map(|&field| query(field, None)).collect();
+                let mut all = all?;
+                match (all.len(), all.pop()) {
+                    (1, Some(one)) => Ok(one),
+                    (_, last) => {
+                        all.extend(last);
+                        Ok(Box::new(BooleanQuery::union(all)))
+                    }
+                }
+            }
+            Target::Detail(id) => query(self.at.fields, Some(&key('f', *id))),
+            Target::Relation(id) => query(self.at.rel, Some(&key('r', *id))),
+        }
+    }
+
+    fn range(
+        &self,
+        name: Option<&str>,
+        lower: &UserInputBound,
+        upper: &UserInputBound,
+    ) -> Result<Box<dyn Query>, QueryError> {
+        let written = name.unwrap_or("[");
+        let Target::Detail(id) = self.target(name)? else {
+            let what = "ranges are of fields that are numbers, as in price:[5 TO 20]";
+            return Err(self.wrong_at(written, what));
+        };
+        let path = key('f', id);
+        let bound = |bound: &UserInputBound| -> Result<Bound<Term>, QueryError> {
+            let number = |text: &str| {
+                let what = format!("{text:?} is no number; ranges are of numbers, * for no end");
+                number(text).ok_or_else(|| self.wrong_at(text, what))
+            };
+            let term = |number: f64| {
+                let mut term = Term::from_field_json_path(self.at.numbers, &path, false);
+                term.append_type_and_fast_value(number);
+                term
+            };
+            Ok(match bound {
+                UserInputBound::Inclusive(text) => Bound::Included(term(number(text)?)),
+                UserInputBound::Exclusive(text) => Bound::Excluded(term(number(text)?)),
+                UserInputBound::Unbounded => Bound::Unbounded,
+            })
+        };
+        let (mut lower, upper) = (bound(lower)?, bound(upper)?);
+        // A range without ends is that of all numbers.
+        if (&lower, &upper) == (&Bound::Unbounded, &Bound::Unbounded) {
+            lower = bound(&UserInputBound::Inclusive(f64::MIN.to_string()))?;
+        }
+        Ok(Box::new(RangeQuery::new(lower, upper)))
+    }
+
+    /// What a name of a field means.
+    fn target(&self, name: Option<&str>) -> Result<Target, QueryError> {
+        let Some(name) = name else {
+            return Ok(Target::Texts(vec![self.at.name, self.at.body]));
+        };
+        let detail = |name: &str| Some(Target::Detail(self.kb.field_id(name)?.0));
+        let relation = |name: &str| Some(Target::Relation(self.kb.relation_id(name)?.0));
+        let own = match name {
+            "type" => Some(self.at.node_type),
+            "name" => Some(self.at.name),
+            "body" => Some(self.at.body),
+            _ => None,
+        };
+        let found = own.map(|field| Target::Texts(vec![field]));
+        let found = found.or_else(|| detail(name)).or_else(|| relation(name));
+        let found = found.or_else(|| detail(name.strip_prefix("fields.")?));
+        let found = found.or_else(|| relation(name.strip_prefix("rel.")?));
+        found.ok_or_else(|| {
+            let remedy = self.near(name);
+            self.wrong_at(name, format!("no field or relation {name:?}; {remedy}"))
+        })
+    }
+
+    /// What could have been meant by a name that nothing has.
+    fn near(&self, name: &str) -> String {
+        let own = ["type", "name", "body"].into_iter();
+        let known = own.chain(self.kb.field_names().iter().map(String::as_str));
+        let known: Vec<&str> =
+            known.chain(self.kb.relations().iter().map(String::as_str)).collect();
+        let nearest = known.iter().map(|known| (strsim::osa_distance(name, known), known)).min();
+        match nearest {
+            Some((distance, known)) if distance <= MAX_DISTANCE && distance < name.len() => {
+                format!("did you mean {known}? Put it in double quotes if it is no field")
+            }
+            _ => {
+                let listed = known.iter().take(MAX_LISTED).copied().collect::<Vec<_>>().join(", ");
+                let more = known.len().saturating_sub(MAX_LISTED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("there are {listed}{more}")
+            }
+        }
+    }
+}
+
+/// A word in a field, or at a key of a JSON field.
+fn term(field: Field, path: Option<&str>, word: &str) -> Term {
+    match path {
+        None => Term::from_field_text(field, word),
+        Some(path) => {
+            let mut term = Term::from_field_json_path(field, path, false);
+            term.append_type_and_str(word);
+            term
+        }
+    }
+}

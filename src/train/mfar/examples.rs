@@ -1,0 +1,211 @@
+//! What the scorers say of the candidates of labelled queries: the table that weights are learnt
+//! from. Must not know weights.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use crate::{
+    dataset::LabelledQuery,
+    kb::NodeId,
+    train::{
+        TrainError,
+        mfar::{Conditioning, Progress, Scorers, fit::Watch},
+    },
+    words::{Analysis, Stems, for_each_reference_word},
+};
+
+/// Nodes that each field puts forward for a query.
+const PER_FIELD: usize = 30;
+/// Nodes that the scorer of the whole document puts forward.
+const PER_DOCUMENT: usize = 300;
+/// Training queries that must have a stem for it to condition weights.
+const MIN_QUERIES: usize = 4;
+/// Most stems that condition weights; the most frequent.
+const MAX_STEMS: usize = 4_096;
+/// Stems of one query that are looked at.
+const MAX_QUERY_STEMS: usize = 256;
+
+/// A score above 0 of one candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Response {
+    pub(super) scorer: u32,
+    pub(super) score: f32,
+}
+
+/// One query, its candidates, and what the scorers say of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Example {
+    /// Bounds of each candidate's part of `responses`.
+    pub(super) bounds: Vec<usize>,
+    pub(super) responses: Vec<Response>,
+    /// Whether each candidate answers.
+    pub(super) answers: Vec<bool>,
+    /// So many candidates were put forward by scorers, nodes ascending; behind them come answers
+    /// that no scorer put forward, which only training may see.
+    pub(super) n_found: usize,
+    /// The stems of the query, sorted, distinct.
+    pub(super) stems: Vec<String>,
+    /// The best score of each scorer.
+    pub(super) best: Vec<f32>,
+}
+
+/// The distinct stems of a query, sorted.
+pub(super) fn stems_of(query: &str) -> Vec<String> {
+    let (stems, mut found) = (Stems::default(), Vec::new());
+    for_each_reference_word(query, |word| {
+        if found.len() < MAX_QUERY_STEMS {
+            found.push(Analysis::Stems.form(&stems, word).into_owned());
+        }
+    });
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+impl Example {
+    /// Asks all scorers.
+    fn new(query: &LabelledQuery, scorers: &Scorers) -> Self {
+        let found: Vec<Vec<(NodeId, f32)>> =
+            (0..scorers.len()).map(|at| scorers.search(at, &query.text, usize::MAX)).collect();
+        let first = |(at, list): (usize, &Vec<(NodeId, f32)>)| {
+            let n = if scorers.is_whole(at) { PER_DOCUMENT } else { PER_FIELD };
+            list.iter().take(n).map(|pair| pair.0).collect::<Vec<_>>()
+        };
+        let mut nodes: Vec<NodeId> = found.iter().enumerate().flat_map(first).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let n_found = nodes.len();
+        let kb = &scorers.base().kb;
+        let missed = query.answers.iter().filter(|&&node| {
+            kb.is_candidate(node) && nodes[..n_found].binary_search(&node).is_err()
+        });
+        let missed: Vec<NodeId> = missed.copied().collect();
+        nodes.extend(missed);
+        let place = |node: NodeId| {
+            let missed = || Some(n_found + nodes[n_found..].binary_search(&node).ok()?);
+            nodes[..n_found].binary_search(&node).ok().or_else(missed)
+        };
+        let mut rows: Vec<Vec<Response>> = vec![Vec::new(); nodes.len()];
+        for (scorer, list) in (0..).zip(&found) {
+            for &(node, score) in list {
+                if let Some(at) = place(node) {
+                    rows[at].push(Response { scorer, score });
+                }
+            }
+        }
+        let mut bounds = vec![0];
+        for row in &rows {
+            bounds.push(bounds.last().copied().unwrap_or(0) + row.len());
+        }
+        let is_answer = |node: &NodeId| query.answers.binary_search(node).is_ok();
+        Self {
+            bounds,
+            responses: rows.concat(),
+            answers: nodes.iter().map(is_answer).collect(),
+            n_found,
+            stems: stems_of(&query.text),
+            best: found.iter().map(|list| list.first().map_or(0.0, |pair| pair.1)).collect(),
+        }
+    }
+
+    /// What the scorers say of one candidate.
+    pub(super) fn row(&self, at: usize) -> &[Response] {
+        &self.responses[self.bounds[at]..self.bounds[at + 1]]
+    }
+
+    /// Candidates, answers that no scorer put forward among them.
+    pub(super) fn len(&self) -> usize {
+        self.answers.len()
+    }
+}
+
+/// The examples of queries, in their order; those none of whose answers may be one are left out.
+///
+/// # Errors
+/// [`TrainError::Stopped`] soon after the caller wants that.
+pub(super) fn of_queries(
+    queries: &[LabelledQuery],
+    scorers: &Scorers,
+    watch: &Watch<'_>,
+) -> Result<Vec<Example>, TrainError> {
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let example = |query: &LabelledQuery| {
+        watch.go_on()?;
+        let example = Example::new(query, scorers);
+        let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        (watch.report)(Progress::Asking { done, of: queries.len() });
+        Ok(example.answers.contains(&true).then_some(example))
+    };
+    let examples: Result<Vec<Option<Example>>, TrainError> =
+        queries.par_iter().map(example).collect();
+    Ok(examples?.into_iter().flatten().collect())
+}
+
+/// The stems that condition weights, sorted: those of enough queries.
+pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for stem in examples.iter().flat_map(|example| &example.stems) {
+        *counts.entry(stem).or_default() += 1;
+    }
+    let mut frequent: Vec<(&str, usize)> =
+        counts.into_iter().filter(|&(_, n)| n >= MIN_QUERIES).collect();
+    // Stable, of stems in order.
+    frequent.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
+    frequent.truncate(MAX_STEMS);
+    let mut stems: Vec<String> = frequent.into_iter().map(|pair| pair.0.to_owned()).collect();
+    stems.sort_unstable();
+    stems
+}
+
+/// `phi` of a query, as places and values above 0, ascending; the first is always 1.
+pub(super) fn conditions(
+    conditioning: Conditioning,
+    vocabulary: &[String],
+    stems: &[String],
+    best: &[f32],
+) -> Vec<(u32, f32)> {
+    let mut phi = vec![(0, 1.0)];
+    match conditioning {
+        Conditioning::None => {}
+        Conditioning::Words => phi.extend(
+            stems
+                .iter()
+                .filter_map(|stem| Some((vocabulary.binary_search(stem).ok()? as u32 + 1, 1.0))),
+        ),
+        Conditioning::Responses => {
+            let largest = best.iter().copied().fold(0.0, f32::max);
+            let above = (1..).zip(best).filter(|(_, score)| **score > 0.0);
+            phi.extend(above.map(|(at, score)| (at, score / largest)));
+        }
+    }
+    phi
+}
+
+/// How many conditions there are.
+pub(super) fn n_conditions(
+    conditioning: Conditioning,
+    vocabulary: &[String],
+    n_scorers: usize,
+) -> usize {
+    1 + match conditioning {
+        Conditioning::None => 0,
+        Conditioning::Words => vocabulary.len(),
+        Conditioning::Responses => n_scorers,
+    }
+}
+
+/// The scale of each scorer: the root of the mean square of its scores above 0 over all candidates
+/// that were put forward; 0 for one that gives nothing to any.
+pub(super) fn scales(examples: &[&Example], n_scorers: usize) -> Vec<f32> {
+    let mut sums = vec![(0.0f64, 0u32); n_scorers];
+    for example in examples {
+        for response in &example.responses[..example.bounds[example.n_found]] {
+            let score = f64::from(response.score);
+            let (sum, n) = &mut sums[response.scorer as usize];
+            *sum += score * score;
+            *n += 1;
+        }
+    }
+    sums.into_iter().map(|(sum, n)| (sum / f64::from(n.max(1))).sqrt() as f32).collect()
+}

@@ -1,0 +1,82 @@
+//! mFAR: how much each field of a node says, given the query (Li et al. 2024, "Multi-Field Adaptive
+//! Retrieval"), with lexical scorers.
+//!
+//! ```text
+//! score(q, d) = sum over scorers j of  w_j(q) * gamma_j * s_j(q, d) / scale_j
+//! w(q)        = softmax over j of (b_j + a_j . phi(q))
+//! ```
+//!
+//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node without
+//! any word of the query in a field has 0 there; nodes that no scorer finds are not ranked. Search is
+//! exact: every node that any scorer finds is scored.
+//!
+//! Differences to the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
+//! - Means move all nodes alike, so that no ranking knows them; they are left out. `scale_j` is the
+//!   root of the mean square of the scores above 0: most candidates have nothing in most fields, and
+//!   a deviation over those as well makes the rarest field the loudest.
+//! - There is no encoder, hence `phi` is made of words or of the scorers' own answers
+//!   ([`Conditioning`]).
+//! - Scales are the same in training and in search. Candidates of training are the first of every
+//!   scorer, not those of other queries in the batch.
+
+mod examples;
+mod fit;
+mod model;
+mod scorers;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    fit::{Look, Progress, Settings, Trained, Validated, train},
+    model::{Described, Found, Mfar, Part, Record, Told},
+    scorers::{Mask, Scorers},
+};
+
+/// Which scorers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Variant {
+    /// BM25 of every field.
+    #[serde(rename = "lexical")]
+    Lexical,
+    /// BM25 of the whole document with the names of neighbours, and of every field.
+    #[serde(rename = "1+n")]
+    OnePlusN,
+}
+
+/// What the weights of a query depend on: `phi`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Conditioning {
+    /// Nothing: all queries have the same weights.
+    None,
+    /// The stems of the query, those that enough training queries have.
+    Words,
+    /// The best score that each scorer gives any node, divided by the largest of all.
+    Responses,
+}
+
+impl Conditioning {
+    /// All of them, simplest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Words, Self::Responses];
+
+    /// Its name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Words => "words",
+            Self::Responses => "responses",
+        }
+    }
+}
+
+impl Variant {
+    /// Its name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lexical => "lexical",
+            Self::OnePlusN => "1+n",
+        }
+    }
+}

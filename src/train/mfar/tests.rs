@@ -1,0 +1,291 @@
+//! Over a planted base: one field decides, and which it is a word of the query says.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use tempfile::TempDir;
+
+use super::{
+    examples::{Example, Response, conditions, n_conditions, vocabulary},
+    fit::{Case, Weights, gradient},
+    *,
+};
+use crate::{
+    dataset::LabelledQuery,
+    index::{self, Access, IndexedBase, Part, Plan, VectorSource},
+    kb::{Kb, KbMeta, KbWriter, NodeId},
+    train::{TrainError, digest},
+};
+
+/// Values that a field may have.
+const VALUES: usize = 10;
+
+struct World {
+    dir: TempDir,
+    base: Arc<IndexedBase>,
+}
+
+fn value(at: usize) -> String {
+    format!("value{at}")
+}
+
+impl World {
+    /// A thing for each pair of different values, one in the field `upper`, one the name of a
+    /// neighbour.
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
+        let mut writer = KbWriter::create(&kb_dir).unwrap();
+        for at in 0..VALUES {
+            writer.push_node("place", &value(at), "", &[]).unwrap();
+        }
+        for (upper, lower) in pairs() {
+            let fields = [("upper".to_owned(), value(upper))];
+            let text = format!("- upper: {}\n", value(upper));
+            let thing = writer.push_node("thing", "thing", &text, &fields).unwrap();
+            writer.push_edge(thing, "lower", lower as NodeId).unwrap();
+        }
+        let candidate_types = vec!["thing".to_owned()];
+        let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
+        writer.finish(&meta, &mut |_, _| true).unwrap();
+        let plan = Plan {
+            words: true,
+            vectors: Some(VectorSource::Builtin),
+            parts: &[Part::Fields],
+            access: &Access::NONE,
+        };
+        let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
+        index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
+        let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());
+        World { dir, base }
+    }
+
+    fn scorers(&self, variant: Variant) -> Scorers {
+        Scorers::open(self.base.clone(), variant).unwrap()
+    }
+
+    fn mfar(&self, model: &Mfar, mask: &str, query: &str) -> Vec<NodeId> {
+        let scorers = self.scorers(model.variant());
+        let mask = Mask::read(mask, &scorers).unwrap();
+        let found = model.search(&scorers, &mask, query, 1_000, 0);
+        found.ranking.into_iter().map(|pair| pair.0).collect()
+    }
+}
+
+/// All pairs of different values, in the order of things.
+fn pairs() -> impl Iterator<Item = (usize, usize)> {
+    (0..VALUES * VALUES).map(|at| (at / VALUES, at % VALUES)).filter(|(a, b)| a != b)
+}
+
+/// A query for each value and field; what is asked for stands in one field, and as many other things
+/// have it in the other.
+fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
+    let mut queries = Vec::new();
+    for at in 0..VALUES {
+        for (is_upper, wording) in [true, false].into_iter().zip(wordings) {
+            let things = (VALUES as NodeId..).zip(pairs());
+            let answers = things.filter(|(_, pair)| at == if is_upper { pair.0 } else { pair.1 });
+            queries.push(LabelledQuery {
+                id: from + queries.len() as i64,
+                text: format!("{wording} {}", value(at)),
+                answers: answers.map(|pair| pair.0).collect(),
+                metadata: Default::default(),
+            });
+        }
+    }
+    queries
+}
+
+fn trained(scorers: &Scorers, conditioning: Option<Conditioning>) -> Trained {
+    let settings = Settings { conditioning, steps: 60, ..Settings::default() };
+    let (train_queries, val) =
+        (queries(0, ["above", "below"]), queries(100, ["found above", "found below"]));
+    train(scorers, &train_queries, &val, &settings, &|_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+/// Mean reciprocal rank of the queries that are not learnt from.
+fn mrr(world: &World, model: &Mfar, mask: &str) -> f64 {
+    let queries = queries(200, ["all above", "all below"]);
+    let one = |query: &LabelledQuery| {
+        let ranking = world.mfar(model, mask, &query.text);
+        let first = ranking.iter().position(|node| query.answers.binary_search(node).is_ok());
+        first.map_or(0.0, |at| 1.0 / (at + 1) as f64)
+    };
+    queries.iter().map(one).sum::<f64>() / queries.len() as f64
+}
+
+#[test]
+fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
+    let world = World::new();
+    let scorers = world.scorers(Variant::Lexical);
+    assert_eq!(scorers.names(), ["upper", "name", "lower.out"]);
+    let trained = trained(&scorers, None);
+    let [none, words, _] = trained.cross_validation.as_slice() else { panic!() };
+    assert!(words.mrr > 0.99 && none.mrr < 0.8, "{words:?} {none:?}");
+    let model = &trained.model;
+    assert_eq!(model.conditioning(), Conditioning::Words);
+    assert_eq!(mrr(&world, model, ""), 1.0);
+    // The other field's things are what is left.
+    for (mask, left) in [("upper", "below"), ("lower.out:lexical", "above"), ("relations", "above")]
+    {
+        let masked = mrr(&world, model, mask);
+        assert!((0.4..0.7).contains(&masked), "{mask}: {masked}");
+        let query = format!("{left} {}", value(3));
+        assert_eq!(world.mfar(model, mask, &query), world.mfar(model, "", &query)[..VALUES - 1]);
+    }
+    assert_eq!(world.mfar(model, "details,relations", "above value3"), []);
+    let weights = |query: &str| model.weights_of(query, &[1.0; 3]);
+    let (above, below) = (weights("above"), weights("below"));
+    assert!(above[0] > 2.0 * above[2] && below[2] > 2.0 * below[0], "{above:?} {below:?}");
+    for weights in [above, below] {
+        assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_one_thread_and_two() {
+    let world = World::new();
+    let scorers = world.scorers(Variant::OnePlusN);
+    let bytes = |threads: usize, name: &str| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let dir = world.dir.path().join("models").join(name);
+        let Trained { model, cross_validation, curve } = pool.install(|| trained(&scorers, None));
+        let (train, val) = (queries(0, ["a", "b"]), queries(1, ["a", "b"]));
+        let of = Described {
+            dataset: "world",
+            base: world.base.kb.fingerprint(),
+            queries: [digest(&train), digest(&val)],
+            n_queries: [20, 20],
+            settings: &Settings::default(),
+        };
+        let told = Told { cross_validation, curve };
+        let record = model.save(&dir, &of, told).unwrap();
+        let (read, again) = Mfar::read(&dir).unwrap();
+        assert_eq!((&read, &again), (&model, &record));
+        assert!(read.scorers(&again, &world.base, &dir).is_ok());
+        ["record.json", "weights.json"].map(|file| std::fs::read(dir.join(file)).unwrap())
+    };
+    assert!(bytes(1, "one") == bytes(2, "two"));
+    let files = std::fs::read_dir(world.dir.path().join("models")).unwrap();
+    assert_eq!(files.count(), 2, "nothing is left beside the models");
+}
+
+#[test]
+fn a_damaged_model_and_a_wrong_mask_are_told() {
+    let world = World::new();
+    let scorers = world.scorers(Variant::Lexical);
+    let model = trained(&scorers, Some(Conditioning::None)).model;
+    let dir = world.dir.path().join("model");
+    let of = Described {
+        dataset: "world",
+        base: "another",
+        queries: Default::default(),
+        n_queries: [0, 0],
+        settings: &Settings::default(),
+    };
+    let record = model.save(&dir, &of, Told::default()).unwrap();
+    let other = model.scorers(&record, &world.base, &dir);
+    assert!(matches!(other, Err(TrainError::OtherBase { .. })));
+    for file in ["record.json", "weights.json"] {
+        let good = std::fs::read(dir.join(file)).unwrap();
+        for end in [0, 20, good.len() - 2] {
+            std::fs::write(dir.join(file), &good[..end]).unwrap();
+            assert!(matches!(Mfar::read(&dir), Err(TrainError::Damaged { .. })), "{file} {end}");
+        }
+        std::fs::write(dir.join(file), &good).unwrap();
+    }
+    assert!(Mfar::read(&dir).is_ok());
+    for (mask, told) in [
+        ("uper", "no field \"uper\"; there are document, details, relations and upper, name"),
+        ("upper:dense", "upper has no scorer \"dense\"; there is lexical"),
+    ] {
+        let error = Mask::read(mask, &scorers).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn training_ends_when_it_is_stopped_and_needs_queries_of_both_splits() {
+    let world = World::new();
+    let scorers = world.scorers(Variant::Lexical);
+    let some = queries(0, ["above", "below"]);
+    let train_on = |train_queries: &[LabelledQuery], val: &[LabelledQuery], stop: bool| {
+        let stop = AtomicBool::new(stop);
+        train(&scorers, train_queries, val, &Settings::default(), &|_| {}, &stop).err().unwrap()
+    };
+    assert!(matches!(train_on(&some, &some, true), TrainError::Stopped));
+    assert!(matches!(train_on(&[], &some, false), TrainError::NoQueries { split: "train" }));
+    assert!(matches!(train_on(&some, &[], false), TrainError::NoQueries { split: "val" }));
+}
+
+/// Two queries with few candidates; of the second no scorer put the answer forward.
+fn small() -> Vec<Example> {
+    let response = |&(scorer, score): &(u32, f32)| Response { scorer, score };
+    let example = |rows: &[&[(u32, f32)]], answers: &[bool], n_found, stem: &str| {
+        let mut bounds = vec![0];
+        rows.iter().for_each(|row| bounds.push(bounds[bounds.len() - 1] + row.len()));
+        Example {
+            bounds,
+            responses: rows.concat().iter().map(response).collect(),
+            answers: answers.to_vec(),
+            n_found,
+            stems: vec![stem.to_owned()],
+            best: vec![1.5, 0.5, 2.0],
+        }
+    };
+    vec![
+        example(
+            &[&[(0, 0.5), (1, 0.1)], &[(1, 0.5), (2, 2.0)], &[(0, 1.5)]],
+            &[false, true, true],
+            3,
+            "a",
+        ),
+        example(&[&[(0, 0.25)], &[(2, 0.75), (0, 0.1)], &[]], &[false, false, true], 2, "b"),
+    ]
+}
+
+#[test]
+fn the_gradient_is_that_of_finite_differences() {
+    let examples = small();
+    let words = ["a".to_owned(), "b".to_owned()];
+    let inverse = [0.5, 0.8, 0.4];
+    for conditioning in Conditioning::ALL {
+        let of = |one: &Example| conditions(conditioning, &words, &one.stems, &one.best);
+        let phis: Vec<_> = examples.iter().map(of).collect();
+        let cases: Vec<Case<'_>> =
+            examples.iter().zip(&phis).map(|(example, phi)| Case { example, phi }).collect();
+        let mut weights = Weights::equal(n_conditions(conditioning, &words, 3), 3);
+        for (at, weight) in weights.all.iter_mut().enumerate() {
+            *weight += 0.3 * ((at * 7 % 5) as f64 - 2.0);
+        }
+        const RIDGE: f64 = 0.01;
+        let objective = |weights: &Weights| {
+            let (rows, gammas) = weights.all.split_at(weights.all.len() - 3);
+            let penalty: f64 = rows.iter().map(|w| w * w).sum::<f64>()
+                + gammas.iter().map(|g| (g - 1.0) * (g - 1.0)).sum::<f64>();
+            -gradient(&cases, weights, &inverse, RIDGE).0 - RIDGE / 2.0 * penalty
+        };
+        let (_, found) = gradient(&cases, &weights, &inverse, RIDGE);
+        for (at, part) in found.iter().enumerate() {
+            let moved = |by: f64| {
+                let mut weights = weights.clone();
+                weights.all[at] += by;
+                objective(&weights)
+            };
+            let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!((part - slope).abs() < 1e-6 * (1.0 + slope.abs()), "{at}: {part} {slope}");
+        }
+    }
+}
+
+#[test]
+fn words_that_enough_queries_have_condition_weights() {
+    let examples = small();
+    let some: Vec<&Example> = examples.iter().cycle().take(7).collect();
+    assert_eq!(vocabulary(&some), ["a"], "four times, and three");
+    let best = [1.0, 0.0, 4.0];
+    let stems = ["a".to_owned(), "c".to_owned()];
+    let of = |conditioning| conditions(conditioning, &["a".to_owned()], &stems, &best);
+    assert_eq!(of(Conditioning::None), [(0, 1.0)]);
+    assert_eq!(of(Conditioning::Words), [(0, 1.0), (1, 1.0)]);
+    assert_eq!(of(Conditioning::Responses), [(0, 1.0), (1, 0.25), (3, 1.0)]);
+}

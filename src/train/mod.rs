@@ -1,0 +1,99 @@
+//! Retrievers that learn: labelled queries in, weights out, kept in a directory with a record of
+//! what they were learnt from.
+//!
+//! Only training queries teach; validation queries say when to stop. The same base, queries, seed
+//! and settings give the same bytes on any number of threads.
+//!
+//! Must not know: programs, command lines, the test split.
+
+mod adam;
+pub mod mfar;
+
+pub(crate) use adam::Adam;
+
+use std::{io, path::Path};
+
+use crate::{dataset::LabelledQuery, index::IndexError, kb::KbError};
+
+/// Why nothing was learnt, or a model cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// A file of a model could not be read or written.
+    #[error("cannot use {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of a model is not what it should be.
+    #[error("the model in {path} is damaged or of another version: {what}; train it again")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The model was trained over another base.
+    #[error("the model in {path} was trained over another version of the dataset; train it again")]
+    OtherBase {
+        /// Its directory.
+        path: String,
+    },
+    /// No query of a split teaches or tells anything.
+    #[error(
+        "{split} has no query with an answer that may be one; labelled queries of {split} are needed"
+    )]
+    NoQueries {
+        /// The split.
+        split: &'static str,
+    },
+    /// A mask names no field.
+    #[error("the mask names no field {name:?}; there are document, details, relations and {known}")]
+    NoField {
+        /// The name as given.
+        name: String,
+        /// The fields of the model.
+        known: String,
+    },
+    /// A mask names a scorer that the fields do not have.
+    #[error("{field} has no scorer {scorer:?}; there is lexical")]
+    NoScorer {
+        /// The field.
+        field: String,
+        /// The scorer as given.
+        scorer: String,
+    },
+    /// The caller asked to stop; nothing is left behind.
+    #[error("stopped")]
+    Stopped,
+    /// The index could not be used.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The model could not be put in its place.
+    #[error(transparent)]
+    Publish(#[from] KbError),
+}
+
+impl TrainError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), source }
+    }
+
+    fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), what: what.into() }
+    }
+}
+
+/// A digest of queries with their answers, hex: equal ones teach the same.
+pub fn digest(queries: &[LabelledQuery]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for query in queries {
+        hasher.update(&query.id.to_le_bytes());
+        hasher.update(&(query.text.len() as u64).to_le_bytes());
+        hasher.update(query.text.as_bytes());
+        hasher.update(&(query.answers.len() as u64).to_le_bytes());
+        hasher.update(bytemuck::cast_slice(&query.answers));
+    }
+    hasher.finalize().to_hex().to_string()
+}
