@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// A program that links what a question names, and goes from there to products.
-const PROGRAM: &str = "fn params() { #{ w: [0.5, 0.0, 1.0] } }\n\
+const PROGRAM: &str = "fn params() { #{ w: #{ value: 0.5, min: 0.0, max: 1.0 } } }\n\
     fn retrieve(query, candidates, params) {\n\
     \x20   let named = link(query);\n\
-    \x20   named + search(query, 5) * params.w\n\
+    \x20   named + search(query, [], 5) * params.w\n\
     }\n";
 
 fn number(of: &Value) -> f64 {
