@@ -3,13 +3,13 @@
 /// Paths below `web/dist`, with what is in the files.
 #[rustfmt::skip]
 pub(super) static FILES: &[(&str, &[u8])] = &[
-    ("assets/compare-CltMZSyX.js", include_bytes!("../../../web/dist/assets/compare-CltMZSyX.js")),
-    ("assets/diff-_-_8HZQi.js", include_bytes!("../../../web/dist/assets/diff-_-_8HZQi.js")),
-    ("assets/index-DJbRS-1m.css", include_bytes!("../../../web/dist/assets/index-DJbRS-1m.css")),
-    ("assets/index-e0MFqG7O.js", include_bytes!("../../../web/dist/assets/index-e0MFqG7O.js")),
-    ("assets/playground-KR958TtA.js", include_bytes!("../../../web/dist/assets/playground-KR958TtA.js")),
+    ("assets/compare-Bv6m6Ip4.js", include_bytes!("../../../web/dist/assets/compare-Bv6m6Ip4.js")),
+    ("assets/diff-Dc2BGtlS.js", include_bytes!("../../../web/dist/assets/diff-Dc2BGtlS.js")),
+    ("assets/index-C13sLEx1.js", include_bytes!("../../../web/dist/assets/index-C13sLEx1.js")),
+    ("assets/index-DuqwkoQG.css", include_bytes!("../../../web/dist/assets/index-DuqwkoQG.css")),
+    ("assets/playground-Dk_xrHHG.js", include_bytes!("../../../web/dist/assets/playground-Dk_xrHHG.js")),
     ("assets/run-CnsZ1jie.css", include_bytes!("../../../web/dist/assets/run-CnsZ1jie.css")),
-    ("assets/run-D7yeuKC6.js", include_bytes!("../../../web/dist/assets/run-D7yeuKC6.js")),
+    ("assets/run-DYFfkcsh.js", include_bytes!("../../../web/dist/assets/run-DYFfkcsh.js")),
     ("icon.svg", include_bytes!("../../../web/dist/icon.svg")),
     ("index.html", include_bytes!("../../../web/dist/index.html")),
     ("licences.md", include_bytes!("../../../web/dist/licences.md")),
