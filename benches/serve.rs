@@ -8,7 +8,8 @@
 //! cargo bench --bench serve -- swap 127.0.0.1:7700 100 PID BUNDLE BUNDLE
 //! ```
 //!
-//! Questions are the training questions of the base that is served. Without arguments nothing runs.
+//! Questions are the training questions of the base that is served, or the lines of the file that
+//! `AGENT_BENCH_QUESTIONS` names. Without arguments nothing runs.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -150,13 +151,18 @@ fn once(address: &str, method: &str, path: &str, body: &str) -> io::Result<(u16,
     }
 }
 
-/// Requests for answers to the training questions of the base.
+/// Requests for answers to the training questions of the base, or to those of a file.
 fn questions(address: &str) -> Arc<Vec<String>> {
+    let request = |question: &Value| json!({"query": question}).to_string();
+    if let Ok(file) = std::env::var("AGENT_BENCH_QUESTIONS") {
+        let text = std::fs::read_to_string(file).expect("a file of questions");
+        return Arc::new(text.lines().map(|line| request(&line.into())).collect());
+    }
     let path = "/v1/splits/train/queries?limit=200";
     let (status, page) = once(address, "GET", path, "").expect("the server answers");
     assert_eq!(status, 200, "{page}");
     let queries = page["queries"].as_array().expect("questions").iter();
-    Arc::new(queries.map(|one| json!({"query": one["query"]}).to_string()).collect())
+    Arc::new(queries.map(|one| request(&one["query"])).collect())
 }
 
 /// A share of sorted times, milliseconds.

@@ -26,6 +26,10 @@ pub(super) fn default_k() -> usize {
     20
 }
 
+fn default_paths() -> bool {
+    true
+}
+
 /// How much of the why is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -53,6 +57,11 @@ pub(super) struct QueryRequest {
     /// Whether the answer says why.
     #[serde(default)]
     pub(super) explain: Detail,
+    /// Whether each node comes with the way from what the question names, and with its words;
+    /// without, an answer is ready sooner.
+    #[serde(default = "default_paths")]
+    #[schema(default = true)]
+    pub(super) paths: bool,
     /// Time for the answer, milliseconds, 1 to 60000.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]

@@ -325,7 +325,7 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let work = move || {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
-        let detail = Told { explained, paths: true };
+        let detail = Told { explained, paths: asked.paths };
         let base = &opened.base;
         let answer = infer::answer(base, active.answers().as_ref(), &asked.query, k, detail)?;
         let record = AnswerRecord::new(&base.kb, &answer);

@@ -159,8 +159,8 @@ pub(super) struct RunNow {
     changed: Option<u64>,
     /// Seconds of work, pauses left out.
     seconds: Option<u64>,
-    /// Seconds that its further steps of improvement will take, at the pace of those before; of a
-    /// run that goes on.
+    /// Seconds that its further steps of improvement will take if they are as long as those before;
+    /// of a run that goes on.
     eta_seconds: Option<u64>,
     /// Where the time went.
     #[schema(value_type = Vec<serde_json::Value>)]

@@ -126,6 +126,15 @@ fn a_bundle_answers_as_it_does_on_the_command_line() {
         served.send("POST", "/v1/query", &json!({"query": question, "explain": "full"}));
     assert!(explained["hits"][0]["calls"].is_array(), "{}", explained["hits"][0]);
 
+    let plain = json!({"query": question, "k": 7, "paths": false});
+    let (_, plain) = served.send("POST", "/v1/query", &plain);
+    for (plain, hit) in
+        plain["hits"].as_array().unwrap().iter().zip(answer["hits"].as_array().unwrap())
+    {
+        assert_eq!((&plain["id"], &plain["score"]), (&hit["id"], &hit["score"]));
+        assert!(plain["path"].is_null() && !hit["path"].is_null(), "{plain}");
+    }
+
     let searched = ["search", "shop", question, "--system", "bm25+names", "-k", "5", "--json"];
     let ids = |text: &str| -> Vec<Value> {
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
