@@ -254,7 +254,7 @@ async function hostile(browser, address) {
   await page.goto(`${address}data`);
   await settle(page);
   const times = [];
-  for (let n = 0; n < 3; n++) {
+  for (let n = 0; n < 5; n++) {
     await page.goto('about:blank');
     const began = performance.now();
     await page.goto(`${address}node?base=hostile&id=0&rel=in%3Anext_to`);
@@ -262,8 +262,9 @@ async function hostile(browser, address) {
     await page.waitForSelector('small-graph .node');
     times.push(Math.round(performance.now() - began));
   }
-  console.log(`a node with ${HUB} neighbours opens in ${times.join(', ')} ms`);
-  if (Math.max(...times) > HUB_MS) wrong(`a node with ${HUB} neighbours opens in ${times} ms`);
+  const median = [...times].sort((a, b) => a - b)[2];
+  console.log(`a node with ${HUB} neighbours opens in ${median} ms (${times.join(', ')})`);
+  if (median > HUB_MS) wrong(`a node with ${HUB} neighbours opens in ${median} ms`);
   await check(page, 'hostile-hub');
   for (const [name, path] of [
     ['node', 'node?base=hostile&id=1'],
