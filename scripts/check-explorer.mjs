@@ -5,7 +5,7 @@
 //
 //     scripts/check-explorer.mjs [--agent target/release/agent] [--shots DIR] [--home DIR --base N]
 //
-// --at URL walks a server that runs already. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
+// --at URL walks a server that runs already, only --base of it where that is given. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
 // neighbours; with --home a base that is installed there is walked as well. Needs Chromium (Debian's
 // `chromium`, or CHROMIUM) and `npm ci` in web/.
 
@@ -334,13 +334,13 @@ try {
     makeHostile();
     own = await serve(join(world, 'home'), '--bundle', 'latest', '--base', 'hostile');
   }
-  const parts = given.parts.split(',');
+  const parts = given.base && given.at ? [] : given.parts.split(',');
   if (parts.includes('views')) await walk(browser, own, 'sample', views('amazon', question, true));
   if (parts.includes('keyboard')) await keyboard(browser, own, 'sample', 'amazon', question);
   if (parts.includes('hostile')) await hostile(browser, own);
   if (parts.includes('live') && !given.at) await live(browser, own);
-  if (given.home && given.base) {
-    const real = await serve(given.home, '--base', given.base);
+  if (given.base) {
+    const real = given.home ? await serve(given.home, '--base', given.base) : own;
     const { queries } = await (await fetch(`${real}v1/splits/val/queries?limit=1`)).json();
     await walk(browser, real, given.base, views(given.base, queries[0].query, false));
     await keyboard(browser, real, given.base, given.base, queries[0].query);

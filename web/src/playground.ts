@@ -32,7 +32,8 @@ fn params() {
 fn retrieve(query, candidates, params) {
     let words = search(query);
     let named = link(query);
-    words.normalize() + neighbors(named) * params.weight
+    let all = words.normalize() + neighbors(named) * params.weight;
+    all.top(100)
 }
 `;
 
