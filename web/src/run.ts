@@ -137,7 +137,7 @@ class RunView extends ViewElement {
   protected override render(): TemplateResult {
     if (!this.param('id')) return html`<h1>Runs</h1>${this.list.show((page) => this.all(page))}`;
     return html`<p><a href=${to('run')}>All runs</a></p>
-      <h1>Run ${this.param('id')}</h1>
+      <h1>Run ${this.run.value?.id ?? this.param('id')}</h1>
       ${this.lost ? html`${failed(this.lost)}<p class="soft" role="status">Trying again every ${AGAIN / 1000} seconds …</p>` : nothing}
       ${this.run.show((run) => this.one(run))}`;
   }
