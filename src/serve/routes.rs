@@ -559,7 +559,7 @@ async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiErr
 
 /// What is counted, in the text form of Prometheus.
 #[utoipa::path(get, path = "/metrics", responses(
-    (status = 200, description = "The counters", body = String),
+    (status = 200, description = "The counters", body = String, content_type = "application/openmetrics-text"),
     (status = 403, description = "Not for this server", body = ErrorBody),
 ))]
 async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {

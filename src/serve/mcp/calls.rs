@@ -260,7 +260,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
         let route: Vec<Value> = answer
             .route
             .iter()
-            .map(|way| json!({"category": short(&way.category), "probability": way.probability}))
+            .map(|way| json!({"category": short(&way.category), "probability": number(way.probability)}))
             .collect();
         let mut told = json!({
             "base": opened.name(),
@@ -305,13 +305,18 @@ fn add_hits(told: &mut Value, kb: &Kb, answer: &Answer, asked: &Question) {
     next(told, (more && end > asked.cursor).then_some(end));
 }
 
+/// A number with the digits that every command prints.
+fn number(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
 fn told_hit(hit: &HitRecord<'_>) -> Value {
     let mut told = json!({
         "rank": hit.rank,
         "id": hit.id,
         "type": short(hit.node_type),
         "name": short(hit.name),
-        "score": hit.score,
+        "score": number(hit.score),
     });
     if let Some(path) = hit.path.as_deref().filter(|path| !path.is_empty()) {
         let name = |step: &infer::StepRecord<'_>| short(step.name);
