@@ -5,7 +5,7 @@
 //
 //     scripts/check-explorer.mjs [--agent target/release/agent] [--shots DIR] [--home DIR --base N]
 //
-// Makes a home of its own with the sample and a base of hostile documents and one node with 100,000
+// --at URL walks a server that runs already, only --base of it where that is given. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
 // neighbours; with --home a base that is installed there is walked as well. Needs Chromium (Debian's
 // `chromium`, or CHROMIUM) and `npm ci` in web/.
 
@@ -28,6 +28,8 @@ const { values: given } = parseArgs({
     shots: { type: 'string' },
     home: { type: 'string' },
     base: { type: 'string' },
+    at: { type: 'string' },
+    parts: { type: 'string', default: 'views,keyboard,hostile,live' },
   },
 });
 
@@ -66,12 +68,12 @@ function agent(...args) {
 function makeHostile() {
   const dir = join(world, 'hostile');
   mkdirSync(dir);
-  const nodes = [{ id: 0, type: 'hub', name: 'The hub', text: 'Everything is next to it.' }];
+  const nodes = [{ id: 0, type: 'hub', name: 'The hub', details: { about: 'Everything is next to it.' } }];
   const edges = ['src_id\trelation\tdst_id'];
   for (let id = 1; id <= HUB; id++) {
     const bad = HOSTILE[id % HOSTILE.length];
     const name = id <= HOSTILE.length ? bad : `Spoke ${id}`;
-    nodes.push({ id, type: 'spoke', name, text: `A spoke of the hub. ${bad}`, note: bad });
+    nodes.push({ id, type: 'spoke', name, details: { about: `A spoke of the hub. ${bad}`, note: bad } });
     edges.push(`${id}\tnext_to\t0`);
   }
   writeFileSync(join(dir, 'nodes.jsonl'), nodes.map((node) => JSON.stringify(node)).join('\n'));
@@ -149,8 +151,8 @@ async function tabTo(page, selector, presses = 80) {
 }
 
 /** Follows the keyboard alone: ask, open an answer, its node, the graph, the data. */
-async function byKeyboard(page, address, question) {
-  await page.goto(address);
+async function byKeyboard(page, address, base, question) {
+  await page.goto(`${address}?base=${base}`);
   await settle(page);
   await tabTo(page, '#question');
   await page.keyboard.type(question);
@@ -178,7 +180,7 @@ async function byKeyboard(page, address, question) {
   await settle(page);
   await page.goBack();
   await settle(page);
-  await page.goto(`${address}data`);
+  await page.goto(`${address}data?base=${base}`);
   await settle(page);
   await tabTo(page, 'data-view th a');
   await page.keyboard.press('Enter');
@@ -186,8 +188,8 @@ async function byKeyboard(page, address, question) {
 }
 
 /** A program is edited, run, changed and run again, by keyboard alone. */
-async function playByKeyboard(page, address, question) {
-  await page.goto(`${address}playground`);
+async function playByKeyboard(page, address, base, question) {
+  await page.goto(`${address}playground?base=${base}`);
   await settle(page);
   await tabTo(page, 'program-editor');
   await page.keyboard.press('Control+A');
@@ -211,7 +213,7 @@ async function playByKeyboard(page, address, question) {
   await page.waitForSelector('playground-view .note.bad');
 }
 
-async function walk(browser, address, name, { question, views }) {
+async function walk(browser, address, name, views) {
   for (const width of WIDTHS) {
     for (const scheme of SCHEMES) {
       const page = await open(browser, width, scheme);
@@ -236,11 +238,15 @@ async function walk(browser, address, name, { question, views }) {
       await page.context().close();
     }
   }
+  console.log(`${name}: ${views.length} views at ${WIDTHS.join(' and ')} pixels, ${SCHEMES.join(' and ')}`);
+}
+
+async function keyboard(browser, address, name, base, question) {
   const page = await open(browser, 1280, 'light');
-  await byKeyboard(page, address, question);
-  await playByKeyboard(page, address, question);
+  await byKeyboard(page, address, base, question);
+  await playByKeyboard(page, address, base, question);
   await page.context().close();
-  console.log(`${name}: ${views.length} views at ${WIDTHS.join(' and ')} pixels, ${SCHEMES.join(' and ')}, and by keyboard`);
+  console.log(`${name}: asked, opened, drawn, edited and run by keyboard`);
 }
 
 async function hostile(browser, address) {
@@ -248,7 +254,7 @@ async function hostile(browser, address) {
   await page.goto(`${address}data`);
   await settle(page);
   const times = [];
-  for (let n = 0; n < 3; n++) {
+  for (let n = 0; n < 5; n++) {
     await page.goto('about:blank');
     const began = performance.now();
     await page.goto(`${address}node?base=hostile&id=0&rel=in%3Anext_to`);
@@ -256,8 +262,9 @@ async function hostile(browser, address) {
     await page.waitForSelector('small-graph .node');
     times.push(Math.round(performance.now() - began));
   }
-  console.log(`a node with ${HUB} neighbours opens in ${times.join(', ')} ms`);
-  if (Math.max(...times) > HUB_MS) wrong(`a node with ${HUB} neighbours opens in ${times} ms`);
+  const median = [...times].sort((a, b) => a - b)[2];
+  console.log(`a node with ${HUB} neighbours opens in ${median} ms (${times.join(', ')})`);
+  if (median > HUB_MS) wrong(`a node with ${HUB} neighbours opens in ${median} ms`);
   await check(page, 'hostile-hub');
   for (const [name, path] of [
     ['node', 'node?base=hostile&id=1'],
@@ -310,7 +317,7 @@ function views(base, question, run) {
     ['data', `data?base=${base}`],
     ['compare', `compare?base=${base}&left=${run ? 'active' : 'bm25'}&right=bm25%2Bnames&split=val`],
     ['runs', `run?base=${base}`],
-    ...(run ? [['run', `run?base=${base}&id=latest`]] : []),
+    ...(run ? [['run', `run?base=${base}&id=amazon-0001`]] : []),
     ['playground', `playground?base=${base}&q=${q}`],
     ['unknown', `node?base=${base}&id=4000000000`],
   ];
@@ -318,19 +325,25 @@ function views(base, question, run) {
 
 try {
   if (given.shots) mkdirSync(given.shots, { recursive: true });
-  agent('optimize', '--dataset', 'amazon', '--steps', '6');
-  makeHostile();
   const options = { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] };
   const browser = await chromium.launch(options);
-  const own = await serve(join(world, 'home'), '--bundle', 'latest', '--base', 'hostile');
   const question = 'a durable steel bottle';
-  await walk(browser, own, 'sample', { question, views: views('amazon', question, true) });
-  await hostile(browser, own);
-  await live(browser, own);
-  if (given.home && given.base) {
-    const real = await serve(given.home, '--base', given.base);
-    const found = 'treatment of severe pain';
-    await walk(browser, real, given.base, { question: found, views: views(given.base, found, false) });
+  let own = given.at;
+  if (!own) {
+    agent('optimize', '--dataset', 'amazon', '--steps', '6');
+    makeHostile();
+    own = await serve(join(world, 'home'), '--bundle', 'latest', '--base', 'hostile');
+  }
+  const parts = given.base && given.at ? [] : given.parts.split(',');
+  if (parts.includes('views')) await walk(browser, own, 'sample', views('amazon', question, true));
+  if (parts.includes('keyboard')) await keyboard(browser, own, 'sample', 'amazon', question);
+  if (parts.includes('hostile')) await hostile(browser, own);
+  if (parts.includes('live') && !given.at) await live(browser, own);
+  if (given.base) {
+    const real = given.home ? await serve(given.home, '--base', given.base) : own;
+    const { queries } = await (await fetch(`${real}v1/splits/val/queries?limit=1`)).json();
+    await walk(browser, real, given.base, views(given.base, queries[0].query, false));
+    await keyboard(browser, real, given.base, given.base, queries[0].query);
   }
   await browser.close();
 } finally {

@@ -70,8 +70,8 @@ class Ask extends ViewElement {
 
   protected override load(): void {
     const [query, base] = [this.param('q'), this.base.name];
-    this.systems.load('all', 'Asking which systems there are', async (signal) => {
-      return (await get<{ systems: System[] }>('v1/systems', signal)).systems;
+    this.systems.load(base, 'Asking which systems there are', async (signal) => {
+      return (await get<{ systems: System[] }>(address('v1/systems', { base }), signal)).systems;
     });
     if (this.bundle) {
       this.programs.load(base + this.bundle.id, 'Fetching the programs', async (signal) => {

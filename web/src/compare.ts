@@ -15,6 +15,8 @@ import { traces } from './trace';
 const PART = 10;
 /** Nodes of each side of an opened query. */
 const K = 10;
+/** Queries of one page. */
+const PAGE = 40;
 const SHOWN = [
   ['', 'all'],
   ['won', 'won by the left'],
@@ -183,7 +185,7 @@ class Compare extends ViewElement {
       const form = new FormData(event.target as HTMLFormElement);
       const [left, right, split] = ['left', 'right', 'split'].map((name) => String(form.get(name)));
       const before = location.href;
-      go(changed({ left, right, split, query: null, show: null }));
+      go(changed({ left, right, split, query: null, show: null, from: null }));
       if (location.href === before && !this.busy) void this.compare();
     };
     const choice = (side: Side) => {
@@ -204,7 +206,11 @@ class Compare extends ViewElement {
     const n = sum((part) => part.n);
     const mrr = (side: Side) => sum((part) => part[`${side}_mrr`] * part.n) / Math.max(1, n);
     const show = this.param('show');
-    const rows = this.queries().filter(({ outcome }) => !show || outcome === show);
+    const fitting = this.queries().filter(({ outcome }) => !show || outcome === show);
+    const from = Number(this.param('from') || 0);
+    const rows = fitting.slice(from, from + PAGE);
+    const before = from > 0 ? html`<a href=${changed({ from: Math.max(0, from - PAGE) || null, query: null })}>previous</a>` : nothing;
+    const after = from + PAGE < fitting.length ? html`<a href=${changed({ from: from + PAGE, query: null })}>next</a>` : nothing;
     const numbers: Record<string, number> = { '': n, won: sum(({ won }) => won), lost: sum(({ lost }) => lost), same: sum(({ same }) => same) };
     return html`
       <dl class="figures">
@@ -214,9 +220,9 @@ class Compare extends ViewElement {
         <div><dt>the same</dt><dd>${numbers['same']}</dd></div>
       </dl>
       <p class="line" role="group" aria-label="Which queries are shown">
-        ${SHOWN.map(([id, name]) => html`<a class="chip" href=${changed({ show: id || null })} aria-current=${id === show ? 'true' : nothing}>${name} <span class="soft">${numbers[id]}</span></a>`)}
+        ${SHOWN.map(([id, name]) => html`<a class="chip" href=${changed({ show: id || null, from: null, query: null })} aria-current=${id === show ? 'true' : nothing}>${name} <span class="soft">${numbers[id]}</span></a>`)}
       </p>
-      ${rows.length ? html`<ul class="hits">${rows.map((query) => this.query(query))}</ul>` : html`<p class="soft">None.</p>`}`;
+      ${rows.length ? html`<ul class="hits">${rows.map((query) => this.query(query))}</ul><p class="line"><span class="soft">${from + 1} to ${from + rows.length} of ${fitting.length}</span> ${before} ${after}</p>` : html`<p class="soft">None.</p>`}`;
   }
 
   private query(query: Query): TemplateResult {

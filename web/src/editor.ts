@@ -99,6 +99,17 @@ function about(tool: Tool): HTMLElement {
   return box;
 }
 
+/** Replaces what is selected by what is typed. Left to the browser, joining lines makes it write
+ * styles into the text, which the page's policy forbids. */
+function replaced(event: InputEvent, view: EditorView): boolean {
+  const { selection } = view.state;
+  const isPlain = event.inputType === 'insertText' && event.data !== null && !view.composing;
+  if (!isPlain || selection.ranges.every(({ empty }) => empty)) return false;
+  event.preventDefault();
+  view.dispatch(view.state.replaceSelection(event.data!), { userEvent: 'input.type', scrollIntoView: true });
+  return true;
+}
+
 export class Editor extends HTMLElement {
   private view: EditorView | undefined;
   private tools = new Map<string, Tool>();
@@ -151,6 +162,7 @@ export class Editor extends HTMLElement {
         hoverTooltip((view, at) => this.hover(view, at)),
         // Tab leaves the editor, so that the keyboard alone gets everywhere.
         keymap.of([{ key: 'Mod-Enter', run }, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
+        EditorView.domEventHandlers({ beforeinput: replaced }),
         EditorView.contentAttributes.of({ 'aria-label': 'Program', tabindex: '0' }),
         EditorView.updateListener.of(({ docChanged }) => {
           if (docChanged) this.dispatchEvent(new Event(EDITED));

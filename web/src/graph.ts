@@ -47,7 +47,8 @@ const RADIUS = 7;
 const LABEL_CHARS = 22;
 /** With more nodes or edges, only those that are chosen or opened say their names. */
 const ALL_LABELS = 40;
-const EDGE_LABELS = 16;
+const EDGE_LABELS = 10;
+const CHOSEN_LABELS = 4;
 const TICKS = 300;
 /** Room around a node that says its name, pixels. */
 const ROOM = 40;
@@ -264,7 +265,8 @@ export class Graph extends Plain {
 
   private edgesDrawn(): unknown {
     const pairs = Map.groupBy(this.edges, ({ from, to }) => JSON.stringify([from, to]));
-    const said = pairs.size <= EDGE_LABELS;
+    const isOf = (id: string) => ({ from, to }: GraphEdge) => from === id || to === id;
+    const few = this.edges.filter(isOf(this.chosen)).length <= CHOSEN_LABELS;
     return [...pairs.values()].map((edges) => {
       const { from, to } = edges[0]!;
       const [a, b] = [this.placed.get(from), this.placed.get(to)];
@@ -272,6 +274,7 @@ export class Graph extends Plain {
       const more = edges.length > 2 ? ` +${edges.length - 2}` : '';
       const label = edges.slice(0, 2).map((edge) => edge.label).join(', ') + more;
       const mine = from === this.chosen || to === this.chosen;
+      const said = pairs.size <= EDGE_LABELS || (mine && few);
       if (a === b) {
         const loop = `M${a.x - 4} ${a.y - 5}C${a.x - 30} ${a.y - 42} ${a.x + 30} ${a.y - 42} ${a.x + 4} ${a.y - 5}`;
         return svg`<g class=${mine ? 'edge mine' : 'edge'}><path d=${loop}></path>

@@ -327,15 +327,15 @@ export interface Run {
 export interface RunStep {
   n: number;
   kind: string;
-  category: string | null;
-  program: string | null;
-  pool: string | null;
-  queries: number | null;
-  mrr: number | null;
-  change: string | null;
-  accepted: boolean | null;
-  difference: number | null;
-  p: number | null;
+  category?: string | null;
+  program?: string | null;
+  pool?: string | null;
+  queries?: number | null;
+  mrr?: number | null;
+  change?: string | null;
+  accepted?: boolean | null;
+  difference?: number | null;
+  p?: number | null;
 }
 
 interface Score {

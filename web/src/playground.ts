@@ -32,7 +32,8 @@ fn params() {
 fn retrieve(query, candidates, params) {
     let words = search(query);
     let named = link(query);
-    words.normalize() + neighbors(named) * params.weight
+    let all = words.normalize() + neighbors(named) * params.weight;
+    all.top(100)
 }
 `;
 
@@ -213,13 +214,18 @@ class Playground extends ViewElement {
   private chooser(): TemplateResult | typeof nothing {
     const programs = this.programs.value ?? [];
     if (programs.length === 0) return nothing;
-    return html`<p class="line">
-      <span class="soft">begin with</span>
-      ${programs.map(
-        ({ category, id }) =>
-          html`<a class="chip" href=${changed({ program: short(id), run: null, set: null })}>${category} <span class="soft">${short(id)}</span></a>`,
-      )}
-    </p>`;
+    const begin = (event: Event) => {
+      const program = (event.target as HTMLSelectElement).value;
+      if (program) go(changed({ program, run: null, set: null }));
+    };
+    const present = this.param('program');
+    const chosen = (id: string) => present !== '' && !this.param('run') && id.startsWith(present);
+    return html`<label class="line">begin with
+      <select @change=${begin}>
+        <option value="">a program of the bundle</option>
+        ${programs.map(({ category, id }) => html`<option value=${short(id)} ?selected=${chosen(id)}>${category}</option>`)}
+      </select>
+    </label>`;
   }
 
   private form(): TemplateResult {

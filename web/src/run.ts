@@ -137,7 +137,7 @@ class RunView extends ViewElement {
   protected override render(): TemplateResult {
     if (!this.param('id')) return html`<h1>Runs</h1>${this.list.show((page) => this.all(page))}`;
     return html`<p><a href=${to('run')}>All runs</a></p>
-      <h1>Run ${this.param('id')}</h1>
+      <h1>Run ${this.run.value?.id ?? this.param('id')}</h1>
       ${this.lost ? html`${failed(this.lost)}<p class="soft" role="status">Trying again every ${AGAIN / 1000} seconds …</p>` : nothing}
       ${this.run.show((run) => this.one(run))}`;
   }
@@ -250,7 +250,16 @@ class RunView extends ViewElement {
         ${below.length ? html`<ul class="lineage">${below.map(branch)}</ul>` : nothing}
       </li>`;
     };
-    return html`<ul class="lineage">${(children.get('') ?? []).map(branch)}</ul>
+    // What is in the bundle or was changed comes first; what was only tried can be opened.
+    const matters = (program: RunProgram): boolean =>
+      program.frozen ||
+      program.tests.length > 0 ||
+      (chosen !== '' && (program.variant === chosen || program.id.startsWith(chosen))) ||
+      (first.get(program.id) === program && (children.get(program.id) ?? []).some(matters));
+    const roots = children.get('') ?? [];
+    const rest = roots.filter((program) => !matters(program));
+    return html`<ul class="lineage">${roots.filter(matters).map(branch)}</ul>
+      ${rest.length ? html`<details><summary>${counted(rest.length, 'further program')} that ${rest.length === 1 ? 'was' : 'were'} tried</summary><ul class="lineage">${rest.map(branch)}</ul></details>` : nothing}
       ${programs.length >= MAX_PROGRAMS ? html`<p class="soft">These are the first ${MAX_PROGRAMS}; <code>agent program list --run ${this.param('id')}</code> has all.</p>` : nothing}`;
   }
 
@@ -260,7 +269,7 @@ class RunView extends ViewElement {
       ({ from, change, n, difference, p, e, accepted }) => html`<tr>
         <th scope="row">${change} <span class="soft">from ${short(from)}</span></th><td class="number">${n}</td>
         <td class="number">${difference > 0 ? '+' : ''}${percent(difference)}</td>
-        <td class="number">${p === null ? '' : number(p)}</td><td class="number">${e === null ? '' : number(e)}</td>
+        <td class="number">${p == null ? '' : number(p)}</td><td class="number">${e == null ? '' : number(e)}</td>
         <td>${accepted ? html`<span class="new">accepted</span>` : 'rejected'}</td></tr>`,
     );
     return html`<div class="detail">
@@ -280,8 +289,8 @@ class RunView extends ViewElement {
         <td class="number">${step.n}</td>
         <th scope="row">${step.kind}</th>
         <td>${step.category ?? ''} ${step.program ? this.programLink(step.program) : nothing} <span class="soft">${step.change ?? ''}</span></td>
-        <td class="number">${step.mrr === null ? '' : html`${percent(step.mrr)} <span class="soft">of ${step.queries} ${step.pool}</span>`}</td>
-        <td>${step.accepted === null ? '' : step.accepted ? html`<span class="new">accepted</span>` : 'rejected'}${step.difference === null ? '' : html` <span class="soft">${step.difference > 0 ? '+' : ''}${percent(step.difference)}</span>`}</td>
+        <td class="number">${step.mrr == null ? '' : html`${percent(step.mrr)} <span class="soft">of ${step.queries} ${step.pool}</span>`}</td>
+        <td>${step.accepted == null ? '' : step.accepted ? html`<span class="new">accepted</span>` : 'rejected'}${step.difference == null ? '' : html` <span class="soft">${step.difference > 0 ? '+' : ''}${percent(step.difference)}</span>`}</td>
       </tr>`,
     );
     return html`<div class="wide tall" tabindex="0" role="group" aria-label="Steps, latest first"><table>

@@ -12,7 +12,7 @@ const CALLS_AT_ONCE = 3;
 /** Features that are shown at once, as on the command line. */
 const FEATURES = 6;
 /** Characters of a result that are shown at once. */
-const RESULT_CHARS = 160;
+const RESULT_CHARS = 70;
 
 /** A line of a program in colours. */
 function line(parts: [string, Kind][]): unknown {

@@ -3,13 +3,13 @@
 /// Paths below `web/dist`, with what is in the files.
 #[rustfmt::skip]
 pub(super) static FILES: &[(&str, &[u8])] = &[
-    ("assets/compare-CltMZSyX.js", include_bytes!("../../../web/dist/assets/compare-CltMZSyX.js")),
-    ("assets/diff-_-_8HZQi.js", include_bytes!("../../../web/dist/assets/diff-_-_8HZQi.js")),
-    ("assets/index-DJbRS-1m.css", include_bytes!("../../../web/dist/assets/index-DJbRS-1m.css")),
-    ("assets/index-e0MFqG7O.js", include_bytes!("../../../web/dist/assets/index-e0MFqG7O.js")),
-    ("assets/playground-KR958TtA.js", include_bytes!("../../../web/dist/assets/playground-KR958TtA.js")),
+    ("assets/compare-BZrQxFqE.js", include_bytes!("../../../web/dist/assets/compare-BZrQxFqE.js")),
+    ("assets/diff-CQ5dKVLL.js", include_bytes!("../../../web/dist/assets/diff-CQ5dKVLL.js")),
+    ("assets/index-DuqwkoQG.css", include_bytes!("../../../web/dist/assets/index-DuqwkoQG.css")),
+    ("assets/index-osKdrVVV.js", include_bytes!("../../../web/dist/assets/index-osKdrVVV.js")),
+    ("assets/playground-BQ9JjQnE.js", include_bytes!("../../../web/dist/assets/playground-BQ9JjQnE.js")),
     ("assets/run-CnsZ1jie.css", include_bytes!("../../../web/dist/assets/run-CnsZ1jie.css")),
-    ("assets/run-D7yeuKC6.js", include_bytes!("../../../web/dist/assets/run-D7yeuKC6.js")),
+    ("assets/run-DmSjKUe7.js", include_bytes!("../../../web/dist/assets/run-DmSjKUe7.js")),
     ("icon.svg", include_bytes!("../../../web/dist/icon.svg")),
     ("index.html", include_bytes!("../../../web/dist/index.html")),
     ("licences.md", include_bytes!("../../../web/dist/licences.md")),
