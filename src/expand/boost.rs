@@ -6,7 +6,8 @@
 //!
 //! 1. The query is linked; the surest four entities count.
 //! 2. Of the nodes within two edges of each, the ten candidates whose documents fit the query best
-//!    are kept ([`Neighborhood::filtered`]); a node that several entities lead to has the sum.
+//!    are kept ([`Neighborhood::filtered`]), with what the documents fit times how surely the entity
+//!    is meant; a node that several entities lead to has the sum.
 //! 3. The scores of `bm25+names` and of the neighbours are each divided by their best, and summed,
 //!    the latter with the weight 0.5. A node that one list lacks has 0 there.
 //!
@@ -102,7 +103,7 @@ impl Retriever for GraphBoost {
         let found = Scores::new(self.lexical.retrieve(query, k.max(RAISED))?).normalized();
         let linked = self.linked(query);
         let near = linked.iter().fold(Scores::default(), |sum, entity| {
-            sum.combine(&Scores::new(entity.kept.clone()), Combine::Sum)
+            sum.combine(&Scores::new(entity.kept.clone()).scale(entity.strength), Combine::Sum)
         });
         let near = near.normalized();
         let sum = found.combine(&near.scale(self.boost.weight), Combine::Sum);

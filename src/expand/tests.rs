@@ -1,17 +1,19 @@
 //! Expansion with a scripted model, neighbourhoods against brute force, and a base where only the
 //! graph tells the answer.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, io::Write, sync::Arc};
 
 use serde_json::json;
 
 use crate::{
     answer::Explanation,
+    dataset::{Home, LabelledQuery, Split, load_split},
     expand::{
         Boost, Expander, Filter, GraphBoost, Method, Neighborhood, count_words, expanded,
         relation_in_words,
         testing::{QUERY, answer, echo, planted},
     },
+    given,
     index::{IndexedBase, postings::MAX_QUERY_WORDS},
     kb::{Direction, Kb, NodeId, RelationId, best},
     llm::{
@@ -292,4 +294,42 @@ fn entities_that_no_node_answers_to_are_left_out() {
     system.retrieve(QUERY, 20).unwrap();
     // The query itself stands for an entity all the same.
     assert_eq!(blocks(question(&heard.requests()[1]), "entity ").len(), 1);
+}
+
+#[test]
+fn what_the_graph_adds_betters_words_on_real_bases() {
+    let Some(home) = given::variable("AGENT_TEST_HOME", "home with products, biomed and papers")
+    else {
+        return;
+    };
+    let (home, mut gains) = (Home::new(home), Vec::new());
+    for name in ["products", "biomed", "papers"] {
+        let base = home.get(name).unwrap();
+        let indexed =
+            Arc::new(IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap());
+        let mut queries = load_split(&base, &Split::Val).unwrap();
+        queries.retain(|query| query.metadata.get("kind").is_some_and(|kind| kind == "llm"));
+        let mrr = |system: &dyn Retriever| -> f64 {
+            let rank = |query: &LabelledQuery| {
+                let ranking = system.retrieve(&query.text, 100).unwrap();
+                ranking.iter().position(|pair| query.answers.contains(&pair.0))
+            };
+            let sum: f64 = queries.iter().filter_map(rank).map(|at| 1.0 / (at + 1) as f64).sum();
+            sum / queries.len() as f64
+        };
+        let by = |filter| {
+            let boost = Boost { filter, ..Boost::default() };
+            mrr(&GraphBoost::new(indexed.clone(), boost))
+        };
+        let words = mrr(&*over(&indexed, System::Bm25Names));
+        let [documents, names, unfiltered] = Filter::ALL.map(by);
+        let told = format!("{name} {words:.4} {documents:.4} {names:.4} {unfiltered:.4}");
+        // Not a macro: those are captured while tests pass. There is nowhere to tell that it failed.
+        let _ = writeln!(std::io::stderr(), "{told}");
+        assert!(documents > words, "{told}");
+        gains.push([documents - words, documents - names, documents - unfiltered]);
+    }
+    for at in 0..3 {
+        assert!(gains.iter().map(|gain| gain[at]).sum::<f64>() > 0.0, "{gains:?}");
+    }
 }

@@ -25,7 +25,8 @@ pub(super) const PRF: SystemSpec = SystemSpec {
 pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
     arguments: "[=N][:SYSTEM]",
-    summary: "asked the query with N texts, 3 by default, that a language model writes to answer it",
+    summary: "another system, asked the query with N texts, 3 by default, that a language model writes to \
+              answer it",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
@@ -33,7 +34,7 @@ pub(super) const HYDE: SystemSpec = SystemSpec {
 pub(super) const RAR: SystemSpec = SystemSpec {
     name: "expand:rar",
     arguments: "[=N][:SYSTEM]",
-    summary: "the same, the model being shown the first 3 documents",
+    summary: "as expand:hyde, the model being shown the first 3 documents",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&RAR, arguments, opener),
 };
@@ -41,7 +42,8 @@ pub(super) const RAR: SystemSpec = SystemSpec {
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
     arguments: "[=N][:SYSTEM]",
-    summary: "asked the query with one text, refined from N by analysis and documents found with them",
+    summary: "as expand:hyde with one text, which the model refines from N by an analysis and by \
+              documents found with them",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&AGR, arguments, opener),
 };
@@ -49,9 +51,9 @@ pub(super) const AGR: SystemSpec = SystemSpec {
 pub(super) const KAR: SystemSpec = SystemSpec {
     name: "expand:kar",
     arguments: "[=K,N,FILTER][:SYSTEM]",
-    summary: "the same with N texts, the model being shown the entities that the query names and of \
-              each K neighbours chosen by FILTER: documents, names, unfiltered, no-graph; \
-              10,3,documents by default",
+    summary: "as expand:hyde, the model being shown the entities that the query names and of each K \
+              neighbours chosen by FILTER (documents, names, unfiltered, no-graph); 10,3,documents by \
+              default",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&KAR, arguments, opener),
 };
