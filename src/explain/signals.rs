@@ -261,7 +261,8 @@ impl Reader<'_> {
                     scores.ranking().iter().map(|pair| start(pair.0, Some(pair.1))).collect()
                 }
                 other => {
-                    let nodes = node_set(other).unwrap_or_default();
+                    // Texts, such as what is quoted, are no nodes.
+                    let Some(nodes) = node_set(other) else { continue };
                     nodes.as_slice().iter().map(|&node| start(node, None)).collect()
                 }
             };
