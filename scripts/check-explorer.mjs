@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// Walks every view of the explorer in Chromium, by keyboard, at 1280 and 390 pixels, light and dark,
+// Goes through every view of the explorer in Chromium, by keyboard, at 1280 and 390 pixels, light and dark,
 // and fails of the first console message, policy violation, serious finding of axe-core, or view
 // that is wider than the screen.
 //
 //     scripts/check-explorer.mjs [--agent target/release/agent] [--shots DIR] [--home DIR --base N]
 //
-// --at URL walks a server that runs already, only --base of it where that is given. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
-// neighbours; with --home a base that is installed there is walked as well. Needs Chromium (Debian's
+// --at URL looks at a server that runs already, only --base of it where that is given. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
+// neighbours; with --home a base that is installed there is looked at as well. Needs Chromium (Debian's
 // `chromium`, or CHROMIUM) and `npm ci` in web/.
 
 import { spawn, spawnSync } from 'node:child_process';
