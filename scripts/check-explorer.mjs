@@ -1,12 +1,13 @@
 #!/usr/bin/env node
-// Walks every view of the explorer in Chromium, by keyboard, at 1280 and 390 pixels, light and dark,
-// and fails of the first console message, policy violation, serious finding of axe-core, or view
+// Goes through every view of the explorer in Chromium, by keyboard, at 1280 and 390 pixels, light
+// and dark, and tells every console message, policy violation, serious finding of axe-core, and view
 // that is wider than the screen.
 //
-//     scripts/check-explorer.mjs [--agent target/release/agent] [--shots DIR] [--home DIR --base N]
+//     scripts/check-explorer.mjs [--agent FILE] [--shots DIR] [--home DIR --base N] [--at URL]
 //
-// --at URL walks a server that runs already, only --base of it where that is given. Else makes a home of its own with the sample and a base of hostile documents and one node with 100,000
-// neighbours; with --home a base that is installed there is walked as well. Needs Chromium (Debian's
+// Makes a home of its own with the sample, and a base of hostile documents and one node with 100,000
+// neighbours. With --home and --base a base that is installed there is looked at as well. --at looks
+// at a server that runs already, and only at --base where that is given. Needs Chromium (Debian's
 // `chromium`, or CHROMIUM) and `npm ci` in web/.
 
 import { spawn, spawnSync } from 'node:child_process';

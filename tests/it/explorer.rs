@@ -1,5 +1,5 @@
 //! The explorer: that what is in the binary was built from the sources in `web/`, and that a server
-//! sends it with what browsers need to know. `scripts/check-explorer.mjs` walks it in a browser.
+//! sends it with what browsers need to know. `scripts/check-explorer.mjs` goes through it in one.
 
 use std::{
     collections::BTreeMap,

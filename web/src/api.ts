@@ -29,6 +29,11 @@ export function useKey(key: string): void {
   sessionStorage.setItem(KEY, key);
 }
 
+/** Whether a key is sent. */
+export function hasKey(): boolean {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
 async function request(path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   const key = sessionStorage.getItem(KEY);

@@ -2,7 +2,7 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 
-import { Failure, get, KEY_NEEDED, useKey } from './api';
+import { Failure, get, hasKey, KEY_NEEDED, useKey } from './api';
 import { Plain, type Served } from './element';
 import { Loader } from './loader';
 import type { Base, Bundle } from './model';
@@ -159,6 +159,7 @@ class Explorer extends Plain {
       this.ask();
     };
     return html`<form class="note" @submit=${submit}>
+      ${hasKey() ? html`<p class="gone" role="alert">The key that was given is not one of this server's.</p>` : nothing}
       <label for="key"><strong>This server wants a key.</strong></label>
       <p>
         <code>agent key add NAME</code> makes one; with <code>--scope admin</code> it may run
