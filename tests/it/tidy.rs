@@ -12,8 +12,7 @@ use std::{
 /// Longest source file, lines: beyond that, a file holds two concepts.
 const MAX_LINES: usize = 900;
 /// Sources of one line of the layers that do not know one another at all.
-const UNAWARE: [&[&str]; 3] =
-    [&["kb", "embed", "llm"], &["dataset", "index"], &["synth", "train"]];
+const UNAWARE: [&[&str]; 3] = [&["kb", "embed", "llm"], &["dataset", "index"], &["synth", "train"]];
 /// Foreign crates, and the only places that may name them.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),

@@ -183,7 +183,7 @@ pub(super) struct Case<'a> {
 }
 
 /// What one query says of the weights.
-pub(super) struct Slope {
+pub(super) struct Gradient {
     /// Logarithm of the share of the answers.
     pub(super) log_share: f64,
     /// By the logarithm of the weight of each scorer.
@@ -207,7 +207,7 @@ impl Case<'_> {
     }
 
     /// The derivative of the logarithm of the answers' share.
-    pub(super) fn slope(&self, weights: &Weights, inverse: &[f64]) -> Slope {
+    pub(super) fn gradient(&self, weights: &Weights, inverse: &[f64]) -> Gradient {
         let (mut powers, shares) = self.scores(weights, inverse);
         powers.iter_mut().for_each(|score| *score /= TEMPERATURE);
         softmax(&mut powers);
@@ -226,7 +226,7 @@ impl Case<'_> {
         let gammas = weights.gammas();
         let mean: f64 = shares.iter().zip(gammas).zip(&sums).map(|((w, g), r)| w * g * r).sum();
         let z = shares.iter().zip(gammas).zip(&sums).map(|((w, g), r)| w * (g * r - mean));
-        Slope {
+        Gradient {
             log_share: right.ln(),
             z: z.collect(),
             gamma: shares.iter().zip(&sums).map(|(w, r)| w * r).collect(),
@@ -260,23 +260,24 @@ pub(super) fn gradient(
     inverse: &[f64],
     ridge: f64,
 ) -> (f64, Vec<f64>) {
-    let slopes: Vec<Slope> = cases.par_iter().map(|case| case.slope(weights, inverse)).collect();
+    let parts: Vec<Gradient> =
+        cases.par_iter().map(|case| case.gradient(weights, inverse)).collect();
     let n = cases.len().max(1) as f64;
     let n_weights = weights.all.len() - weights.n_scorers;
     let mut gradient: Vec<f64> = weights.all.iter().map(|weight| -ridge * weight).collect();
     gradient[n_weights..].iter_mut().for_each(|part| *part += ridge);
     let mut loss = 0.0;
-    for (case, slope) in cases.iter().zip(slopes) {
-        loss -= slope.log_share / n;
+    for (case, one) in cases.iter().zip(parts) {
+        loss -= one.log_share / n;
         for &(condition, value) in case.phi {
             let start = condition as usize * weights.n_scorers;
             let parts = &mut gradient[start..start + weights.n_scorers];
-            for (part, z) in parts.iter_mut().zip(&slope.z) {
+            for (part, z) in parts.iter_mut().zip(&one.z) {
                 *part += f64::from(value) * z / n;
             }
         }
-        for (part, one) in gradient[n_weights..].iter_mut().zip(&slope.gamma) {
-            *part += one / n;
+        for (part, gamma) in gradient[n_weights..].iter_mut().zip(&one.gamma) {
+            *part += gamma / n;
         }
     }
     (loss, gradient)

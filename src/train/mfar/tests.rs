@@ -132,7 +132,7 @@ fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
         let query = format!("{left} {}", value(3));
         assert_eq!(world.mfar(model, mask, &query), world.mfar(model, "", &query)[..VALUES - 1]);
     }
-    assert_eq!(world.mfar(model, "details,relations", "above value3"), []);
+    assert!(world.mfar(model, "details,relations", "above value3").is_empty());
     let weights = |query: &str| model.weights_of(query, &[1.0; 3]);
     let (above, below) = (weights("above"), weights("below"));
     assert!(above[0] > 2.0 * above[2] && below[2] > 2.0 * below[0], "{above:?} {below:?}");
@@ -271,8 +271,11 @@ fn the_gradient_is_that_of_finite_differences() {
                 weights.all[at] += by;
                 objective(&weights)
             };
-            let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
-            assert!((part - slope).abs() < 1e-6 * (1.0 + slope.abs()), "{at}: {part} {slope}");
+            let measured = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!(
+                (part - measured).abs() < 1e-6 * (1.0 + measured.abs()),
+                "{at}: {part} {measured}"
+            );
         }
     }
 }
