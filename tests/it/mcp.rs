@@ -248,7 +248,7 @@ fn both_generations_ask_over_http_behind_keys() {
         "{told}"
     );
     let program = json!({"name": "run_program", "arguments": {
-        "source": "fn retrieve(q, c, p) {\n  search(q, 3)\n}", "query": "a steel bottle"}});
+        "source": "fn retrieve(q, c, p) {\n  search(q, [], 3)\n}", "query": "a steel bottle"}});
     let (_, refused) = over_http(&served, &read, EARLIER, "tools/call", &program);
     assert!(refused["error"].is_object(), "{refused}");
     let (_, ran) = over_http(&served, &admin, EARLIER, "tools/call", &program);
