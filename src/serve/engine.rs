@@ -419,7 +419,7 @@ impl Opened {
     }
 }
 
-fn about_category(category: &crate::bundle::Category) -> AboutCategory {
+fn about_category(category: &Category) -> AboutCategory {
     let (name, program) = (category.name.clone(), category.program.short_id().to_owned());
     AboutCategory { name, program }
 }
