@@ -84,12 +84,7 @@ pub(super) fn named(kb: &Kb, node: NodeId) -> String {
 }
 
 // Writing to a string cannot fail, here and below.
-fn head(
-    query: &LabelledQuery,
-    signals: &Signals,
-    failure: Option<String>,
-    source: &str,
-) -> String {
+fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, source: &str) -> String {
     let wording = Wording::of(&query.text).name();
     let mut text = format!("query ({wording}): {}\n", cut(&query.text, QUERY_CHARS));
     let n = query.answers.len();
