@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(models_in_words(&configured("")), "general");
         let two = configured("[llm.roles.rerank]\nmodel = \"small\"\n");
         let words = "general (actor, comparator, categories, router, tools, react, synthesize, \
-             expand, answer); small (rerank)";
+             ask, expand, answer); small (rerank)";
         assert_eq!(models_in_words(&two), words);
     }
 }

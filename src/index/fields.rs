@@ -360,7 +360,7 @@ mod tests {
         let index = FieldIndex::open(&parts).unwrap();
         index.verify().unwrap();
         let names: Vec<&str> = (0..index.len()).map(|at| index.name(at)).collect();
-        assert_eq!(names, ["colour", "name", "near.out", "holds.in"]);
+        assert_eq!(names, ["colour", "name", "holds.in", "near.out"]);
         assert_eq!(index.kind(0), FieldKind::Detail);
         assert_eq!(index.kind(3), FieldKind::Relation);
         assert_eq!(index.describe(), "4 fields, 2 of them of neighbours, with 626 texts");
@@ -370,7 +370,7 @@ mod tests {
             names.iter().map(|&near| kb.name(near)).collect::<Vec<_>>().join("\n")
         };
         let colour = |node: NodeId| kb.fields(node).next().map_or("", |pair| pair.1).to_owned();
-        let texts: [(usize, &dyn Fn(NodeId) -> String); 2] = [(0, &colour), (2, &joined)];
+        let texts: [(usize, &dyn Fn(NodeId) -> String); 2] = [(0, &colour), (3, &joined)];
         for (at, text) in texts {
             let has = |node: &NodeId| !text(*node).is_empty();
             let nodes: Vec<NodeId> = kb.candidates().iter().copied().filter(has).collect();

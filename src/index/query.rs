@@ -22,6 +22,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     ops::Range,
+    panic::catch_unwind,
     path::{Path, PathBuf},
 };
 
@@ -184,7 +185,7 @@ fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
 /// Writes the digests of all files; what only a writer needs goes.
 fn seal(dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
-    let (mut names, mut digests) = (Vec::new(), Vec::new());
+    let (mut names, mut sizes, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -196,16 +197,32 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
     }
     names.sort_unstable();
     for name in &names {
-        digests
-            .extend_from_slice(FileRecord::of(&dir.join(name)).map_err(failed)?.blake3.as_bytes());
+        let record = FileRecord::of(&dir.join(name)).map_err(failed)?;
+        sizes.push(record.bytes);
+        digests.extend_from_slice(record.blake3.as_bytes());
     }
     let (bounds, names) = Strings::layout(names.iter().map(String::as_str));
-    let arrays: [(&str, Dtype, &[u8]); 3] = [
+    let arrays: [(&str, Dtype, &[u8]); 4] = [
         ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
         ("names", Dtype::U8, &names),
+        ("sizes", Dtype::U64, bytemuck::cast_slice(&sizes)),
         ("digests", Dtype::U8, &digests),
     ];
     Arrays::write_sealed(&dir.join(FILES), &arrays)
+}
+
+/// Opens what tantivy keeps in a directory.
+fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
+    let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
+    let directory =
+        ReadOnly::open(dir).map_err(|error| IndexError::io(dir, io::Error::other(error)))?;
+    let index = Index::open(directory).map_err(damaged)?;
+    index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
+    if index.schema() != schema().0 {
+        let what = "its schema is not the one of this version".to_owned();
+        return Err(IndexError::damaged(dir, what));
+    }
+    index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
 }
 
 /// The opened index.
@@ -224,31 +241,27 @@ impl QueryIndex {
     /// # Errors
     /// [`IndexError::Io`], [`IndexError::Damaged`].
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
-        let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
         let arrays = Arrays::open(&dir.join(FILES))?;
-        let directory =
-            ReadOnly::open(dir).map_err(|error| IndexError::io(dir, io::Error::other(error)))?;
-        let index = Index::open(directory).map_err(damaged)?;
-        index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
-        let (schema, fields) = schema();
-        if index.schema() != schema {
-            return Err(IndexError::damaged(
-                dir,
-                "its schema is not the one of this version".to_owned(),
-            ));
+        let names = Strings::new(arrays.get("bounds")?, arrays.get("names")?);
+        let sizes: Array<u64> = arrays.get("sizes")?;
+        for at in 0..names.len() {
+            let path = dir.join(&*String::from_utf8_lossy(names.get(at)));
+            let size = fs::metadata(&path).map_err(|error| IndexError::io(&path, error))?.len();
+            if sizes.as_slice().get(at) != Some(&size) {
+                return Err(IndexError::damaged(&path, "it has another length".to_owned()));
+            }
         }
-        let reader: IndexReader = index
-            .reader_builder()
-            .reload_policy(ReloadPolicy::Manual)
-            .try_into()
-            .map_err(damaged)?;
+        // Where bytes in the middle are damaged, tantivy may panic.
+        let opened = catch_unwind(|| reader_of(dir));
+        let reader =
+            opened.unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read".to_owned())))?;
         Ok(Self {
             searcher: reader.searcher(),
-            names: Strings::new(arrays.get("bounds")?, arrays.get("names")?),
+            names,
             digests: arrays.get("digests")?,
             dir: dir.to_owned(),
             arrays,
-            fields,
+            fields: schema().1,
         })
     }
 

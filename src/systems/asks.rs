@@ -8,7 +8,7 @@ use crate::{
     rag::{CHECK_ASKS, WRITE_ASKS},
     retrieve::System,
     systems::{
-        SystemError, answer, ask, bundle, bundle::Effort, expand::stands_on, find, prf, react,
+        SystemError, answer, ask, bundle, bundle::Effort, expand::{StandsOn, stands_on}, find, prf, react,
         rerank,
     },
 };
@@ -19,7 +19,7 @@ use crate::{
 /// As [`find`].
 pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
     let (spec, arguments) = find(name)?;
-    if let Some((method, inner, times)) = stands_on(spec, arguments)? {
+    if let Some(StandsOn { method, inner, times }) = stands_on(spec, arguments)? {
         let own = method.map(expand::asks).unwrap_or_default();
         let below = vec![asks(inner, effort)?; times].concat();
         return Ok([below, own].concat());

@@ -175,25 +175,34 @@ fn by_model(
     Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
 }
 
-/// Of a system that expands: the method by which it asks a model, if it does, and the system that is
-/// asked with the texts, as often as told.
+/// What a system that expands stands on.
+pub(super) struct StandsOn<'a> {
+    /// The method by which it asks a model, if it does.
+    pub(super) method: Option<Method>,
+    /// The system that is asked with the texts.
+    pub(super) inner: &'a str,
+    /// How often that is asked.
+    pub(super) times: usize,
+}
+
+/// What a system stands on; none where it does not expand.
 ///
 /// # Errors
 /// That its arguments are wrong.
 pub(super) fn stands_on<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
-) -> Result<Option<(Option<Method>, &'a str, usize)>, SystemError> {
+) -> Result<Option<StandsOn<'a>>, SystemError> {
     if spec.name == PRF.name {
         let inner = arguments.split_once(':').map_or(INNER, |pair| pair.1);
-        return Ok(Some((None, inner, 2)));
+        return Ok(Some(StandsOn { method: None, inner, times: 2 }));
     }
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
     let (method, _, inner) = method_of(spec, arguments)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
-    Ok(Some((Some(method), inner, times)))
+    Ok(Some(StandsOn { method: Some(method), inner, times }))
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ fn wrong_queries_say_where_and_what_to_do() {
     for (query, at, told) in [
         ("", 1, "nothing is asked"),
         ("steel titel:cap", 7, "no field or relation \"titel\"; did you mean title?"),
-        ("éé colour:red", 4, "there are type, name, body, title, price, near"),
+        ("éé colour:red", 4, "there are type, name, body, price, title, near"),
         ("price:[a TO 5]", 8, "\"a\" is no number"),
         ("title:[1 TO \"x\"]", 12, ""),
         ("near:[1 TO 5]", 1, "ranges are of fields that are numbers"),
