@@ -18,7 +18,7 @@ use crate::{
         AskError,
         kind::Kind,
         lexicon::{Bound, Cue, Function},
-        mentions::{Mentions, Thing, What},
+        mentions::{Mention, Mentions, Thing, What},
         plan::{Plan, Test},
         schema::Schema,
     },
@@ -36,9 +36,9 @@ const IS_COUNTED: f32 = 4.0;
 const HAS_COUNTED: f32 = 2.0;
 const HAS_VALUE: f32 = 1.0;
 const IS_SAID: f32 = 1.0;
-
-/// By being said of several.
+/// By being said of several, and behind `among`.
 const IS_PLURAL: f32 = 0.5;
+const IS_AMONG: f32 = 4.0;
 
 /// What a number bounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -502,6 +502,7 @@ impl Reading<'_> {
                     // Of equals, the first that is said.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
                     points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
+                    points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
                     said_before = true;
                 }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
@@ -552,6 +553,12 @@ impl Reading<'_> {
     fn says_other(&self, kind: TypeId) -> bool {
         let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
         types.filter(|other| *other != kind).any(|other| self.is_said(other))
+    }
+
+    /// Whether a type is said behind `among`.
+    fn is_among(&self, mention: &Mention) -> bool {
+        let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
+        before.is_some_and(|token| token.word == "among")
     }
 
     /// Whether a type is said of several: in another form than its name.

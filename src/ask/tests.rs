@@ -90,7 +90,10 @@ fn a_failed_statement_is_shown_to_the_model_once() {
         let written = if again { "SELECT count(*) FROM t" } else { "SELECT nothing FROM t" };
         said(steel(request, written))
     });
-    assert_eq!(asked.ask(STEEL).unwrap().outcome, Outcome::Number { value: 9.0, unit: None });
+    let found = asked.ask(STEEL);
+    let last = heard.requests().last().map(|request| question(request).to_owned());
+    let found = found.unwrap_or_else(|error| panic!("{error:?}: {last:?}"));
+    assert_eq!(found.outcome, Outcome::Number { value: 9.0, unit: None });
     assert_eq!(heard.count(), 5);
 }
 

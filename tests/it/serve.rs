@@ -416,10 +416,6 @@ fn a_full_disk_and_a_base_that_is_gone_are_told_clearly() {
     let served = Served::spawn(command);
     let question = json!({"query": "a steel bottle"});
     assert_eq!(served.send("POST", "/v1/query", &question).0, 200);
-    let program =
-        json!({"source": "fn retrieve(q, c, p) { search(q, [], 3) }", "query": "a bottle"});
-    let (status, ran) = served.send("POST", "/v1/programs/run", &program);
-    assert_eq!((status, &ran["status"]), (200, &json!("ok")), "{ran}");
 
     // What was opened goes on answering; who starts anew is told.
     world.run(["data", "remove", "shop"]).done();
