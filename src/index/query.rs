@@ -253,8 +253,8 @@ impl QueryIndex {
         }
         // Where bytes in the middle are damaged, tantivy may panic.
         let opened = catch_unwind(|| reader_of(dir));
-        let reader =
-            opened.unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read".to_owned())))?;
+        let reader = opened
+            .unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read".to_owned())))?;
         Ok(Self {
             searcher: reader.searcher(),
             names,

@@ -8,8 +8,10 @@ use crate::{
     rag::{CHECK_ASKS, WRITE_ASKS},
     retrieve::System,
     systems::{
-        SystemError, answer, ask, bundle, bundle::Effort, expand::{StandsOn, stands_on}, find, prf, react,
-        rerank,
+        SystemError, answer, ask, bundle,
+        bundle::Effort,
+        expand::{StandsOn, stands_on},
+        find, prf, react, rerank,
     },
 };
 

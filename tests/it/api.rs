@@ -93,7 +93,7 @@ fn programs_run_inside_webassembly_and_failures_have_a_place() {
     let (_, tools) = served.get("/v1/tools");
     let tools = tools["tools"].as_array().unwrap();
     let link = tools.iter().find(|tool| tool["name"] == "link").unwrap();
-    assert!(link["signature"].as_str().unwrap().starts_with("link(query: text"), "{link}");
+    assert!(link["signature"].as_str().unwrap().starts_with("link(text: text"), "{link}");
     assert!(tools.iter().any(|tool| tool["operator"] == true));
     assert!(tools.iter().all(|tool| !tool["doc"].as_str().unwrap().is_empty()));
 }
