@@ -4,22 +4,8 @@
 # Lines of JSON both ways, and events, are left to the tests of the project. Then searches with the official client of OpenAI.
 # usage: scripts/check-http.sh [AGENT]     (needs python3 and a package index; keeps nothing)
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
-agent=${1:-$root/target/release/agent}
 examples=${EXAMPLES:-50}
-work=$(mktemp -d)
-server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
-
-home=$work/home
-"$agent" --home "$home" optimize --dataset amazon --steps 1 --run "$home/runs/one" >"$work/log" 2>&1
-"$agent" --home "$home" serve --bundle one --listen 127.0.0.1:0 2>"$work/serve" &
-server=$!
-until grep -q 'listening on' "$work/serve"; do
-    kill -0 "$server"
-    sleep 0.2
-done
-url=$(sed -n 's/.*listening on \(http[^ ]*\).*/\1/p' "$work/serve")
+source "$(dirname "$0")/served.sh"
 
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" -q install schemathesis==4.32.5 openai==3.54.0

@@ -37,7 +37,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use model::{ASK_ASKS, ASK_ROLE};
-pub use run::cell_json;
+pub use run::row_json;
 
 use crate::{
     ask::{

@@ -806,8 +806,12 @@ fn shown_p(p: f64) -> String {
     if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
 }
 
-/// The cell as JSON.
-pub fn cell_json(cell: &Cell) -> serde_json::Value {
+/// The cells of a row as JSON, in the order of the columns; nothing behind the last row.
+pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
+    table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
+}
+
+fn cell_json(cell: &Cell) -> serde_json::Value {
     match cell {
         Cell::Empty => serde_json::Value::Null,
         Cell::Number(number) => serde_json::json!(number),

@@ -16,8 +16,8 @@ use crate::{
     ask::{
         Analyst, AskError, Helps,
         answer::{Answered, LeftOut, Outcome, shown_value},
-        cell_json,
         kind::Kind,
+        row_json,
     },
     cli::{
         Context, Exit, dataset,
@@ -245,12 +245,7 @@ fn printed<'a>(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -
     let row = |(at, &id): (usize, &u32)| PrintedRow {
         id,
         name: kb.name(id),
-        cells: table
-            .columns
-            .iter()
-            .filter_map(|column| column.cells.get(at))
-            .map(cell_json)
-            .collect(),
+        cells: row_json(table, at).collect(),
     };
     Printed {
         question,
@@ -339,8 +334,7 @@ fn told_rest(n: usize, ctx: &Context) {
 
 /// The cells of a row as text.
 fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
-    let cells = asked.columns.iter().filter_map(move |column| column.cells.get(at));
-    cells.map(|cell| match cell_json(cell) {
+    row_json(asked, at).map(|cell| match cell {
         serde_json::Value::Null => String::new(),
         serde_json::Value::String(text) => text,
         serde_json::Value::Array(items) => {

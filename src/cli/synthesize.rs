@@ -20,14 +20,15 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         printer::count,
+        progress::Plan,
     },
     dataset::{Base, DatasetError, Resolved, has_own_labels, label},
     files,
     index::IndexedBase,
     kb::Kb,
     synth::{
-        self, BENCHMARK, Estimate, Options, Quality, Requester, Stopped, Synthesis, Template,
-        Watch, read_templates,
+        self, BENCHMARK, Estimate, Options, Quality, Requester, Stopped, SynthError, Synthesis,
+        Template, Watch, read_templates,
     },
 };
 
@@ -40,8 +41,8 @@ const BENCHMARK_NAME: &str = "benchmark";
 /// Longest file of templates, bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
 /// The parts of the making, with about what share of its time each takes.
-const STAGES: crate::cli::progress::Plan = &[("templates", 2.0), ("questions", 5.0)];
-const TABLE_STAGES: crate::cli::progress::Plan = &[("questions", 1.0)];
+const STAGES: Plan = &[("templates", 2.0), ("questions", 5.0)];
+const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
 /// Make questions with answers for a dataset that has none
 ///
@@ -159,16 +160,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .transpose()?,
     };
     let made = make(&base, &options, requester.as_ref(), ctx)?;
-    let place = match &args.to {
-        Some(dir) => {
-            made.write(dir)?;
-            format!("in {}", dir.display())
-        }
-        None => {
-            keep(&dataset.base, ctx, |dir| Ok(made.write(dir)?))?;
-            format!("of \"{}\"", dataset.base.name)
-        }
-    };
+    let place = placed(args, &dataset.base, ctx, |dir| made.write(dir))?;
     if let Some(opened) = &opened {
         opened.finish(ctx)?;
     }
@@ -232,14 +224,39 @@ pub(super) fn make(
     requester: Option<&Requester>,
     ctx: &Context,
 ) -> Result<Synthesis> {
-    let progress = ctx.printer.progress_of("making questions", STAGES);
+    watched(STAGES, ctx, |watch| synth::synthesize(base, options, requester, watch))
+}
+
+/// What making questions gives, with progress.
+fn watched<T>(
+    stages: Plan,
+    ctx: &Context,
+    make: impl FnOnce(&mut Watch<'_>) -> std::result::Result<T, SynthError>,
+) -> Result<T> {
+    let progress = ctx.printer.progress_of("making questions", stages);
     let mut on_progress = |stage: &'static str, done: usize, of: usize| {
         progress.at(stage, done as u64, of as u64);
     };
-    let mut watch = Watch { progress: &mut on_progress, stop: &ctx.stop };
-    let made = synth::synthesize(base, options, requester, &mut watch)?;
-    drop(progress);
-    Ok(made)
+    Ok(make(&mut Watch { progress: &mut on_progress, stop: &ctx.stop })?)
+}
+
+/// Writes questions where they were asked for, or makes them those of the base; the place in words.
+fn placed(
+    args: &Args,
+    base: &Base,
+    ctx: &Context,
+    write: impl FnOnce(&Path) -> std::result::Result<(), SynthError>,
+) -> Result<String> {
+    match &args.to {
+        Some(dir) => {
+            write(dir)?;
+            Ok(format!("in {}", dir.display()))
+        }
+        None => {
+            keep(base, ctx, |dir| Ok(write(dir)?))?;
+            Ok(format!("of \"{}\"", base.name))
+        }
+    }
 }
 
 /// Makes questions over many nodes.
@@ -257,23 +274,10 @@ fn run_tables(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let base = dataset::open(&dataset, ctx)?;
     let began = Instant::now();
-    let progress = ctx.printer.progress_of("making questions", TABLE_STAGES);
-    let mut on_progress = |stage: &'static str, done: usize, of: usize| {
-        progress.at(stage, done as u64, of as u64);
-    };
-    let mut watch = Watch { progress: &mut on_progress, stop: &ctx.stop };
-    let made = synthesize_tables(&base, args.queries, args.seed, &mut watch)?;
-    drop(progress);
-    let place = match &args.to {
-        Some(dir) => {
-            made.write(dir)?;
-            format!("in {}", dir.display())
-        }
-        None => {
-            keep(&dataset.base, ctx, |dir| Ok(made.write(dir)?))?;
-            format!("of \"{}\"", dataset.base.name)
-        }
-    };
+    let made = watched(TABLE_STAGES, ctx, |watch| {
+        synthesize_tables(&base, args.queries, args.seed, watch)
+    })?;
+    let place = placed(args, &dataset.base, ctx, |dir| made.write(dir))?;
     print_tables(args, &made, &place, began.elapsed().as_secs_f64(), ctx)
 }
 

@@ -65,6 +65,23 @@ pub struct Better {
     pub ci95: Interval,
 }
 
+impl Better {
+    /// That of one program, after so many seconds, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_test(seconds: f64) -> Self {
+        Self {
+            what: What::Program,
+            seconds,
+            n: 20,
+            of: 40,
+            mrr: 0.5,
+            baseline: "bm25".to_owned(),
+            baseline_mrr: 0.2,
+            ci95: Interval { low: 0.1, high: 0.5 },
+        }
+    }
+}
+
 /// Reciprocal ranks of the baselines, in the order of [`System::ALL`].
 type OfBaselines = [f32; System::ALL.len()];
 

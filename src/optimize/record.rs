@@ -200,6 +200,13 @@ impl Record {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
 
+    /// How many changes were tested, and how many of them were kept.
+    pub fn tested_and_accepted(&self) -> (usize, usize) {
+        self.decisions().fold((0, 0), |(tested, accepted), decision| {
+            (tested + 1, accepted + usize::from(decision.accepted))
+        })
+    }
+
     /// Steps by kind.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut kinds = BTreeMap::new();

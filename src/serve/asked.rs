@@ -11,8 +11,8 @@ use crate::{
     ask::{
         AskError,
         answer::{Answered, LeftOut, Outcome},
-        cell_json,
         kind::Kind,
+        row_json,
     },
     infer::{self, HitRecord},
     kb::Kb,
@@ -200,12 +200,7 @@ fn by_table<'a>(
     let row = |(at, &id): (usize, &u32)| Row {
         id,
         name: kb.name(id),
-        cells: table
-            .columns
-            .iter()
-            .filter_map(|column| column.cells.get(at))
-            .map(cell_json)
-            .collect(),
+        cells: row_json(table, at).collect(),
     };
     ByTable {
         base,

@@ -344,19 +344,22 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok();
     let (id, changed) = (name(dir), since.map(|since| since.as_secs()));
     match Record::read(dir) {
-        Ok(record) => AboutRun {
-            id,
-            state: record.state.name(),
-            pid: record.pid,
-            steps: record.steps.len(),
-            tested: record.decisions().count(),
-            accepted: record.decisions().filter(|decision| decision.accepted).count(),
-            changed,
-            problem: None,
-            seed: record.seed,
-            dataset: record.dataset,
-            actor: record.actor,
-        },
+        Ok(record) => {
+            let (tested, accepted) = record.tested_and_accepted();
+            AboutRun {
+                id,
+                state: record.state.name(),
+                pid: record.pid,
+                steps: record.steps.len(),
+                tested,
+                accepted,
+                changed,
+                problem: None,
+                seed: record.seed,
+                dataset: record.dataset,
+                actor: record.actor,
+            }
+        }
         Err(error) => {
             let (state, problem) = ("unreadable", Some(error.to_string()));
             AboutRun { id, state, problem, changed, ..AboutRun::default() }
@@ -393,6 +396,7 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
     let phase = timing.phases.iter().find(|phase| phase.name == IMPROVEMENT.1);
     let eta = left.zip(phase).filter(|_| record.state == RunState::Running);
     let (curve, archive) = on_validation(&record);
+    let (tested, accepted) = record.tested_and_accepted();
     Ok(RunNow {
         id: name(dir),
         model: record.model.clone(),
@@ -404,8 +408,8 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
         paused: record.paused.clone(),
         steps: record.steps.len(),
         kinds: kinds.into_iter().map(|(kind, n)| (kind.to_owned(), n)).collect(),
-        tested: record.decisions().count(),
-        accepted: record.decisions().filter(|decision| decision.accepted).count(),
+        tested,
+        accepted,
         programs: record.categories.len(),
         archive,
         categories,

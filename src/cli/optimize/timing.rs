@@ -99,20 +99,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{eval::Interval, optimize::What};
-
-    fn better(seconds: f64) -> Better {
-        Better {
-            what: What::Program,
-            seconds,
-            n: 20,
-            of: 40,
-            mrr: 0.5,
-            baseline: "bm25".to_owned(),
-            baseline_mrr: 0.2,
-            ci95: Interval { low: 0.1, high: 0.5 },
-        }
-    }
 
     #[test]
     fn times_are_kept_beside_a_journal_and_a_damaged_file_counts_as_none() {
@@ -121,7 +107,7 @@ mod tests {
         let take = || {
             let mut stopwatch = Stopwatch::start(dir.path());
             stopwatch.at("trying", 0);
-            let told = stopwatch.better(&better(1.0));
+            let told = stopwatch.better(&Better::of_test(1.0));
             stopwatch.at("trying", 1);
             (told.is_some(), stopwatch.stop())
         };

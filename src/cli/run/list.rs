@@ -85,11 +85,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn entry(dir: PathBuf) -> Listed {
     match Record::read(&dir) {
         Ok(record) => {
-            let (mut tested, mut accepted) = (0, 0);
-            for decision in record.decisions() {
-                tested += 1;
-                accepted += usize::from(decision.accepted);
-            }
+            let (tested, accepted) = record.tested_and_accepted();
             Listed {
                 run: dir,
                 dataset: record.dataset,

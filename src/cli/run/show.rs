@@ -69,6 +69,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&dir)?;
     let bundle = dir.join(BUNDLE_FILE);
     let timing = Timing::read(&dir);
+    let (tested, accepted) = record.tested_and_accepted();
     let shown = Shown {
         run: &record.dir,
         dataset: &record.dataset,
@@ -81,8 +82,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         paused: record.paused.as_deref(),
         steps: record.steps.len(),
         kinds: record.kinds(),
-        tested: record.decisions().count(),
-        accepted: record.decisions().filter(|decision| decision.accepted).count(),
+        tested,
+        accepted,
         categories: record.standings(),
         bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
         spent: record.cost(),

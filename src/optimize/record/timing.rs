@@ -139,20 +139,6 @@ impl Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::Interval;
-
-    fn better(seconds: f64) -> Better {
-        Better {
-            what: What::Program,
-            seconds,
-            n: 20,
-            of: 40,
-            mrr: 0.5,
-            baseline: "bm25".to_owned(),
-            baseline_mrr: 0.2,
-            ci95: Interval { low: 0.1, high: 0.5 },
-        }
-    }
 
     #[test]
     fn a_run_that_was_interrupted_adds_to_its_times() {
@@ -165,7 +151,7 @@ mod tests {
             second.add("trying", step, seconds);
         }
         second.add("freezing", 0, 1.0);
-        second.first_better.push(better(2.0));
+        second.first_better.push(Better::of_test(2.0));
         let sum = first.and(&second);
         let summaries = sum.summaries();
         let [trying, freezing] = &summaries[..] else { panic!("{summaries:?}") };
@@ -174,7 +160,7 @@ mod tests {
         assert_eq!((freezing.steps, freezing.median, freezing.longest), (1, 1.0, 1.0));
         // It was found two seconds into the second process.
         assert_eq!(sum.seconds_to(What::Program), Some(9.0));
-        let third = Timing { first_better: vec![better(0.1)], ..Timing::default() };
+        let third = Timing { first_better: vec![Better::of_test(0.1)], ..Timing::default() };
         assert_eq!(sum.and(&third).seconds_to(What::Program), Some(9.0));
         assert_eq!(sum.seconds_to(What::Together), None);
         assert_eq!(Timing::default().summaries(), []);
