@@ -34,7 +34,8 @@ pub(crate) use llm::{text_about, unit_score};
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
-    EXAMPLE_QUERY, GROUPS, TOOLKIT, Told, reference_page, schema_text, toolkit_text, toolkit_toml,
+    EXAMPLE_QUERY, GROUPS, TOOLKIT, Told, reference_page, schema_outline, schema_text,
+    toolkit_text, toolkit_toml,
 };
 pub use value::{Args, Kind, Value, node_id};
 

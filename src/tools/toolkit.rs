@@ -5,12 +5,12 @@
 //! Must not know: programs, engines. Writes no file; a test compares the rendered text with
 //! the files of the repository, and writes them when it is told to.
 
-use std::fmt::Write;
+use std::{cmp::Reverse, fmt::Write};
 
 use serde::Serialize;
 
 use crate::{
-    kb::{Kb, TypeId},
+    kb::{Kb, Tuple, TypeId},
     tools::{ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal},
 };
 
@@ -44,8 +44,10 @@ pub const GROUPS: [(&str, &str); 5] = [
 const LOOKED_AT: usize = 200;
 /// Fields named for a type.
 const MAX_FIELDS: usize = 16;
-/// Ends of relations that are told.
-const MAX_TUPLES: usize = 120;
+/// Relations between two types that are told.
+const MAX_TUPLES: usize = 240;
+/// Of so many edges of a base, a relation between two types that has one is left out of an outline.
+const RARE: u64 = 10_000;
 /// Names given as examples for a type.
 const EXAMPLE_NAMES: usize = 3;
 /// Characters of an example name.
@@ -145,8 +147,18 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
     text
 }
 
-/// What a base holds, for a language model: types with counts, fields and example names, and relations with their ends.
+/// What a base holds, for a language model: types with counts, fields and example names, and relations by their ends.
 pub fn schema_text(kb: &Kb) -> String {
+    schema(kb, EXAMPLE_NAMES, 0)
+}
+
+/// As [`schema_text`], shorter: without example names, and without relations that few edges have.
+pub fn schema_outline(kb: &Kb) -> String {
+    schema(kb, 0, kb.tuples().iter().map(|tuple| tuple.edges).sum::<u64>() / RARE)
+}
+
+/// The types with so many example names, and the relations that join two types with more than so many edges.
+fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
     let mut text = format!("Knowledge base: {}\n\nNode types:\n", kb.title());
     for at in 0..kb.types().len() {
         let id = TypeId(at as u16);
@@ -157,36 +169,40 @@ pub fn schema_text(kb: &Kb) -> String {
             kb.fields(node).for_each(|(field, _)| fields[usize::from(field.0)] += 1);
         }
         let mut common: Vec<usize> = (0..fields.len()).filter(|&field| fields[field] > 0).collect();
-        common.sort_by_key(|&field| std::cmp::Reverse(fields[field]));
+        common.sort_by_key(|&field| Reverse(fields[field]));
         let names: Vec<&str> =
             common.iter().take(MAX_FIELDS).map(|&field| kb.field_names()[field].as_str()).collect();
         let answers = if kb.candidate_types().contains(&id) { ", may be answers" } else { "" };
-        let examples: Vec<String> = nodes
-            .iter()
-            .step_by((nodes.len() / EXAMPLE_NAMES).max(1))
-            .take(EXAMPLE_NAMES)
-            .map(|&node| literal(&kb.name(node).chars().take(NAME_CHARS).collect::<String>()))
-            .collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "- {}: {} nodes{answers}; fields: {}; such as {}",
+            "- {}: {} nodes{answers}; fields: {}",
             kb.type_name(id),
             nodes.len(),
             if names.is_empty() { "none".to_owned() } else { names.join(", ") },
-            examples.join(", ")
         );
+        let step = (nodes.len() / examples.max(1)).max(1);
+        for (at, &node) in nodes.iter().step_by(step).take(examples).enumerate() {
+            let name = literal(&kb.name(node).chars().take(NAME_CHARS).collect::<String>());
+            text += if at == 0 { "; such as " } else { ", " };
+            text += &name;
+        }
+        text.push('\n');
     }
-    text += "\nRelations (source -relation-> target, edges):\n";
-    for tuple in kb.tuples().iter().take(MAX_TUPLES) {
-        let _ = writeln!(
-            text,
-            "- {} -{}-> {}, {}",
-            kb.type_name(tuple.source),
-            kb.relation_name(tuple.relation),
-            kb.type_name(tuple.target),
-            tuple.edges
-        );
+    text += "\nRelations by their ends (source -> target: relation edges, ...):\n";
+    let told = kb.tuples().get(..MAX_TUPLES).unwrap_or(kb.tuples());
+    let (few, mut tuples): (Vec<&Tuple>, Vec<&Tuple>) =
+        told.iter().partition(|tuple| tuple.edges <= rare);
+    tuples.sort_by_key(|tuple| (tuple.source, tuple.target, Reverse(tuple.edges)));
+    for same in tuples.chunk_by(|a, b| (a.source, a.target) == (b.source, b.target)) {
+        let relation =
+            |tuple: &&Tuple| format!("{} {}", kb.relation_name(tuple.relation), tuple.edges);
+        let relations: Vec<String> = same.iter().map(relation).collect();
+        let (source, target) = (kb.type_name(same[0].source), kb.type_name(same[0].target));
+        let _ = writeln!(text, "- {source} -> {target}: {}", relations.join(", "));
+    }
+    if !few.is_empty() {
+        let _ = writeln!(text, "- and {} with at most {rare} edges", few.len());
     }
     if kb.tuples().len() > MAX_TUPLES {
         let _ = writeln!(text, "- and {} more", kb.tuples().len() - MAX_TUPLES);

@@ -343,10 +343,10 @@ impl Run<'_> {
         Err("the model gave a program that was tried before".to_owned())
     }
 
-    /// What every prompt for a program tells.
+    /// What every prompt for a program tells; the base in short.
     pub(super) fn briefed(&self, actor: &Actor, category: &str) -> Value {
         json!({
-            "schema": actor.briefing.schema,
+            "schema": actor.briefing.outline,
             "toolkit": actor.briefing.toolkit,
             "language": actor.briefing.language,
             "limits": actor.briefing.limits,

@@ -6,7 +6,7 @@
 use crate::{
     kb::Kb,
     sandbox::Limits,
-    tools::{Told, schema_text, toolkit_text},
+    tools::{Told, schema_outline, schema_text, toolkit_text},
 };
 
 /// Notes on the language, which people read as well.
@@ -18,6 +18,8 @@ const LIMITS_PART: &str = "\n## Limits of one call\n";
 pub(super) struct Briefing {
     /// Node types, fields and relations of the base.
     pub(super) schema: String,
+    /// The same in short, for prompts that show programs, queries and documents of the base.
+    pub(super) outline: String,
     /// The functions that programs may call.
     pub(super) toolkit: String,
     /// How programs are written.
@@ -29,9 +31,10 @@ pub(super) struct Briefing {
 impl Briefing {
     /// The texts for a base, with some tools beside those that every program needs.
     pub(super) fn new(kb: &Kb, told: Told) -> Self {
-        let (schema, toolkit) = (schema_text(kb), toolkit_text(kb, told));
+        let (schema, outline) = (schema_text(kb), schema_outline(kb));
+        let toolkit = toolkit_text(kb, told);
         let language = LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0);
-        Self { schema, toolkit, language, limits: limits() }
+        Self { schema, outline, toolkit, language, limits: limits() }
     }
 }
 

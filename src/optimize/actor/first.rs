@@ -63,6 +63,7 @@ impl Run<'_> {
         let Sheet { name, tried, queries, best, .. } = sheet;
         let ranked = ranked(&actor.mined, queries);
         let mut inputs = self.briefed(actor, name);
+        inputs["schema"] = actor.briefing.schema.as_str().into();
         inputs["queries"] = self.solved(tried);
         inputs["metapaths"] = self.metapaths(&ranked, queries);
         inputs["worked"] = self.worked(&ranked, tried);
