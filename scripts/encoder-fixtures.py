@@ -5,7 +5,7 @@ sentence-transformers gives for them.
 Needs torch, transformers, sentence-transformers and tokenizers. The weights are random but seeded; the
 vocabulary is a few dozen pieces. Run from the repository's root:
 
-    python3 scripts/encoder-fixtures.py tests/data/encoder
+    python3 scripts/encoder-fixtures.py [NAME ...] tests/data/encoder
 
 Each folder is a model as Hugging Face and sentence-transformers lay it out, and beside its files
 `golden.json`: texts, their vectors as documents and as queries, and the rows of the tokens of a few.
@@ -22,10 +22,11 @@ import random
 import sys
 
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 PIECES = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the a of gene protein drug causes binds red blood cell system "
@@ -57,6 +58,31 @@ MODELS = {
         normalize=False,
         prompts={"query": "the query: "},
         dtype=torch.float16,
+    ),
+    # Other architectures, which the program runs with its feature `encoders`.
+    "modernbert": dict(
+        kind="ModernBert",
+        config=dict(
+            num_hidden_layers=3, local_attention=8, initializer_cutoff_factor=3.0,
+            cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+        ),
+        pooling={"pooling_mode_mean_tokens": True},
+        normalize=True,
+    ),
+    "xlm-roberta": dict(
+        kind="XLMRoberta",
+        config=dict(max_position_embeddings=49, bos_token_id=2, eos_token_id=3),
+        pooling={"pooling_mode_mean_tokens": True},
+        normalize=True,
+        prompts={"query": "query: ", "passage": "passage: "},
+    ),
+    "qwen3": dict(
+        kind="Qwen3",
+        config=dict(num_key_value_heads=1, head_dim=12),
+        pooling={"pooling_mode_lasttoken": True},
+        normalize=True,
+        prompts={"query": "query: ", "document": ""},
+        dtype=torch.bfloat16,
     ),
 }
 
@@ -91,17 +117,21 @@ def tokenizer(folder):
     write(file, value)
 
 
-def build(folder, seed, config, pooling, normalize, length=None, prompts=None, dtype=torch.float32):
+def build(
+    folder, seed, config, pooling, normalize, kind="Bert", length=None, prompts=None, dtype=torch.float32
+):
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     shape = dict(
         vocab_size=len(PIECES), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=48, max_position_embeddings=48, initializer_range=0.5,
+        intermediate_size=48, max_position_embeddings=48, initializer_range=0.5, pad_token_id=0,
     )
-    model = BertModel(BertConfig(**(shape | config)), add_pooling_layer=False)
+    config = getattr(transformers, f"{kind}Config")(**(shape | config))
+    head = dict(add_pooling_layer=False) if kind in ("Bert", "XLMRoberta") else {}
+    model = getattr(transformers, f"{kind}Model")(config, **head)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("bias") or "LayerNorm" in name:
+            if name.endswith("bias") or "norm" in name.lower():
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     model.to(dtype).save_pretrained(folder)
     tokenizer(folder)
@@ -155,5 +185,7 @@ if __name__ == "__main__":
         golden(out, words(out))
         sys.exit()
     for seed, (name, options) in enumerate(MODELS.items()):
+        if sys.argv[2:] and name not in sys.argv[1:-1]:
+            continue
         build(out / name, seed, **options)
         golden(out / name, TEXTS)

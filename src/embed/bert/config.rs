@@ -61,22 +61,69 @@ pub(super) enum Pooling {
     Mean,
     /// The row of the first token.
     First,
+    /// The row of the last token.
+    Last,
+}
+
+/// What the layers of the transformer are, with what [`Shape`] does not say of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Architecture {
+    /// Devlin et al., "BERT", NAACL 2019.
+    Bert,
+    /// Warner et al., "Smarter, Better, Faster, Longer", ACL 2025.
+    ModernBert {
+        /// Every so manyth layer, the first among them, sees the whole text.
+        whole_every: usize,
+        /// Tokens that the other layers see around each.
+        local: usize,
+        /// Base of the rotary positions where the whole text is seen, and elsewhere.
+        theta: [f64; 2],
+    },
+    /// Conneau et al., "Unsupervised cross-lingual representation learning at scale", ACL 2020: also
+    /// multilingual E5 and BGE-M3.
+    XlmRoberta {
+        /// Id of the token that pads; positions are counted from the one behind it.
+        padding: u32,
+    },
+    /// Zhang et al., "Qwen3 Embedding", 2025: a token sees those before it.
+    Qwen3 {
+        /// Heads of keys and values.
+        key_heads: usize,
+        /// Numbers of a head.
+        head: usize,
+        /// Base of the rotary positions.
+        theta: f64,
+        /// Whether the products of attention add a bias.
+        bias: bool,
+    },
+}
+
+impl Architecture {
+    /// Its name for people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bert => "BERT",
+            Self::ModernBert { .. } => "ModernBERT",
+            Self::XlmRoberta { .. } => "XLM-RoBERTa",
+            Self::Qwen3 { .. } => "Qwen3",
+        }
+    }
 }
 
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shape {
-    /// Numbers in a token's row, a multiple of [`WIDTH`].
+    /// Numbers in a token's row; for BERT a multiple of [`WIDTH`], as are the next two.
     pub(super) hidden: usize,
     /// Layers, at least 1.
     pub(super) layers: usize,
-    /// Attention heads; each has `hidden / heads` numbers, a multiple of [`WIDTH`].
+    /// Attention heads; for BERT each has `hidden / heads` numbers.
     pub(super) heads: usize,
-    /// Numbers in the inner row of a layer, a multiple of [`WIDTH`].
+    /// Numbers in the inner row of a layer.
     pub(super) inner: usize,
     /// Word pieces.
     pub(super) vocabulary: usize,
-    /// Positions that have a row.
+    /// Positions, hence most tokens of a text.
     pub(super) positions: usize,
     /// Token types that have a row.
     pub(super) types: usize,
@@ -89,6 +136,7 @@ pub(super) struct Shape {
 /// All that the configuration files say.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
+    pub(super) architecture: Architecture,
     pub(super) shape: Shape,
     pub(super) pooling: Pooling,
     /// Whether the model's own modules scale vectors to norm 1.
@@ -126,13 +174,37 @@ struct Transformer {
     max_position_embeddings: usize,
     #[serde(default = "two")]
     type_vocab_size: usize,
-    #[serde(default = "small")]
+    #[serde(default = "small", alias = "norm_eps", alias = "rms_norm_eps")]
     layer_norm_eps: f32,
-    #[serde(default = "gelu")]
+    #[serde(default = "gelu", alias = "hidden_activation")]
     hidden_act: String,
     position_embedding_type: Option<String>,
     #[serde(default)]
     is_decoder: bool,
+    pad_token_id: Option<u32>,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    local_attention: Option<usize>,
+    global_attn_every_n_layers: Option<usize>,
+    /// The newer spelling of the one before.
+    #[serde(default)]
+    layer_types: Vec<String>,
+    rope_theta: Option<f64>,
+    global_rope_theta: Option<f64>,
+    local_rope_theta: Option<f64>,
+    /// The newer spelling of the three before: numbers by name, or an object for each kind of layer.
+    #[serde(default)]
+    rope_parameters: serde_json::Value,
+    #[serde(default)]
+    rope_scaling: serde_json::Value,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default)]
+    norm_bias: bool,
+    #[serde(default)]
+    use_sliding_window: bool,
 }
 
 fn two() -> usize {
@@ -214,7 +286,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
             }
         }
     }
-    let shape = read_shape(&mut reader, &folder.join("config.json"))?;
+    let (architecture, shape) = read_transformer(&mut reader, &folder.join("config.json"))?;
     let sentences: Sentences =
         reader.optional(&folder.join("sentence_bert_config.json"))?.unwrap_or_default();
     let tokenizer_path = folder.join("tokenizer_config.json");
@@ -235,6 +307,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
         return Err(unusable(&prompts_path, reason));
     }
     Ok(Settings {
+        architecture,
         shape,
         pooling,
         normalises,
@@ -276,9 +349,10 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<Pooling, EmbedError>
         // The same direction as the mean, hence the same vector of norm 1.
         ["mean_sqrt_len_tokens"] => Ok(Pooling::Mean),
         ["cls" | "cls_token"] => Ok(Pooling::First),
+        ["lasttoken"] => Ok(Pooling::Last),
         _ => {
             let reason = format!(
-                "pooling by {} is not supported; take a model that pools by mean or cls",
+                "pooling by {} is not supported; take a model that pools by mean, cls or lasttoken",
                 modes.join(" and ")
             );
             Err(unusable(path, reason))
@@ -286,13 +360,10 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<Pooling, EmbedError>
     }
 }
 
-fn read_shape(reader: &mut Reader, path: &Path) -> Result<Shape, EmbedError> {
+fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, Shape), EmbedError> {
     let file: Transformer = reader.required(path)?;
-    let kind = file.model_type.as_deref().unwrap_or("bert");
-    if kind != "bert" || file.is_decoder {
-        let reason = format!("architecture {kind:?} is not supported; take a BERT encoder");
-        return Err(unusable(path, reason));
-    }
+    let architecture = read_architecture(&file).map_err(|reason| unusable(path, reason))?;
+    let bert = architecture == Architecture::Bert;
     let positions = file.position_embedding_type.as_deref().unwrap_or("absolute");
     if positions != "absolute" {
         let reason =
@@ -300,22 +371,35 @@ fn read_shape(reader: &mut Reader, path: &Path) -> Result<Shape, EmbedError> {
         return Err(unusable(path, reason));
     }
     let activation = match file.hidden_act.as_str() {
-        "gelu" => Activation::Gelu,
-        "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
-        "relu" => Activation::Relu,
+        "gelu" if !matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Gelu,
+        "gelu_new" | "gelu_pytorch_tanh" if bert => Activation::GeluTanh,
+        "relu" if bert => Activation::Relu,
+        // The one there is: nothing to choose.
+        "silu" if matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Identity,
         other => {
-            let reason =
-                format!("activation {other:?} is not supported, only gelu, gelu_new and relu");
+            let reason = format!(
+                "activation {other:?} of {} is not supported, only gelu; for BERT gelu_new and relu too",
+                architecture.name()
+            );
             return Err(unusable(path, reason));
         }
     };
+    // Positions that turn the numbers of a row have no row of their own: texts are cut earlier.
+    let positions = match architecture {
+        Architecture::Bert => file.max_position_embeddings,
+        Architecture::XlmRoberta { padding } => {
+            file.max_position_embeddings.saturating_sub(padding as usize + 1)
+        }
+        _ => file.max_position_embeddings.min(MAX_POSITIONS),
+    };
+    let width = if bert { WIDTH } else { 1 };
     let bounds = [
-        ("hidden_size", file.hidden_size, MAX_WIDTH, WIDTH),
-        ("intermediate_size", file.intermediate_size, MAX_WIDTH, WIDTH),
+        ("hidden_size", file.hidden_size, MAX_WIDTH, width),
+        ("intermediate_size", file.intermediate_size, MAX_WIDTH, width),
         ("num_hidden_layers", file.num_hidden_layers, MAX_LAYERS, 1),
         ("num_attention_heads", file.num_attention_heads, MAX_WIDTH, 1),
         ("vocab_size", file.vocab_size, MAX_VOCABULARY, 1),
-        ("max_position_embeddings", file.max_position_embeddings, MAX_POSITIONS, 1),
+        ("max_position_embeddings", positions, MAX_POSITIONS, 1),
         ("type_vocab_size", file.type_vocab_size, MAX_VOCABULARY, 1),
     ];
     for (name, value, most, step) in bounds {
@@ -324,9 +408,9 @@ fn read_shape(reader: &mut Reader, path: &Path) -> Result<Shape, EmbedError> {
             return Err(unusable(path, reason));
         }
     }
-    if !file.hidden_size.is_multiple_of(WIDTH * file.num_attention_heads) {
+    if !file.hidden_size.is_multiple_of(width * file.num_attention_heads) {
         let reason = format!(
-            "hidden_size {} is no multiple of {WIDTH} for each of {} heads",
+            "hidden_size {} is no multiple of {width} for each of {} heads",
             file.hidden_size, file.num_attention_heads
         );
         return Err(unusable(path, reason));
@@ -335,16 +419,97 @@ fn read_shape(reader: &mut Reader, path: &Path) -> Result<Shape, EmbedError> {
         let reason = format!("layer_norm_eps is {}, expected 0 to 1", file.layer_norm_eps);
         return Err(unusable(path, reason));
     }
-    Ok(Shape {
+    let shape = Shape {
         hidden: file.hidden_size,
         layers: file.num_hidden_layers,
         heads: file.num_attention_heads,
         inner: file.intermediate_size,
         vocabulary: file.vocab_size,
-        positions: file.max_position_embeddings,
+        positions,
         types: file.type_vocab_size,
         epsilon: file.layer_norm_eps,
         activation,
+    };
+    Ok((architecture, shape))
+}
+
+/// The architecture that the file names, or why it cannot be run.
+fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
+    let kind = file.model_type.as_deref().unwrap_or("bert");
+    let missing = |name: &str| format!("{name} is missing, or no positive number");
+    // A number of the rotary positions, by its older names or in the newer object.
+    let theta = |older: Option<f64>, layers: &str| {
+        let newer = file.rope_parameters.get(layers).unwrap_or(&file.rope_parameters);
+        let theta = older.or_else(|| newer.get("rope_theta")?.as_f64());
+        theta.filter(|theta| *theta > 0.0).ok_or_else(|| missing("rope_theta"))
+    };
+    let turned = |parameters: &serde_json::Value| {
+        let kind = parameters.get("rope_type").and_then(serde_json::Value::as_str);
+        kind.is_some_and(|kind| kind != "default")
+    };
+    let scaled = !file.rope_scaling.is_null()
+        || turned(&file.rope_parameters)
+        || file.rope_parameters.as_object().is_some_and(|kinds| kinds.values().any(turned));
+    let architecture = match kind {
+        "bert" if !file.is_decoder => Architecture::Bert,
+        _ if scaled => return Err("scaled rotary positions are not supported".to_owned()),
+        "modernbert" if file.attention_bias || file.mlp_bias || file.norm_bias => {
+            return Err("ModernBERT with biases is not supported".to_owned());
+        }
+        "modernbert" => Architecture::ModernBert {
+            whole_every: whole_every(file)?,
+            local: file.local_attention.ok_or_else(|| missing("local_attention"))?,
+            theta: [
+                theta(file.global_rope_theta, "full_attention")?,
+                theta(file.local_rope_theta, "sliding_attention")?,
+            ],
+        },
+        "xlm-roberta" if !file.is_decoder => {
+            Architecture::XlmRoberta { padding: file.pad_token_id.unwrap_or(1) }
+        }
+        "qwen3" if file.use_sliding_window => {
+            return Err("Qwen3 with a sliding window is not supported".to_owned());
+        }
+        "qwen3" => Architecture::Qwen3 {
+            key_heads: file
+                .num_key_value_heads
+                .filter(|&heads| heads > 0 && file.num_attention_heads.is_multiple_of(heads))
+                .ok_or_else(|| missing("num_key_value_heads"))?,
+            head: file
+                .head_dim
+                .filter(|head| (1..=MAX_WIDTH).contains(head))
+                .ok_or_else(|| missing("head_dim"))?,
+            theta: theta(file.rope_theta, "full_attention")?,
+            bias: file.attention_bias,
+        },
+        _ => {
+            return Err(format!(
+                "architecture {kind:?} is not supported; take an encoder of BERT, ModernBERT, \
+                 XLM-RoBERTa or Qwen3"
+            ));
+        }
+    };
+    if architecture != Architecture::Bert && !cfg!(feature = "encoders") {
+        return Err(format!(
+            "{} is run by a program that was built with `--features encoders`; build it so, or take \
+             a BERT encoder",
+            architecture.name()
+        ));
+    }
+    Ok(architecture)
+}
+
+/// How far the layers of a ModernBERT that see the whole text stand apart.
+fn whole_every(file: &Transformer) -> Result<usize, String> {
+    let whole: Vec<bool> = file.layer_types.iter().map(|kind| kind == "full_attention").collect();
+    let every = match file.global_attn_every_n_layers {
+        Some(every) => every,
+        None => whole.iter().skip(1).position(|whole| *whole).map_or(whole.len(), |at| at + 1),
+    };
+    let regular =
+        every > 0 && whole.iter().enumerate().all(|(at, whole)| *whole == at.is_multiple_of(every));
+    regular.then_some(every).ok_or_else(|| {
+        "layers that see the whole text are not evenly spread (layer_types)".to_owned()
     })
 }
 

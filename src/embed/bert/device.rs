@@ -62,6 +62,7 @@ impl OnDevice {
         let pooling = match pooling {
             Pooling::Mean => gpu::encoder::Pooling::Mean,
             Pooling::First => gpu::encoder::Pooling::First,
+            Pooling::Last => return Ok(None),
         };
         let name = device.name().to_owned();
         let encoder = Encoder::new(device, sizes, &tensors.for_device()?)?;

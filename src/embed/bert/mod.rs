@@ -1,4 +1,5 @@
-//! Sentence encoders of the BERT family: MiniLM, BGE, E5, GTE, Contriever and their like.
+//! Sentence encoders: the BERT family (MiniLM, BGE, E5, GTE, Contriever and their like), and with the
+//! feature `encoders` ModernBERT, XLM-RoBERTa (multilingual E5, BGE-M3) and Qwen3 Embedding.
 //!
 //! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python package
 //! sentence-transformers. A model is a local directory in the layout of Hugging Face: what its files may
@@ -26,11 +27,14 @@
 //! | `weights` | here is a file of weights: are they all there? convert and pack them |
 //! | `forward` | here are word pieces: which row for each? |
 //! | `device` | the same on a CUDA device, if there is one |
+//! | `architectures` | the same for other architectures than BERT (feature `encoders`) |
 //! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
 
 pub mod config;
 pub mod word_pieces;
 
+#[cfg(feature = "encoders")]
+mod architectures;
 mod device;
 mod forward;
 mod kernels;
@@ -50,7 +54,7 @@ use rayon::prelude::*;
 use crate::embed::{
     EmbedError, Embedder, Matrix,
     bert::{
-        config::{Pooling, Settings, unusable},
+        config::{Architecture, Pooling, Settings, unusable},
         device::OnDevice,
         forward::Scratch,
         kernels::Isa,
@@ -76,7 +80,6 @@ pub struct BertEncoder {
     settings: Settings,
     tokenizer: Mapped,
     weights: Mapped,
-    words: Words,
     isa: Isa,
     fingerprint: String,
     /// What the first text needs.
@@ -90,8 +93,10 @@ struct Ready {
 
 /// What the layers run on.
 enum Engine {
-    Cpu(Weights),
+    Cpu(Weights, Words),
     Device(Box<OnDevice>),
+    #[cfg(feature = "encoders")]
+    Candle(Box<architectures::Layers>),
 }
 
 /// A file mapped into memory.
@@ -133,10 +138,12 @@ impl BertEncoder {
         let file = |name: &str| settings.folder.join(name);
         let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
         let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
-        let words = Tensors::new(&weights.map, &weights.path, &settings.shape)?.words()?;
+        if settings.architecture == Architecture::Bert {
+            Tensors::new(&weights.map, &weights.path, &settings.shape)?;
+        }
         let fingerprint = fingerprint(&settings, &tokenizer, &weights);
         let (isa, ready) = (Isa::best(), OnceLock::new());
-        Ok(BertEncoder { settings, tokenizer, weights, words, isa, fingerprint, ready })
+        Ok(BertEncoder { settings, tokenizer, weights, isa, fingerprint, ready })
     }
 
     /// Most tokens read of a text, special ones and those of a prompt included.
@@ -181,11 +188,13 @@ impl BertEncoder {
         }
         let pooled = |_: &WordPieces, rows: &[f32]| {
             let mut vector = vec![0.0; dim];
-            let n_rows = match self.settings.pooling {
-                Pooling::Mean => rows.len() / dim,
-                Pooling::First => 1,
+            let all = rows.len() / dim;
+            let pooled = match self.settings.pooling {
+                Pooling::Mean => 0..all,
+                Pooling::First => 0..all.min(1),
+                Pooling::Last => all.saturating_sub(1)..all,
             };
-            for row in rows.chunks_exact(dim).take(n_rows) {
+            for row in rows.chunks_exact(dim).take(pooled.end).skip(pooled.start) {
                 vector.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
             }
             self.scale(&mut vector)?;
@@ -206,12 +215,19 @@ impl BertEncoder {
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
             let pieces = cutter.cut_all(prompt, group)?;
-            let weights = match engine {
-                Engine::Cpu(weights) => weights,
+            let (weights, words) = match engine {
+                Engine::Cpu(weights, words) => (weights, words),
                 Engine::Device(device) => {
                     for pieces in &pieces {
                         results.push(of_text(pieces, &device.rows(pieces)?)?);
                     }
+                    continue;
+                }
+                #[cfg(feature = "encoders")]
+                Engine::Candle(layers) => {
+                    let one = |pieces: &WordPieces| of_text(pieces, &layers.rows(pieces)?);
+                    let embedded: Result<Vec<T>, EmbedError> = pieces.par_iter().map(one).collect();
+                    results.extend(embedded?);
                     continue;
                 }
             };
@@ -223,7 +239,7 @@ impl BertEncoder {
                 .par_iter()
                 .map_init(Scratch::default, |scratch, batch| {
                     let batch: Vec<&WordPieces> = batch.iter().map(|text| &pieces[*text]).collect();
-                    let words = (&self.words, &self.weights.map[..]);
+                    let words = (words, &self.weights.map[..]);
                     let shape = &self.settings.shape;
                     let rows = forward::encode(self.isa, shape, weights, words, &batch, scratch)
                         .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
@@ -260,11 +276,16 @@ impl BertEncoder {
         }
         let Mapped { map, path } = &self.weights;
         let cutter = Cutter::new(&self.tokenizer.map, &self.tokenizer.path, &self.settings)?;
+        #[cfg(feature = "encoders")]
+        if let Some(layers) = architectures::Layers::load(&self.settings, map, path)? {
+            let engine = Engine::Candle(Box::new(layers));
+            return Ok(self.ready.get_or_init(|| Ready { cutter, engine }));
+        }
         let Settings { shape, pooling, .. } = &self.settings;
         let tensors = Tensors::new(map, path, shape)?;
         let engine = match OnDevice::load(&tensors, shape, *pooling)? {
             Some(device) => Engine::Device(Box::new(device)),
-            None => Engine::Cpu(tensors.load()?),
+            None => Engine::Cpu(tensors.load()?, tensors.words()?),
         };
         Ok(self.ready.get_or_init(|| Ready { cutter, engine }))
     }
@@ -318,17 +339,21 @@ impl Embedder for BertEncoder {
         let pooling = match pooling {
             Pooling::Mean => "mean",
             Pooling::First => "first token",
+            Pooling::Last => "last token",
         };
         let scaled = if *normalises { "" } else { ", scaled to norm 1 though the model is not" };
         format!(
-            "BERT encoder {}: {} dimensions, {} layers, {} word pieces, {max_tokens} tokens of a text, \
+            "{} encoder {}: {} dimensions, {} layers, {} word pieces, {max_tokens} tokens of a text, \
              pooled by {pooling}{scaled}; runs on {}",
+            self.settings.architecture.name(),
             self.settings.folder.display(),
             shape.hidden,
             shape.layers,
             shape.vocabulary,
             match self.ready.get().map(|ready| &ready.engine) {
                 Some(Engine::Device(device)) => device.name(),
+                #[cfg(feature = "encoders")]
+                Some(Engine::Candle(_)) => "the CPU",
                 _ => self.isa.name(),
             }
         )

@@ -12,6 +12,8 @@ use crate::embed::matrix::dot;
 use crate::given;
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
+/// Those of other architectures.
+const OTHERS: [&str; 3] = ["modernbert", "xlm-roberta", "qwen3"];
 
 /// Vectors of sentence-transformers, norm 1.
 #[derive(Deserialize)]
@@ -71,6 +73,28 @@ fn vectors_are_those_of_sentence_transformers() {
     for model in MODELS {
         let least = agreement(&dir(model));
         assert!(least > 0.99999, "{model}: {least}");
+    }
+}
+
+#[test]
+#[cfg(feature = "encoders")]
+fn vectors_of_other_architectures_are_those_of_sentence_transformers() {
+    for model in OTHERS {
+        let least = agreement(&dir(model));
+        assert!(least > 0.9999, "{model}: {least}");
+        let encoder = BertEncoder::open(&dir(model)).unwrap();
+        let vectors = encoder.embed_documents(&["", "a", "the drug"]).unwrap();
+        assert!(vectors.row(0).unwrap().iter().all(|number| *number == 0.0));
+        assert_eq!(vectors.row(2), encoder.embed_documents(&["the drug"]).unwrap().row(0));
+    }
+}
+
+#[test]
+#[cfg(not(feature = "encoders"))]
+fn other_architectures_say_what_they_need() {
+    for model in OTHERS {
+        let error = BertEncoder::open(&dir(model)).err().unwrap().to_string();
+        assert!(error.contains("--features encoders"), "{error}");
     }
 }
 
