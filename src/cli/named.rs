@@ -78,6 +78,11 @@ pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// Whether the run that was written to last is meant.
+pub(super) fn is_latest(given: &Path) -> bool {
+    given == Path::new(LATEST)
+}
+
 /// The name of a system with the bundle or model in it as a path: `bundle:latest` becomes `bundle:`
 /// and that file; other names stay.
 ///
@@ -146,7 +151,7 @@ fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
 /// The run of a name; `latest` among those that have the file.
 fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let dirs = run_dirs(home)?;
-    if given == Path::new(LATEST) {
+    if is_latest(given) {
         let changed = |dir: &PathBuf| fs::metadata(dir.join(file)).ok()?.modified().ok();
         let by_time = dirs.into_iter().filter_map(|dir| Some((changed(&dir)?, dir)));
         let latest: Option<(SystemTime, PathBuf)> = by_time.max();

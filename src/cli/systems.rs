@@ -179,7 +179,12 @@ pub(super) fn open_runtime(
 /// That it cannot be read or was changed.
 pub(super) fn read_bundle(given: &Path, ctx: &Context) -> Result<Bundle> {
     let file = named::bundle_file(given, &ctx.home)?;
-    Ok(Bundle::read(&file).map_err(SystemError::from)?)
+    let bundle = Bundle::read(&file).map_err(SystemError::from)?;
+    if named::is_latest(given) {
+        let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();
+        ctx.printer.notice(&format!("latest: {run}, made for \"{}\"", bundle.dataset.name));
+    }
+    Ok(bundle)
 }
 
 /// The bundle as a retriever; whether it was made for this base is the caller's to check.

@@ -155,7 +155,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
         // A word that names no file was meant as a split.
-        Split::File(path) if path.extension().is_none() && !path.exists() => {
+        Split::File(path) if path.extension().is_none() && !path.is_file() => {
             Err(no_split(base, &path.display().to_string()))
         }
         Split::File(path) => {
@@ -198,7 +198,12 @@ pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, Da
 /// That a base has no such split, with those it has.
 fn no_split(base: &Base, split: &str) -> DatasetError {
     let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
-    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    let known = match known.is_empty() {
+        true => "none; ids of questions, one a line, in split/train.index, split/val.index and \
+                 split/test.index beside qa.csv say which teach, select and measure"
+            .to_owned(),
+        false => known.join(", "),
+    };
     DatasetError::NoSplit { name: base.name.clone(), split: split.to_string(), known }
 }
 

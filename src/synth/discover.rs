@@ -7,7 +7,7 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
 //! ```
 //!
-//! A template stays if about 30 groundings or more have answers, and 1 to 20 of them in the median.
+//! A template stays if about 30 groundings or more have answers, of a small base fewer, and 1 to 20 of them in the median.
 //! Its weight follows the number of edges of its relations, flattened, so that rare relations are
 //! asked for too. The same base and seed give the same templates.
 //!
@@ -27,8 +27,8 @@ use crate::{
     synth::template::{MAX_EDGES, Template},
 };
 
-/// Groundings with answers that a template must have, about.
-pub(super) const MIN_GROUNDINGS: f64 = 30.0;
+/// Groundings with answers that a template must have, about: a tenth of the nodes within these.
+const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
 /// Answers of the median grounding at most.
 pub(super) const MAX_MEDIAN: usize = 20;
 /// Ends of the median grounding at most where words of texts narrow them to as few answers.
@@ -100,6 +100,12 @@ pub(super) fn templates(kb: &Kb, most: usize, seed: u64) -> Vec<Template> {
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.id.cmp(&b.id)));
     found.truncate(most);
     found
+}
+
+/// See [`MIN_GROUNDINGS`].
+fn min_groundings(kb: &Kb) -> f64 {
+    let [least, most] = MIN_GROUNDINGS;
+    (f64::from(kb.n_nodes()) / 10.0).clamp(least, most)
 }
 
 /// Nodes of a type that texts can be asked of count more.
@@ -179,7 +185,7 @@ fn median_of_path(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     }
     sizes.retain(|&size| size > 0);
     let groundings = starts.len() as f64 * sizes.len() as f64 / SAMPLED as f64;
-    median(sizes).filter(|_| groundings >= MIN_GROUNDINGS)
+    median(sizes).filter(|_| groundings >= min_groundings(kb))
 }
 
 /// The nodes from which a step leads anywhere, ascending.
@@ -314,7 +320,7 @@ fn medians_of_pair(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]
     both.retain(|&size| size > 0);
     let groundings = nodes.len() as f64 * both.len() as f64 / SAMPLED as f64;
     let medians = [median(both)?, median(part)?];
-    (groundings >= MIN_GROUNDINGS).then_some(medians)
+    (groundings >= min_groundings(kb)).then_some(medians)
 }
 
 /// Slots from which a node is reached, each followed back to at random; none where one cannot be, or

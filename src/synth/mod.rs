@@ -124,8 +124,9 @@ pub enum SynthError {
     Number(usize),
     /// The base has no metapath that leads to a few answers.
     #[error(
-        "the base has no relations that lead to 1 to 20 answers from 30 nodes or more; give templates \
-         of your own with --templates FILE"
+        "the base has no relations that lead to 1 to 20 answers from 5 nodes or more, in a base of \
+         300 nodes or more from 30; give templates of your own with --templates FILE \
+         (docs/how-to/synthetic-questions.md has their form)"
     )]
     NoTemplates,
     /// The base has no numbers to ask about.

@@ -88,7 +88,7 @@ impl Sources {
         }
         let Some(&first) = found.first() else {
             return Err(anyhow!("there is no program {name:?}"))
-                .hint("`agent program list` shows ids and categories");
+                .hint("`agent program list --run latest` shows ids and categories");
         };
         let mut others: Vec<&Entry> = Vec::new();
         for entry in &found {

@@ -68,7 +68,7 @@ const MIN_PARTED: f64 = 0.2;
 const MAX_ITEM_BYTES: f64 = 40.0;
 /// The least share of a column's values that are ids of the other table: with the other's name,
 /// with its name at the end of a longer one, and without.
-const MIN_KNOWN: [f64; 3] = [0.5, 0.8, 0.9];
+const MIN_KNOWN: [f64; 3] = [0.5, 0.7, 0.7];
 /// Distinct values below which texts that are ids by chance are no links.
 const MIN_DISTINCT: usize = 2;
 
