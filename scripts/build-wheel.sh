@@ -50,6 +50,6 @@ for python in "${pythons[@]}"; do
     # Beside the sources, so that what was installed is what is imported.
     cp -r python/tests "$work/tests"
     (cd "$work" && "$env/bin/python" -m pytest -q tests)
-    "$env/bin/python" -m mypy --strict -p agent_retriever
+    "$env/bin/python" -m mypy --strict -m agent_retriever -m agent_retriever._native
     rm -rf "$work/tests"
 done

@@ -12,22 +12,28 @@ import pytest
 
 import agent_retriever as ar
 
-PRODUCTS = ["steel bottle", "glass bottle", "wool scarf", "steel kettle", "quiet kettle", "wool hat"]
-BRANDS = ["Northpeak", "Tidewell", "Zorblax"]
+KINDS = ["steel bottle", "glass bottle", "wool scarf", "steel kettle", "quiet kettle", "wool hat"]
+BRANDS = ["Northpeak", "Tidewell", "Zorblax", "Arvelle", "Corvane"]
+QUALITIES = ["durable", "light", "cheap", "small"]
 
 
 def write_base(source: Path) -> None:
-    """Sixty products of three brands, with questions that name a brand and a thing."""
+    """Sixty products, each the only one of its kind, brand and quality, which its question names."""
     nodes: list[dict[str, Any]] = [
         {"type": "brand", "name": name, "details": {"description": "Makes things."}}
         for name in BRANDS
     ]
     edges = ["src_id\trelation\tdst_id"]
+    rows = ["id,query,answer_ids"]
     for at in range(60):
-        what, brand = PRODUCTS[at % len(PRODUCTS)], at % len(BRANDS)
-        text = f"A {what} number {at}, {'durable' if at % 2 else 'light'} and good."
-        nodes.append({"type": "product", "name": f"{what} {at}", "details": {"description": text}})
-        edges.append(f"{len(nodes) - 1}\thas_brand\t{brand}")
+        kind, brand = KINDS[at % len(KINDS)], at % len(BRANDS)
+        quality = QUALITIES[at % len(QUALITIES)]
+        text = f"A {quality} {kind}, good for a day out."
+        node = len(nodes)
+        nodes.append({"type": "product", "name": f"Model {at}", "details": {"description": text}})
+        edges.append(f"{node}\thas_brand\t{brand}")
+        if at < 40:
+            rows.append(f"{at},a {quality} {kind} by {BRANDS[brand]},[{node}]")
     lines = (json.dumps({"id": at, **node}) for at, node in enumerate(nodes))
     (source / "split").mkdir(parents=True)
     (source / "nodes.jsonl").write_text("".join(line + "\n" for line in lines))
@@ -35,12 +41,6 @@ def write_base(source: Path) -> None:
     (source / "dataset.toml").write_text(
         'title = "Shop"\nlicence = "CC0"\ncandidate_types = ["product"]\n'
     )
-    rows = ["id,query,answer_ids"]
-    for at in range(40):
-        product = 3 + (at * 7) % 60
-        name = nodes[product]["name"]
-        brand = BRANDS[(product - 3) % len(BRANDS)]
-        rows.append(f'{at},a {name} by {brand},"[{product}]"')
     (source / "qa.csv").write_text("".join(row + "\n" for row in rows))
     for split, ids in [("train", range(24)), ("val", range(24, 40))]:
         text = "".join(f"{at}\n" for at in ids)
