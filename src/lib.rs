@@ -58,8 +58,8 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve` ·
-//! `tools sandbox program` · `eval bundle infer expand rag explain ask` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! `files words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
+//! `tools sandbox program` · `eval bundle infer rag explain ask measure` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
 pub mod ask;
@@ -77,6 +77,7 @@ pub mod index;
 pub mod infer;
 pub mod kb;
 pub mod llm;
+pub mod measure;
 pub mod optimize;
 pub mod program;
 pub mod prompts;

@@ -27,6 +27,7 @@ mod mentions;
 mod model;
 mod plan;
 mod reading;
+mod record;
 mod run;
 mod schema;
 mod sql;
@@ -37,6 +38,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use model::{ASK_ASKS, ASK_ROLE};
+pub use record::AskRecord;
 pub use run::row_json;
 
 use crate::{

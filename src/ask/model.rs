@@ -22,7 +22,7 @@ use crate::{
         run::{self, MAX_FIRST, ROWS},
         schema::Schema,
     },
-    index::IndexedBase,
+    index::{IndexedBase, excerpt::text_about},
     infer::Asks,
     kb::{Kb, NodeId, TypeId},
     llm::{LlmError, RoleSpec},
@@ -31,7 +31,7 @@ use crate::{
         of_texts, read,
         statistics::{self, Tested},
     },
-    tools::{Assistant, AssistantError, schema_text, text_about},
+    tools::{Assistant, AssistantError, schema_text},
 };
 
 /// Answers questions over many nodes.

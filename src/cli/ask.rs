@@ -10,13 +10,11 @@ use std::{
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use serde::Serialize;
 
 use crate::{
     ask::{
-        Analyst, AskError, Helps,
+        Analyst, AskError, AskRecord, Helps,
         answer::{Answered, LeftOut, Outcome, shown_value},
-        kind::Kind,
         row_json,
     },
     cli::{
@@ -30,7 +28,7 @@ use crate::{
     index::IndexedBase,
     kb::Kb,
     retrieve::{Detail, checked},
-    table::{Rows, Table, statistics::Tested},
+    table::{Rows, Table},
 };
 
 /// Rows of a table that are printed.
@@ -142,7 +140,7 @@ fn answer(
         ));
     }
     if args.json {
-        ctx.printer.json(&printed(question, &answered, &base.kb, ms))?;
+        ctx.printer.json(&AskRecord::new(question, &answered, &base.kb, ms))?;
     } else {
         print(&answered, &base.kb, ctx)?;
     }
@@ -174,97 +172,6 @@ fn by_bundle(
         (false, false) => hits::print_table(&hits, ctx)?,
     }
     Ok(Exit::Done)
-}
-
-/// The answer as JSON.
-#[derive(Serialize)]
-struct Printed<'a> {
-    question: &'a str,
-    kind: Kind,
-    answer: &'a Outcome,
-    told: &'a str,
-    path: &'a [String],
-    sql: &'a [String],
-    statistic: Option<Tested>,
-    result: PrintedRows<'a>,
-    table: PrintedTable<'a>,
-    left_out: &'a [LeftOut],
-    assumed: &'a [String],
-    ms: f64,
-}
-
-#[derive(Serialize)]
-struct PrintedRows<'a> {
-    columns: &'a [String],
-    rows: &'a [Vec<crate::table::SqlValue>],
-}
-
-#[derive(Serialize)]
-struct PrintedTable<'a> {
-    rows_are: &'a str,
-    columns: Vec<PrintedColumn<'a>>,
-    rows: Vec<PrintedRow<'a>>,
-}
-
-/// A column, and where each of its cells comes from: of the row's node, this.
-#[derive(Serialize)]
-struct PrintedColumn<'a> {
-    name: &'a str,
-    source: &'a str,
-    unit: Option<&'a str>,
-    empty: usize,
-}
-
-#[derive(Serialize)]
-struct PrintedRow<'a> {
-    id: u32,
-    name: &'a str,
-    cells: Vec<serde_json::Value>,
-}
-
-fn printed<'a>(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -> Printed<'a> {
-    let Answered {
-        kind,
-        outcome,
-        told,
-        path,
-        sql,
-        statistic,
-        result,
-        table,
-        left_out,
-        assumed,
-        ..
-    } = answered;
-    let columns = table.columns.iter().map(|column| PrintedColumn {
-        name: &column.name,
-        source: &column.source,
-        unit: column.unit.as_deref(),
-        empty: column.n_empty(),
-    });
-    let row = |(at, &id): (usize, &u32)| PrintedRow {
-        id,
-        name: kb.name(id),
-        cells: row_json(table, at).collect(),
-    };
-    Printed {
-        question,
-        kind: *kind,
-        answer: outcome,
-        told,
-        path,
-        sql,
-        statistic: *statistic,
-        result: PrintedRows { columns: &result.columns, rows: &result.rows },
-        table: PrintedTable {
-            rows_are: &answered.row_type,
-            columns: columns.collect(),
-            rows: table.rows.iter().enumerate().map(row).collect(),
-        },
-        left_out,
-        assumed,
-        ms,
-    }
 }
 
 /// The answer, its path, table and SQL, and the first rows.

@@ -11,11 +11,7 @@ mod values;
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Instant,
+    sync::Arc,
 };
 
 use anyhow::anyhow;
@@ -29,6 +25,7 @@ use self::{
     measures::{How, Measures},
     report::{Format, Groups, Report, SHOWN, Versus},
 };
+pub(super) use crate::eval::SEED;
 use crate::{
     cli::{
         Context, Exit,
@@ -40,17 +37,16 @@ use crate::{
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
-    eval::{Candidates, Evaluation, QueryResult, compare, evaluate_groups, statistics},
+    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics},
     index::IndexedBase,
     llm::ledger::Spent,
-    retrieve::{Answer, Baseline, Detail, Ranking, Retriever, Unassisted},
+    measure::{self, Measure},
+    retrieve::{Baseline, Ranking, Retriever, Unassisted},
     systems::{self, bundle, mfar},
 };
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
-/// Seed of bootstrap and randomisation; a constant, so that equal results give equal intervals.
-pub(super) const SEED: u64 = 0;
 /// Failed queries that are told one by one.
 const MAX_TOLD: usize = 5;
 /// The grouping that a bundle knows.
@@ -398,43 +394,20 @@ fn measured_as(
     ctx: &Context,
 ) -> Result<Measured> {
     let progress = ctx.printer.progress();
-    let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let candidates = Candidates::of(&base.kb);
-    let one = |query: &LabelledQuery| {
-        if ctx.stop.load(Ordering::Relaxed) {
-            return Err(anyhow!("no result was kept"));
-        }
-        let began = Instant::now();
-        let answer = system.answer(&query.text, how.depth, Detail::default());
-        let latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        let (answer, failure) = match answer {
-            Ok(answer) => (answer, None),
-            // It was ended, and says nothing of the system.
-            Err(_) if ctx.stop.load(Ordering::Relaxed) => {
-                return Err(anyhow!("no result was kept"));
-            }
-            // A query that no system can read is answered with nothing.
-            Err(error) => {
-                if error.is_outage() {
-                    outages.fetch_add(1, Ordering::Relaxed);
-                }
-                let baseline = stand_in.retrieve(&query.text, how.depth).unwrap_or_default();
-                (Answer::of(baseline), Some(error.to_string()))
-            }
-        };
-        let (end, ranking) = (answer.end, answer.into_ranking());
-        let metrics = how.definitions.measure(&ranking, &query.answers, candidates);
-        let ranking = if how.keep { ranking } else { Ranking::new() };
-        progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
-        let result = QueryResult { query_id: query.id, metrics, latency_ms, failure };
-        Ok((result, (ranking, end.map(|end| end.rank))))
+    let measure = Measure {
+        queries,
+        base,
+        stand_in,
+        definitions: how.definitions,
+        depth: how.depth,
+        keep: how.keep,
+        stop: &ctx.stop,
+        progress: &|done| progress.at(name, done, queries.len() as u64),
     };
-    let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
+    let measure::Measured { results, rankings, ends, outages } =
+        measure.of(system).map_err(anyhow::Error::from)?;
     drop(progress);
-    let (results, answers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-    let (rankings, ends) = answers.into_iter().unzip();
     let evaluation = Evaluation::from_results(&results, SEED)?;
-    let outages = outages.into_inner();
     Ok(Measured {
         system: name.to_owned(),
         results,

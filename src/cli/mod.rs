@@ -67,6 +67,7 @@ mod vectors;
 mod verify;
 mod why;
 
+pub use self::private::{sandbox_of_user, trust_of_user};
 use std::{
     panic,
     path::PathBuf,

@@ -5,8 +5,20 @@ use std::path::PathBuf;
 
 use crate::{
     cli::variable,
-    sandbox::{self, Trust},
+    sandbox::{self, Origin, SandboxOptions, Trust},
 };
+
+/// What this user made, which runs in the process by the rule of trust.
+pub fn trust_of_user() -> Trust {
+    Private::of_user().trust()
+}
+
+/// How programs of an origin run here, unless the user says otherwise: what programs that embed the
+/// library share with the command line.
+pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {
+    let private = Private::of_user();
+    SandboxOptions { place: private.trust().place(origin), code_dir: private.code_dir() }
+}
 
 /// The variable that names another place, for both.
 pub(super) const VARIABLE: &str = "AGENT_STATE";

@@ -38,3 +38,6 @@ pub use crate::eval::statistics::Interval;
 pub use crate::eval::values::{ValueEvaluation, ValueResult};
 
 pub use crate::kb::NodeId;
+
+/// Seed of bootstrap and randomisation; a constant, so that equal results give equal intervals.
+pub const SEED: u64 = 0;

@@ -7,7 +7,10 @@
 //!
 //! Must not know: language models, rankings.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+};
 
 use crate::{
     index::IndexedBase,
@@ -19,6 +22,8 @@ use crate::{
 const HUB: usize = 2_000;
 /// Edges that are looked at around one entity.
 const MAX_EDGES: usize = 500_000;
+/// Nodes that are scored between two looks at whether to go on.
+const NODES_AT_ONCE: usize = 256;
 
 /// By what neighbours are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,19 @@ impl Neighborhood {
     /// the smallest id, then an edge followed as stored, then the first relation. At most 500,000
     /// edges are looked at, those of smaller ids first. O(edges looked at).
     pub fn of(kb: &Kb, from: NodeId) -> Self {
+        let Ok(around) = Self::of_while(kb, from, &mut |_| Ok::<(), Infallible>(()));
+        around
+    }
+
+    /// [`Neighborhood::of`], telling before how many edges are looked at.
+    ///
+    /// # Errors
+    /// What `spend` fails with.
+    pub fn of_while<E>(
+        kb: &Kb,
+        from: NodeId,
+        spend: &mut dyn FnMut(usize) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mut reached: HashMap<NodeId, (NodeId, Hop)> = HashMap::new();
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut left = MAX_EDGES;
@@ -70,6 +88,7 @@ impl Neighborhood {
                 if distance > 0 && own > HUB {
                     continue;
                 }
+                spend(own.min(left))?;
                 let found = hops(kb, node).take(left).filter(|hop| hop.node != from);
                 for hop in found {
                     reached.entry(hop.node).or_insert_with(|| {
@@ -83,7 +102,7 @@ impl Neighborhood {
             nodes.extend(&next);
             frontier = next;
         }
-        Self { from, reached, nodes }
+        Ok(Self { from, reached, nodes })
     }
 
     /// The nodes: those one edge away, then the others; by ascending id.
@@ -117,13 +136,37 @@ impl Neighborhood {
         filter: Filter,
         k: usize,
     ) -> Vec<(NodeId, f32)> {
+        let spend = &mut |_| Ok::<(), Infallible>(());
+        let Ok(kept) = self.filtered_while(base, query, filter, k, spend);
+        kept
+    }
+
+    /// [`Neighborhood::filtered`], telling before how many nodes are scored.
+    ///
+    /// # Errors
+    /// What `spend` fails with.
+    pub fn filtered_while<E>(
+        &self,
+        base: &IndexedBase,
+        query: &str,
+        filter: Filter,
+        k: usize,
+        spend: &mut dyn FnMut(usize) -> Result<(), E>,
+    ) -> Result<Vec<(NodeId, f32)>, E> {
         let score = match filter {
-            Filter::None => return self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect(),
+            Filter::None => {
+                return Ok(self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect());
+            }
             Filter::Documents => fit_of_documents(base, query),
             Filter::Names => fit_of_names(base, query),
         };
-        let scored = self.nodes.iter().map(|&node| (node, score(node)));
-        best(scored.filter(|pair| pair.1 > 0.0).collect(), k)
+        let mut scored = Vec::new();
+        for some in self.nodes.chunks(NODES_AT_ONCE) {
+            spend(some.len())?;
+            let fits = some.iter().map(|&node| (node, score(node)));
+            scored.extend(fits.filter(|pair| pair.1 > 0.0));
+        }
+        Ok(best(scored, k))
     }
 }
 

@@ -14,9 +14,8 @@ use crate::{
     kb::{Kb, NodeId},
     llm::{
         Finish, LlmError, Request,
-        scripted::{question, said},
+        scripted::{blocks, question, said},
     },
-    tools::testing::blocks,
 };
 
 /// Brands, each with one factory.

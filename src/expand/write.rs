@@ -1,29 +1,16 @@
 //! The texts that a language model writes for a query, by each of the methods, and what it is shown
-//! for that. Every request has one repair; all are bounded by their prompts' budgets.
+//! for that. All requests are bounded by their prompts' budgets.
 //!
-//! Must not know: what is done with the texts.
-
-use std::sync::Arc;
+//! Must not know: what is done with the texts, who replies and who searches.
 
 use serde_json::{Value as Json, json};
 
 use crate::{
     answer::Explanation,
     expand::{Expansion, Filter, Neighborhood, expanded, named, one_line, relation_in_words},
-    index::IndexedBase,
-    infer::Asks,
-    kb::{NodeId, TypeId},
-    llm::{LlmError, RoleSpec},
-    retrieve::{RetrieveError, Retriever},
-    tools::{Assistant, AssistantError, schema_text, text_about},
-};
-
-/// Writes texts that queries are expanded by.
-pub const EXPAND_ROLE: RoleSpec = RoleSpec {
-    name: "expand",
-    summary: "writes texts that queries are expanded by",
-    temperature: Some(0.0),
-    max_tokens: 2_048,
+    index::{IndexedBase, excerpt::text_about},
+    kb::{NodeId, Scores, TypeId},
+    retrieve::Ranking,
 };
 
 /// Documents that RAR shows.
@@ -40,12 +27,20 @@ const DOCUMENT_CHARS: usize = 1_500;
 const PSEUDO_CHARS: usize = 1_000;
 /// Keywords of a query that count.
 const MAX_KEYWORDS: usize = 10;
-/// The prompts.
-const PARSE: &str = "expand/parse";
-const GENERATE: &str = "expand/generate";
-const KEYWORDS: &str = "expand/keywords";
-const ANALYZE: &str = "expand/analyze";
-const REFINE: &str = "expand/refine";
+/// Neighbours of each entity, unless it is said otherwise.
+const NEIGHBORS: usize = 10;
+/// Bytes of a document that are read for one unit of work.
+const BYTES_PER_UNIT: usize = 100;
+/// The prompt that finds what a query names.
+pub const PARSE: &str = "expand/parse";
+/// The prompt that writes texts.
+pub const GENERATE: &str = "expand/generate";
+/// The prompt for the keywords of a query.
+pub const KEYWORDS: &str = "expand/keywords";
+/// The prompt that says what a query is about.
+pub const ANALYZE: &str = "expand/analyze";
+/// The prompt that makes one right text of several.
+pub const REFINE: &str = "expand/refine";
 
 /// How a model is asked for texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,56 +61,96 @@ pub enum Method {
     },
 }
 
+impl Method {
+    /// Those that a model writes by, with their settings unless these are said.
+    pub const ALL: [Method; 4] = [
+        Self::Hyde,
+        Self::Rar,
+        Self::Agr,
+        Self::Kar { k: NEIGHBORS, filter: Some(Filter::Documents) },
+    ];
+
+    /// Its name, without settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hyde => "hyde",
+            Self::Rar => "rar",
+            Self::Agr => "agr",
+            Self::Kar { .. } => "kar",
+        }
+    }
+}
+
 /// The name of the ablation without the graph.
 pub const NO_GRAPH: &str = "no-graph";
 
-/// What a method asks a model for one query. What the system below it asks, it asks twice, but once
-/// for HyDE.
-pub fn asks(method: Method) -> Vec<Asks> {
-    let times = |prompt, n| Asks { role: EXPAND_ROLE, prompt, later: None, least: n, most: 2 * n };
-    match method {
-        Method::Hyde | Method::Rar => vec![times(GENERATE, 1)],
-        Method::Agr => {
-            vec![times(KEYWORDS, 1), times(ANALYZE, 1), times(GENERATE, 2), times(REFINE, 1)]
-        }
-        Method::Kar { .. } => vec![times(PARSE, 1), times(GENERATE, 1)],
-    }
-}
-
 /// Why there are no texts.
-pub(super) enum Failed {
-    /// A reply cannot be used.
+#[derive(Debug, PartialEq)]
+pub enum Failed<E> {
+    /// A reply cannot be used, and why.
     Unusable(String),
-    /// What every query would meet, or an outage.
-    Other(RetrieveError),
+    /// What every query would meet, an outage or a bound.
+    Other(E),
 }
 
-impl From<RetrieveError> for Failed {
-    fn from(error: RetrieveError) -> Self {
-        Self::Other(error)
-    }
+/// Where a writer takes replies and nodes from.
+pub trait Sources {
+    /// What ends the writing.
+    type Error;
+
+    /// The JSON reply of a language model to a prompt.
+    ///
+    /// # Errors
+    /// [`Failed`].
+    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, Failed<Self::Error>>;
+
+    /// The first `n` nodes that the system finds that the query is expanded for.
+    ///
+    /// # Errors
+    /// [`Failed::Other`].
+    fn found(&mut self, text: &str, n: usize) -> Result<Ranking, Failed<Self::Error>>;
+
+    /// The `n` nodes of the given types nearest to a text by embedding; of all types if none is
+    /// given.
+    ///
+    /// # Errors
+    /// [`Failed::Other`].
+    fn nearest(
+        &mut self,
+        text: &str,
+        types: &[TypeId],
+        n: usize,
+    ) -> Result<Ranking, Failed<Self::Error>>;
+
+    /// The `n` nodes of each of the given types that a text names; of all types if none is given.
+    ///
+    /// # Errors
+    /// [`Failed::Other`].
+    fn linked(
+        &mut self,
+        text: &str,
+        types: &[TypeId],
+        n: usize,
+    ) -> Result<Scores, Failed<Self::Error>>;
+
+    /// Tells before how many nodes, edges or hundreds of bytes are looked at.
+    ///
+    /// # Errors
+    /// [`Failed::Other`] where that is too much.
+    fn spend(&mut self, work: usize) -> Result<(), Failed<Self::Error>>;
 }
 
-impl From<AssistantError> for Failed {
-    fn from(error: AssistantError) -> Self {
-        match error {
-            AssistantError::Llm(LlmError::Reply { reason, .. }) => Self::Unusable(reason),
-            AssistantError::Llm(error) => Self::Other(error.into()),
-            AssistantError::Prompt(error) => {
-                Self::Other(RetrieveError::Program(format!("expand: {error}")))
-            }
-        }
-    }
-}
-
-/// Asks a model for texts.
-pub(super) struct Writer {
-    base: Arc<IndexedBase>,
-    assistant: Arc<Assistant>,
-    /// The types of the base with their fields and relations.
-    structures: String,
-    method: Method,
-    n: usize,
+/// Writes texts with a language model.
+#[derive(Clone, Copy)]
+pub struct Writer<'a> {
+    /// The base that is searched.
+    pub base: &'a IndexedBase,
+    /// Its types with their fields and relations, for the model.
+    pub structures: &'a str,
+    /// How the model is asked.
+    pub method: Method,
+    /// Texts at most; AGR refines them to one.
+    pub n: usize,
 }
 
 /// What is shown beside the query and the structures.
@@ -127,66 +162,50 @@ struct Shown {
     facts: Vec<Json>,
 }
 
-impl Writer {
-    pub(super) fn new(
-        base: Arc<IndexedBase>,
-        assistant: Arc<Assistant>,
-        method: Method,
-        n: usize,
-    ) -> Self {
-        let structures = schema_text(&base.kb);
-        Self { base, assistant, structures, method, n }
-    }
-
-    /// The name of the system, without the one that it stands on.
-    pub(super) fn name(&self) -> String {
-        let n = self.n;
-        match self.method {
-            Method::Hyde => format!("expand:hyde={n}"),
-            Method::Rar => format!("expand:rar={n}"),
-            Method::Agr => format!("expand:agr={n}"),
-            Method::Kar { k, filter } => {
-                format!("expand:kar={k},{n},{}", filter.map_or(NO_GRAPH, Filter::name))
-            }
-        }
-    }
-
-    /// The texts for a query that the given system would be asked.
-    pub(super) fn write(&self, query: &str, system: &dyn Retriever) -> Result<Expansion, Failed> {
+impl Writer<'_> {
+    /// The texts for a query.
+    ///
+    /// # Errors
+    /// [`Failed`].
+    pub fn write<S: Sources>(
+        &self,
+        query: &str,
+        sources: &mut S,
+    ) -> Result<Expansion, Failed<S::Error>> {
         match self.method {
             Method::Hyde => {
-                let texts = self.generate(query, Shown::default())?;
+                let texts = self.generate(query, Shown::default(), sources)?;
                 Ok(Expansion { texts, told: Vec::new() })
             }
             Method::Rar => {
-                let (documents, told) = self.found(query, query, system, RAR_DOCUMENTS)?;
-                let texts = self.generate(query, Shown { documents, ..Shown::default() })?;
-                Ok(Expansion { texts, told })
+                let (documents, told) = self.found(query, query, RAR_DOCUMENTS, sources)?;
+                let shown = Shown { documents, ..Shown::default() };
+                Ok(Expansion { texts: self.generate(query, shown, sources)?, told })
             }
-            Method::Agr => self.refined(query, system),
+            Method::Agr => self.refined(query, sources),
             Method::Kar { k, filter } => {
-                let nodes = self.entities(query, system)?;
-                let (facts, told) = self.facts(query, &nodes, k, filter);
-                let entities =
-                    nodes.iter().map(|&node| json!({"text": self.document(node, query)}));
-                let shown = Shown { entities: numbered(entities), facts, ..Shown::default() };
-                Ok(Expansion { texts: self.generate(query, shown)?, told })
+                let nodes = self.entities(query, sources)?;
+                let (facts, told) = self.facts(query, &nodes, (k, filter), sources)?;
+                let entities = self.documents(query, &nodes, sources)?;
+                let shown = Shown { entities, facts, ..Shown::default() };
+                Ok(Expansion { texts: self.generate(query, shown, sources)?, told })
             }
         }
     }
 
-    fn ask(&self, prompt: &str, inputs: Json) -> Result<Json, Failed> {
-        Ok(self.assistant.json(EXPAND_ROLE.role(), prompt, inputs)?)
-    }
-
     /// The texts that the model writes from what it is shown, at most as many as are asked for.
-    fn generate(&self, query: &str, shown: Shown) -> Result<Vec<String>, Failed> {
+    fn generate<S: Sources>(
+        &self,
+        query: &str,
+        shown: Shown,
+        sources: &mut S,
+    ) -> Result<Vec<String>, Failed<S::Error>> {
         let Shown { analysis, documents, entities, facts } = shown;
         let inputs = json!({
             "query": query, "structures": self.structures, "n": self.n, "analysis": analysis,
             "documents": documents, "entities": entities, "facts": facts,
         });
-        let texts = texts_of(&self.ask(GENERATE, inputs)?["documents"], self.n);
+        let texts = texts_of(&sources.reply(GENERATE, inputs)?["documents"], self.n);
         match texts.is_empty() {
             true => Err(Failed::Unusable("the reply holds no text".to_owned())),
             false => Ok(texts),
@@ -194,89 +213,103 @@ impl Writer {
     }
 
     /// AGR: keywords, analysis, texts, texts from what is found with these, one right text.
-    fn refined(&self, query: &str, system: &dyn Retriever) -> Result<Expansion, Failed> {
-        let structures = &self.structures;
-        let keywords =
-            texts_of(&self.ask(KEYWORDS, json!({"query": query}))?["keywords"], MAX_KEYWORDS);
+    fn refined<S: Sources>(
+        &self,
+        query: &str,
+        sources: &mut S,
+    ) -> Result<Expansion, Failed<S::Error>> {
+        let structures = self.structures;
+        let reply = sources.reply(KEYWORDS, json!({"query": query}))?;
+        let keywords = texts_of(&reply["keywords"], MAX_KEYWORDS);
         let inputs = json!({"query": query, "structures": structures, "keywords": keywords});
-        let analysis =
-            self.ask(ANALYZE, inputs)?["analysis"].as_str().unwrap_or_default().to_owned();
+        let reply = sources.reply(ANALYZE, inputs)?;
+        let analysis = reply["analysis"].as_str().unwrap_or_default().to_owned();
         let shown = Shown { analysis: analysis.clone(), ..Shown::default() };
-        let first = self.generate(query, shown)?;
+        let first = self.generate(query, shown, sources)?;
         let (documents, mut told) =
-            self.found(query, &expanded(query, &first), system, AGR_DOCUMENTS)?;
+            self.found(query, &expanded(query, &first), AGR_DOCUMENTS, sources)?;
         let shown = Shown { analysis: analysis.clone(), documents, ..Shown::default() };
-        let second = self.generate(query, shown)?;
+        let second = self.generate(query, shown, sources)?;
         let candidates = numbered(second.iter().map(|text| json!({"text": text})));
         let inputs = json!({"query": query, "structures": structures, "candidates": candidates});
-        let text = self.ask(REFINE, inputs)?["document"].as_str().unwrap_or_default().to_owned();
-        if text.trim().is_empty() {
+        let reply = sources.reply(REFINE, inputs)?;
+        let text = reply["document"].as_str().unwrap_or_default().trim();
+        if text.is_empty() {
             return Err(Failed::Unusable("the reply holds no text".to_owned()));
         }
         told.insert(0, Explanation::new("keywords", keywords.join(", ")));
         told.insert(1, Explanation::new("analysis", one_line(&analysis)));
         told.extend(second.iter().map(|text| Explanation::new("draft", one_line(text))));
-        Ok(Expansion { texts: vec![text], told })
+        Ok(Expansion { texts: vec![text.to_owned()], told })
     }
 
     /// The nodes that KAR reads of: those that the query names, in the order of the model, then the
     /// first that the system finds for the query, which stands for the query itself; each once.
-    fn entities(&self, query: &str, system: &dyn Retriever) -> Result<Vec<NodeId>, Failed> {
+    fn entities<S: Sources>(
+        &self,
+        query: &str,
+        sources: &mut S,
+    ) -> Result<Vec<NodeId>, Failed<S::Error>> {
         let inputs = json!({"query": query, "structures": self.structures, "n": MAX_ENTITIES});
-        let parsed = self.ask(PARSE, inputs)?;
+        let parsed = sources.reply(PARSE, inputs)?;
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut add = |node: Option<NodeId>| {
             nodes.extend(node.filter(|node| !nodes.contains(node)));
         };
         for entity in parsed["entities"].as_array().into_iter().flatten().take(MAX_ENTITIES) {
             let kind = entity["type"].as_str().unwrap_or_default();
-            add(self.resolved(kind, &pseudo_document(&entity["attributes"]))?);
+            add(self.resolved(kind, &pseudo_document(&entity["attributes"]), sources)?);
         }
-        add(system.retrieve(query, 1)?.first().map(|pair| pair.0));
+        add(sources.found(query, 1)?.first().map(|pair| pair.0));
         Ok(nodes)
     }
 
     /// The node that a pseudo-document describes: the nearest of its type by embedding; of equally
     /// near ones that which it names most surely, then the smallest id. Where nothing is near, that
     /// which it names. A type that the base does not have stands for all types.
-    fn resolved(&self, kind: &str, text: &str) -> Result<Option<NodeId>, Failed> {
-        let base = &*self.base;
-        let types: Vec<TypeId> = base.kb.type_id(kind).into_iter().collect();
-        let near =
-            base.search_vectors(text, &types, NEAR).map_err(|error| Failed::Other(error.into()))?;
-        let named = base.entities.link(&base.kb, text, &types, NEAR);
-        let strength = |node| named.get(node).unwrap_or(0.0);
+    fn resolved<S: Sources>(
+        &self,
+        kind: &str,
+        text: &str,
+        sources: &mut S,
+    ) -> Result<Option<NodeId>, Failed<S::Error>> {
+        let types: Vec<TypeId> = self.base.kb.type_id(kind).into_iter().collect();
+        let near = sources.nearest(text, &types, NEAR)?;
+        let linked = sources.linked(text, &types, NEAR)?;
+        let strength = |node| linked.get(node).unwrap_or(0.0);
         let nearest = near.into_iter().reduce(|best, other| {
             // Equal scores ascend by id.
             let nearer = other.1 == best.1 && strength(other.0) > strength(best.0);
             if nearer { other } else { best }
         });
-        let nearest = nearest.or_else(|| named.ranking().first().copied());
+        let nearest = nearest.or_else(|| linked.ranking().first().copied());
         Ok(nearest.map(|pair| pair.0))
     }
 
     /// What the graph says of the entities, best first, ties by entity, then id; and all of it for
     /// people.
-    fn facts(
+    fn facts<S: Sources>(
         &self,
         query: &str,
         nodes: &[NodeId],
-        k: usize,
-        filter: Option<Filter>,
-    ) -> (Vec<Json>, Vec<Explanation>) {
-        let (base, mut facts, mut told) = (&*self.base, Vec::new(), Vec::new());
+        (k, filter): (usize, Option<Filter>),
+        sources: &mut S,
+    ) -> Result<(Vec<Json>, Vec<Explanation>), Failed<S::Error>> {
+        let (base, mut facts, mut told) = (self.base, Vec::new(), Vec::new());
         for (n, &node) in (1..).zip(nodes) {
             let mut entity = named(base, "entity", node);
             if let Some(filter) = filter {
-                let around = Neighborhood::of(&base.kb, node);
-                for (neighbor, fit) in around.filtered(base, query, filter, k) {
+                let mut spend = |work| sources.spend(work);
+                let around = Neighborhood::of_while(&base.kb, node, &mut spend)?;
+                let kept = around.filtered_while(base, query, filter, k, &mut spend)?;
+                for (neighbor, fit) in kept {
                     let relation = relation_in_words(&base.kb, &around.path(neighbor));
                     let parts = [
                         Explanation::new("relation", relation.as_str()),
                         Explanation::new("fit", fit),
                     ];
                     entity = entity.with([named(base, "neighbor", neighbor).with(parts)]);
-                    let text = self.document(neighbor, query);
+                    let text = self.document(query, neighbor, sources)?;
                     facts.push((fit, json!({"entity": n, "relation": relation, "text": text})));
                 }
             }
@@ -284,30 +317,48 @@ impl Writer {
         }
         // Stable.
         facts.sort_by(|a, b| b.0.total_cmp(&a.0));
-        (numbered(facts.into_iter().map(|pair| pair.1)), told)
+        Ok((numbered(facts.into_iter().map(|pair| pair.1)), told))
     }
 
-    /// The first documents that a system finds for a text, cut to what concerns the query: for the
-    /// model and for people.
-    fn found(
+    /// The first documents that the system finds for a text, for the model and for people.
+    fn found<S: Sources>(
         &self,
         query: &str,
         text: &str,
-        system: &dyn Retriever,
         n: usize,
-    ) -> Result<(Vec<Json>, Vec<Explanation>), Failed> {
-        let found = system.retrieve(text, n)?;
-        let documents = found.iter().map(|pair| json!({"text": self.document(pair.0, query)}));
-        let told = found.iter().map(|pair| named(&self.base, "document", pair.0)).collect();
-        Ok((numbered(documents), told))
+        sources: &mut S,
+    ) -> Result<(Vec<Json>, Vec<Explanation>), Failed<S::Error>> {
+        let found: Vec<NodeId> = sources.found(text, n)?.iter().map(|pair| pair.0).collect();
+        let told = found.iter().map(|&node| named(self.base, "document", node)).collect();
+        Ok((self.documents(query, &found, sources)?, told))
+    }
+
+    /// The documents of nodes, numbered.
+    fn documents<S: Sources>(
+        &self,
+        query: &str,
+        nodes: &[NodeId],
+        sources: &mut S,
+    ) -> Result<Vec<Json>, Failed<S::Error>> {
+        let documents: Result<Vec<Json>, _> = nodes
+            .iter()
+            .map(|&node| Ok(json!({"text": self.document(query, node, sources)?})))
+            .collect();
+        Ok(numbered(documents?.into_iter()))
     }
 
     /// Type, name and document of a node, cut to what concerns the query.
-    fn document(&self, node: NodeId, query: &str) -> String {
-        let base = &*self.base;
+    fn document<S: Sources>(
+        &self,
+        query: &str,
+        node: NodeId,
+        sources: &mut S,
+    ) -> Result<String, Failed<S::Error>> {
+        let base = self.base;
+        sources.spend(base.kb.text(node).len() / BYTES_PER_UNIT)?;
         let kind = base.kb.type_name(base.kb.node_type(node));
         let text = text_about(base, node, query, DOCUMENT_CHARS);
-        format!("type: {kind}\nname: {}\n{text}", base.kb.name(node))
+        Ok(format!("type: {kind}\nname: {}\n{text}", base.kb.name(node)))
     }
 }
 

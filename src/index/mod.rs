@@ -32,6 +32,7 @@ mod build;
 pub mod chunks;
 mod embedder;
 pub mod entities;
+pub mod excerpt;
 pub mod fields;
 mod import;
 pub mod late;

@@ -25,6 +25,7 @@
 //! Must not know: which answers are right, how programs are found.
 
 mod answer;
+mod expand;
 mod query_reader;
 mod react;
 mod record;
@@ -70,6 +71,7 @@ use crate::{
 };
 
 pub use answer::{STAND_IN, answer};
+pub use expand::{EXPAND_ROLE, Expander, expand_asks};
 pub use query_reader::READ_ASKS;
 pub use react::{REACT_ASKS, REACT_ROLE, React};
 pub use record::{

@@ -9,9 +9,8 @@ use std::fmt::Write;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::IndexedBase,
+    index::{IndexedBase, excerpt::text_about},
     kb::{Direction, NodeId, RelationId, best},
-    tools::text_about,
 };
 
 /// Linked entities that are shown.

@@ -56,6 +56,18 @@ pub(crate) fn question(request: &Request) -> &str {
     request.messages.last().map_or("", |message| &message.text)
 }
 
+/// The blocks of data of a question whose names begin so, such as `thing`: name and text.
+pub(crate) fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
+    let mark = format!("<data name=\"{name}");
+    let mut blocks = Vec::new();
+    for part in question.split(&mark).skip(1) {
+        let (rest, text) = part.split_once("\">\n").unwrap();
+        let text = text.split("\n</data>").next().unwrap();
+        blocks.push((rest.trim().to_owned(), text.to_owned()));
+    }
+    blocks
+}
+
 impl<F> Model for Scripted<F>
 where
     F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync,

@@ -3,8 +3,7 @@
 
 use crate::{
     ask::ASK_ROLE,
-    expand::EXPAND_ROLE,
-    infer::{REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
+    infer::{EXPAND_ROLE, REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
     llm::{Role, RoleSpec},
     optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
     rag::ANSWER_ROLE,

@@ -75,7 +75,11 @@ pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
     if types.len() == base.kb.types().len() { &[] } else { types }
 }
 
-fn rank(
+/// The best `k` candidates by a system, best first.
+///
+/// # Errors
+/// Those of the indexes.
+pub fn rank(
     base: &IndexedBase,
     system: System,
     query: &str,

@@ -18,7 +18,7 @@ pub use ann::Ann;
 pub use answer::{
     Answer, Call, Detail, End, Feature, LinkedEntity, SchemaWord, StandIn, Understood, Way, Why,
 };
-pub use baseline::{Baseline, System, shortlist};
+pub use baseline::{Baseline, System, rank, shortlist};
 pub use late::Late;
 pub use mfar::Mfar;
 pub use multi::{Multi, Pooling};

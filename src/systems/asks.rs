@@ -3,8 +3,7 @@
 
 use crate::{
     ask::ASK_ASKS,
-    expand,
-    infer::{Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS},
+    infer::{Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS, expand_asks},
     rag::{CHECK_ASKS, WRITE_ASKS},
     retrieve::System,
     systems::{
@@ -22,7 +21,7 @@ use crate::{
 pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
     let (spec, arguments) = find(name)?;
     if let Some(StandsOn { method, inner, times }) = stands_on(spec, arguments)? {
-        let own = method.map(expand::asks).unwrap_or_default();
+        let own = method.map(expand_asks).unwrap_or_default();
         let below = vec![asks(inner, effort)?; times].concat();
         return Ok([below, own].concat());
     }

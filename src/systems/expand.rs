@@ -2,7 +2,8 @@
 //! and `kar:graph`, which reads the graph without a language model.
 
 use crate::{
-    expand::{Boost, Expander, Filter, GraphBoost, Method, NO_GRAPH},
+    expand::{Boost, Filter, GraphBoost, Method, NO_GRAPH, TEXTS},
+    infer::Expander,
     retrieve::Retriever,
     systems::{Need, Opener, SystemError, SystemSpec},
 };
@@ -15,7 +16,7 @@ pub(super) const PRF: SystemSpec = SystemSpec {
     needs: &[],
     open: |arguments, opener| {
         let Written { numbers: [documents], inner, .. } =
-            Written::read(arguments, [(3, MAX_TEXTS)])
+            Written::read(arguments, [(TEXTS, MAX_TEXTS)])
                 .ok_or_else(|| PRF.wrong(arguments, "has no number from 1 to 7"))?;
         let inner = opener.inner(inner)?;
         Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
@@ -77,8 +78,7 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 /// The system that is asked unless the name says otherwise.
 const INNER: &str = "bm25+names";
-/// Texts of an expansion.
-const TEXTS: usize = 3;
+/// Texts of an expansion at most.
 const MAX_TEXTS: usize = 7;
 /// Neighbours of an entity.
 const NEIGHBORS: usize = 10;

@@ -10,11 +10,9 @@ use std::{
 use serde_json::{Map, json};
 
 use crate::{
-    expand::{
-        EXPAND_ROLE,
-        testing::{QUERY, echo, planted},
-    },
+    expand::testing::{QUERY, echo, planted},
     index::IndexedBase,
+    infer::EXPAND_ROLE,
     llm::{
         Llm, Model, RoleSettings,
         cassette::{Cassette, Recorder},

@@ -10,12 +10,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::{IndexedBase, chunks::chunk_text},
+    index::{
+        IndexedBase,
+        excerpt::{head, relevant},
+    },
     kb::NodeId,
     tools::{
         ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
@@ -33,10 +36,6 @@ const TEXTS_A_REQUEST: usize = 5;
 const NODE_CHARS: usize = 3_000;
 /// Characters of a text in a request.
 const TEXT_CHARS: usize = 6_000;
-/// Characters of a document that are searched for what concerns the question.
-const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Characters of a chunk, and of the start of a document, which is always shown.
-const CHUNK_CHARS: usize = 400;
 /// Attributes or classes of one call.
 const MAX_NAMES: usize = 100;
 /// Words of a summary at most.
@@ -248,16 +247,6 @@ fn document_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usi
     relevant(base, &text, wanted, max_chars)
 }
 
-/// The document of a node without its relations, cut in the same way.
-pub(crate) fn text_about(
-    base: &IndexedBase,
-    node: NodeId,
-    wanted: &str,
-    max_chars: usize,
-) -> String {
-    relevant(base, base.kb.text(node), wanted, max_chars)
-}
-
 /// Asks about texts, in the order given; of those without words nothing is asked.
 fn ask_texts(
     ctx: &mut ToolCtx<'_>,
@@ -281,49 +270,6 @@ fn ask_texts(
         said[at] = value;
     }
     Ok(placed(&said, &places, &Value::text(NOTHING)))
-}
-
-/// A text within some characters: all of it, or its start and the chunks that share the rarest
-/// words with the wanted ones, in the order of the text.
-fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
-    if text.chars().count() <= max_chars {
-        return text.trim().to_owned();
-    }
-    let searched = head(text, MAX_SEARCHED_CHARS);
-    let stems: BTreeSet<u32> =
-        base.stems.of(wanted).filter_map(|stem| base.terms.stem_id(&stem)).collect();
-    let chunks = chunk_text(searched, CHUNK_CHARS, 0);
-    let weight = |chunk: &str| {
-        let own: BTreeSet<u32> =
-            base.stems.of(chunk).filter_map(|stem| base.terms.stem_id(&stem)).collect();
-        own.intersection(&stems).map(|&stem| base.terms.idf(stem)).sum::<f32>()
-    };
-    let weights: Vec<f32> = chunks.iter().map(|chunk| weight(chunk)).collect();
-    let mut order: Vec<usize> = (1..chunks.len()).collect();
-    order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
-    let mut room = max_chars;
-    let mut shown = BTreeSet::new();
-    for at in chunks.first().map(|_| 0).into_iter().chain(order) {
-        let n_chars = chunks[at].chars().count() + 1;
-        if n_chars <= room {
-            room -= n_chars;
-            shown.insert(at);
-        }
-    }
-    let mut cut = String::new();
-    for at in shown.iter().copied() {
-        if at > 0 {
-            let follows = shown.contains(&(at - 1));
-            cut.push_str(if follows { "\n" } else { "\n[...]\n" });
-        }
-        cut.push_str(chunks[at]);
-    }
-    cut
-}
-
-/// The first characters of a text.
-fn head(text: &str, n_chars: usize) -> &str {
-    text.char_indices().nth(n_chars).map_or(text, |(at, _)| &text[..at])
 }
 
 /// Text of a JSON value that stands for text; none without words.

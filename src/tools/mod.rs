@@ -11,6 +11,7 @@ mod avatar;
 mod cache;
 mod cost;
 mod examples;
+mod expand;
 mod graph;
 mod llm;
 mod lookup;
@@ -30,7 +31,7 @@ use std::{sync::LazyLock, time::Duration};
 pub use asking::{Requester, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
-pub(crate) use llm::{text_about, unit_score};
+pub(crate) use llm::unit_score;
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
@@ -90,7 +91,7 @@ pub trait ToolHost: Send {
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
-        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS, llm::TOOLS].concat()
+        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS, llm::TOOLS, expand::TOOLS].concat()
     });
     &REGISTRY
 }

@@ -1,10 +1,11 @@
-//! The example base for tests of what asks a language model, and readers of its questions.
+//! The example base for tests of what asks a language model.
 
 use std::{
     path::Path,
     sync::{Arc, LazyLock, atomic::AtomicBool},
 };
 
+pub(crate) use crate::llm::scripted::blocks;
 use crate::{
     dataset::{Home, ImportOptions, import_neutral},
     index::{IndexedBase, build},
@@ -35,16 +36,4 @@ pub(crate) fn example_base() -> Arc<IndexedBase> {
 /// A model with the built-in prompts.
 pub(crate) fn assistant(llm: Arc<Llm>) -> Arc<Assistant> {
     Arc::new(Assistant::new(llm, Arc::new(Prompts::built_in().unwrap())))
-}
-
-/// The blocks of data of a question whose names begin so, such as `thing`: name and text.
-pub(crate) fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
-    let mark = format!("<data name=\"{name}");
-    let mut blocks = Vec::new();
-    for part in question.split(&mark).skip(1) {
-        let (rest, text) = part.split_once("\">\n").unwrap();
-        let text = text.split("\n</data>").next().unwrap();
-        blocks.push((rest.trim().to_owned(), text.to_owned()));
-    }
-    blocks
 }

@@ -30,8 +30,8 @@ pub const GROUPS: [(&str, &str); 5] = [
     ),
     (
         "llm",
-        "Functions of the AvaTaR tool API that ask a language model. Without one they fail with \
-         `no LLM configured`, which ends the program. One run of a program may make 40 requests \
+        "Functions that ask a language model: those of the AvaTaR tool API, and query expansion. \
+         Without one they fail with `no LLM configured`, which ends the program. One run of a program may make 40 requests \
          (repairs of unusable replies not counted), about 400 nodes and texts, of 400,000 tokens, \
          and wait 120 s for the replies; that time does not count to its deadline. Equal nodes and \
          texts are asked about once. What gets no usable reply in three requests is \"NA\", false \
@@ -41,7 +41,7 @@ pub const GROUPS: [(&str, &str); 5] = [
 ];
 
 /// Nodes of a type whose fields are looked at.
-const LOOKED_AT: usize = 200;
+pub(super) const LOOKED_AT: usize = 200;
 /// Fields named for a type.
 const MAX_FIELDS: usize = 16;
 /// Relations between two types that are told.

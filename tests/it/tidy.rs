@@ -52,12 +52,15 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/", "src/main.rs"]),
     ("anyhow", &["src/cli/", "src/main.rs"]),
     ("indicatif", &["src/cli/", "src/main.rs"]),
+    ("pyo3", &["python/src/"]),
+    ("numpy", &["python/src/"]),
 ];
 /// Who may open the test split: its home, the one way to it that counts, and who reads the texts
 /// of all queries to take vectors for them.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/cli/test_split.rs", "src/cli/vectors.rs"];
 /// Directories whose pages' links are followed, with all below them, and the root without.
-const PAGES: [&str; 6] = ["agent-prompts", "docs", "fuzz", "sandboxes", "src", "toolkits"];
+const PAGES: [&str; 7] =
+    ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "src", "toolkits"];
 /// Directories of builds and of fetched packages; what lies in them is not of this repository.
 const FETCHED: [&str; 2] = ["target", "node_modules"];
 
@@ -127,10 +130,10 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/")
 }
 
-/// All Rust files below `src/`, `tests/` and `examples/`, by path.
+/// All Rust files below `src/`, `tests/`, `examples/` and `python/`, by path.
 fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dirs = ["src", "tests", "examples"].map(|dir| root.join(dir)).to_vec();
+    let dirs = ["src", "tests", "examples", "python"].map(|dir| root.join(dir)).to_vec();
     let source = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         Source { path: shown(&path), text }

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Where words are looked for: files and folders with all below them.
-const READ: [&str; 10] = [
+const READ: [&str; 11] = [
     "CONTRIBUTING.md",
     "README.md",
     "agent-prompts",
@@ -19,6 +19,7 @@ const READ: [&str; 10] = [
     "docs",
     "examples",
     "fuzz/fuzz_targets",
+    "python",
     "src",
     "tests/it",
     "toolkits",
@@ -26,7 +27,7 @@ const READ: [&str; 10] = [
 /// What is not read: the words of made-up products and diseases, and this list.
 const NOT_READ: [&str; 2] = ["src/dataset/sample/data/", "tests/it/vocabulary.rs"];
 /// Kinds of files that are read.
-const KINDS: [&str; 5] = ["html", "md", "rhai", "rs", "toml"];
+const KINDS: [&str; 6] = ["html", "md", "py", "rhai", "rs", "toml"];
 
 /// A word that was given up.
 struct Retired {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::{
+    index::excerpt::relevant,
     kb::NodeId,
     llm::{
         Finish, LlmError, Request, Role,
@@ -13,7 +14,7 @@ use crate::{
     },
     tools::{
         Session, ToolCache, ToolError, ToolHost, Trace, Value,
-        llm::{NODE_CHARS, class_of, relevant, truth_of, unit_score},
+        llm::{NODE_CHARS, class_of, truth_of, unit_score},
         registry,
         testing::{assistant, blocks, example_base},
     },
@@ -58,6 +59,7 @@ fn without_a_model_every_tool_says_so() {
             "parse_query" | "classify_by_llm" => vec![Value::text("x"), texts(&["a", "b"])],
             "summarize_texts_by_llm" => vec![texts(&["x"])],
             "extract_relevant_info_by_llm" => vec![texts(&["x"]), Value::text("y")],
+            "expand" => vec![Value::text("x"), Value::text("hyde")],
             "check_req_by_llm" | "get_scores_by_llm" => vec![nodes(&[0]), Value::text("y")],
             other => panic!("{other} is not tested"),
         };

@@ -9,12 +9,12 @@ use crate::{
     answer::Explanation,
     dataset::{Home, LabelledQuery, Split, load_split},
     expand::{
-        Boost, Expander, Filter, GraphBoost, Method, Neighborhood, count_words, expanded,
-        relation_in_words,
+        Boost, Filter, GraphBoost, Method, Neighborhood, count_words, expanded, relation_in_words,
         testing::{QUERY, answer, echo, planted},
     },
     given,
     index::{IndexedBase, postings::MAX_QUERY_WORDS},
+    infer::Expander,
     kb::{Direction, Kb, NodeId, RelationId, best},
     llm::{
         LlmError, Request,

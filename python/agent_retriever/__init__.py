@@ -1,0 +1,448 @@
+"""Answers questions over semi-structured knowledge bases.
+
+>>> import agent_retriever as ar
+>>> shop = ar.open("shop")                                   # doctest: +SKIP
+>>> shop.search("a durable steel bottle", k=5).ids           # doctest: +SKIP
+array([0, 1, 2], dtype=uint32)
+
+A base is imported and indexed with the command line (``agent data import``, ``agent index``). Every
+call lets other threads of Python run while it computes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._native import AgentError, InternalError
+
+__all__ = [
+    "AgentError",
+    "Answer",
+    "Base",
+    "Batch",
+    "Doc",
+    "Evaluation",
+    "InternalError",
+    "Node",
+    "Qrel",
+    "Query",
+    "System",
+    "open",
+    "systems",
+]
+
+Sandbox = Literal["rhai", "wasm"] | None
+"""Where programs in Rhai run: in this process, inside WebAssembly, or, for ``None``, by the rule of
+the command line. The answer does not depend on it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a base."""
+
+    id: int
+    key: str
+    """The id that the data call it by."""
+    type: str
+    name: str
+    text: str
+    """Its document: the fields as one text."""
+    fields: tuple[tuple[str, str], ...]
+    """Names and texts in the order of the document; a field may come several times."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A labelled query, named as ``ir_datasets`` names them."""
+
+    query_id: str
+    text: str
+    answers: tuple[int, ...]
+    """The nodes that answer it, ascending."""
+
+
+class Doc(NamedTuple):
+    """A node as a document, in the shape of ``ir_datasets``."""
+
+    doc_id: str
+    text: str
+
+
+class Qrel(NamedTuple):
+    """That a node answers a query, in the shape of ``ir_datasets``."""
+
+    query_id: str
+    doc_id: str
+    relevance: int
+    iteration: str
+
+
+class Answer:
+    """What answers one question: nodes with scores, best first, and what is known of them.
+
+    Scores compare within one answer only. ``ids`` and ``scores`` are NumPy arrays that no other
+    object holds; all else is read from the record when it is asked for.
+    """
+
+    __slots__ = ("_json", "_record", "ids", "query", "scores")
+
+    def __init__(self, query: str, found: _native.Answer) -> None:
+        self.query = query
+        """The question as it was asked."""
+        self.ids: NDArray[np.uint32] = found.ids
+        """Node ids, best first; equal scores by ascending id."""
+        self.scores: NDArray[np.float32] = found.scores
+        """Their scores."""
+        self._json = found.json
+        self._record: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``agent query --json`` prints, without the bundle's name."""
+        if self._record is None:
+            self._record = {"query": self.query, **json.loads(self._json)}
+        return self._record
+
+    @property
+    def hits(self) -> list[dict[str, Any]]:
+        """The nodes with rank, id, key, type, name, score and the path that leads to each."""
+        hits: list[dict[str, Any]] = self.to_dict()["hits"]
+        return hits
+
+    @property
+    def route(self) -> list[dict[str, Any]]:
+        """The categories that answered, most probable first; empty for a system without any."""
+        route: list[dict[str, Any]] = self.to_dict()["route"]
+        return route
+
+    @property
+    def cutoff(self) -> int | None:
+        """The last rank that is an answer, where the system knows it."""
+        cutoff: int | None = self.to_dict()["cutoff"]
+        return cutoff
+
+    @property
+    def stand_in(self) -> str | None:
+        """Why another system answered; ``None`` if the one that was asked did."""
+        reason: str | None = self.to_dict()["stand_in"]
+        return reason
+
+    def to_trec(self, query_id: int | str = 0, tag: str = "agent") -> str:
+        """Lines of a TREC run file."""
+        return _trec(str(query_id), _falling(self.ids, self.scores), tag)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return zip(self.ids.tolist(), self.scores.tolist(), strict=True)
+
+    def __repr__(self) -> str:
+        return f"<Answer to {self.query!r}: {len(self)} nodes>"
+
+
+class Batch(Sequence[Answer]):
+    """Answers to several questions, in the order of the questions."""
+
+    def __init__(self, answers: list[Answer], query_ids: Sequence[str]) -> None:
+        self._answers = answers
+        self.query_ids = tuple(query_ids)
+        """How the questions are called in runs."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._answers[at]
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """``{query: {node: score}}``, which ranx and pytrec_eval take.
+
+        These tools break ties in their own ways, so equal scores are made to fall, as in a run file.
+        """
+        pairs = zip(self.query_ids, self._answers, strict=True)
+        return {name: _run(answer.ids, answer.scores) for name, answer in pairs}
+
+    def to_trec(self, tag: str = "agent") -> str:
+        """The lines of a TREC run file."""
+        pairs = zip(self.query_ids, self._answers, strict=True)
+        return "".join(answer.to_trec(name, tag) for name, answer in pairs)
+
+
+class Evaluation:
+    """How a system did on labelled queries."""
+
+    def __init__(self, name: str, measured: _native.Measured, queries: list[Query]) -> None:
+        self.system = name
+        self._measured = measured
+        self.queries = queries
+        """The queries, in the order of their file."""
+        self._record: dict[str, Any] = json.loads(measured.json)
+
+    @property
+    def n(self) -> int:
+        """Queries that were measured."""
+        return int(self._record["n"])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The mean of every metric, as ``agent eval`` prints it."""
+        return dict(self._record["metrics"])
+
+    @property
+    def by_query(self) -> dict[str, dict[str, float]]:
+        """Every metric of each query."""
+        names = list(self._record["metrics"])
+        rows = zip(self.queries, self._measured.by_query, strict=True)
+        return {query.query_id: dict(zip(names, row, strict=True)) for query, row in rows}
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why queries failed; they count with the ranking of ``hybrid``."""
+        return {str(query): why for query, why in self._measured.failures}
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``agent eval --json`` prints of the system: n, failed, metrics, ci95, latency_ms."""
+        return self._record
+
+    def run(self) -> dict[str, dict[str, float]]:
+        """The rankings as ``{query: {node: score}}``; see :meth:`Batch.to_dict`."""
+        return {
+            query.query_id: _run(*self._measured.ranking(at))
+            for at, query in enumerate(self.queries)
+        }
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """The answers as ``{query: {node: 1}}``."""
+        return {one.query_id: {str(node): 1 for node in one.answers} for one in self.queries}
+
+    def to_trec(self, tag: str = "agent") -> str:
+        """The run file that ``agent eval --run-file`` writes."""
+        return self._measured.to_trec(tag)
+
+
+class System:
+    """What ranks the nodes of a base for a question. Safe to use from several threads."""
+
+    def __init__(self, base: Base, native: _native.System) -> None:
+        self.base = base
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return self._native.name
+
+    def query(
+        self, text: str, k: int = 20, *, explain: bool = False, paths: bool = True
+    ) -> Answer:
+        """Answers one question with at most ``k`` nodes, 1 to 10,000.
+
+        With ``explain``, all nodes say in ``hits`` why they have their places; without ``paths``
+        the ways to them are not looked for, which is faster.
+
+        :raises AgentError: an empty question, a bound, or what the system reports.
+        """
+        return Answer(text, self._native.query(text, k, k if explain else 0, paths))
+
+    __call__ = query
+
+    def query_batch(
+        self,
+        texts: Iterable[str],
+        k: int = 20,
+        *,
+        paths: bool = False,
+        query_ids: Iterable[int | str] | None = None,
+    ) -> Batch:
+        """Answers questions side by side, on all cores. Ctrl-C ends it between some questions."""
+        asked = list(texts)
+        names = [str(one) for one in (range(len(asked)) if query_ids is None else query_ids)]
+        if len(names) != len(asked):
+            raise AgentError(f"{len(names)} query_ids for {len(asked)} questions")
+        found = self._native.query_batch(asked, k, paths)
+        answers = [Answer(text, one) for text, one in zip(asked, found, strict=True)]
+        return Batch(answers, names)
+
+    def eval(
+        self,
+        split: str | os.PathLike[str] = "val",
+        *,
+        metrics: Literal["stark", "trec"] = "stark",
+        depth: int = 1_000,
+    ) -> Evaluation:
+        """Measures it on the labelled queries of a split or file, as ``agent eval`` does.
+
+        The test split is opened by the command line alone, which counts how often.
+        """
+        measured = self._native.measure(self.base._native, os.fspath(split), depth, metrics)
+        return Evaluation(self.name, measured, self.base.queries(split))
+
+    def __repr__(self) -> str:
+        return f"<System {self.name} over {self.base.name}>"
+
+
+class Base:
+    """An opened knowledge base. Safe to use from several threads."""
+
+    def __init__(self, native: _native.Base) -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Its name in the home directory."""
+        return self._native.name
+
+    @property
+    def title(self) -> str:
+        """Its title, for people."""
+        return self._native.title
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of its nodes and edges."""
+        return self._native.fingerprint
+
+    @property
+    def types(self) -> list[str]:
+        """The types of its nodes."""
+        return self._native.types
+
+    @property
+    def relations(self) -> list[str]:
+        """Its relations."""
+        return self._native.relations
+
+    def __len__(self) -> int:
+        """How many nodes it has."""
+        return self._native.n_nodes
+
+    def node(self, node: int) -> Node:
+        """A node by its id."""
+        key, kind, name, text, fields = self._native.node(node)
+        return Node(node, key, kind, name, text, tuple(fields))
+
+    def queries(self, split: str | os.PathLike[str] = "val") -> list[Query]:
+        """The labelled queries of ``train``, ``val``, ``human``, or of a file like ``qa.csv``."""
+        found = self._native.queries(os.fspath(split))
+        return [Query(str(query), text, tuple(answers)) for query, text, answers in found]
+
+    def docs_iter(self) -> Iterator[Doc]:
+        """All nodes as documents, by ascending id; runs and qrels call them by the same ids."""
+        return (Doc(str(node), self.node(node).text) for node in range(len(self)))
+
+    def qrels_iter(self, split: str | os.PathLike[str] = "val") -> Iterator[Qrel]:
+        """The answers of labelled queries, in the order of the queries."""
+        queries = self.queries(split)
+        return (Qrel(one.query_id, str(node), 1, "0") for one in queries for node in one.answers)
+
+    def system(self, name: str, *, sandbox: Sandbox = None) -> System:
+        """A system by the name that the command line gives it; :func:`systems` lists them.
+
+        :raises AgentError: an unknown name, or that it needs something that is not there, such as a
+            language model, which is not configured from Python.
+        """
+        return System(self, self._native.system(name, sandbox))
+
+    def search(self, text: str, k: int = 20, *, system: str = "bm25+names") -> Answer:
+        """Ranks nodes for a text, as ``agent search`` does."""
+        return self.system(system).query(text, k, paths=False)
+
+    def bundle(
+        self, file: str | os.PathLike[str], *, force: bool = False, sandbox: Sandbox = None
+    ) -> System:
+        """A frozen bundle; with ``force`` also one that was made for another base."""
+        return System(self, self._native.bundle(Path(file), force, sandbox))
+
+    def program(
+        self,
+        source: str | bytes,
+        *,
+        parameters: Mapping[str, float] | None = None,
+        sandbox: Sandbox = None,
+    ) -> System:
+        """A program: its source in Rhai, or the bytes of a module.
+
+        ``query(..., explain=True)`` tells each call of a tool with what it gave.
+        """
+        given = source.encode() if isinstance(source, str) else source
+        return System(self, self._native.program(given, dict(parameters or {}), sandbox))
+
+    def ask(self, question: str) -> dict[str, Any]:
+        """Answers a question over many nodes; the object that ``agent ask --json`` prints.
+
+        :raises AgentError: where something of the question is not understood, which it names.
+        """
+        answer: dict[str, Any] = json.loads(self._native.ask(question))
+        return answer
+
+    def optimize(
+        self,
+        *,
+        seed: int = 1,
+        steps: int = 24,
+        threads: int | None = None,
+        run: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: Callable[[dict[str, Any]], object] | None = None,
+    ) -> dict[str, Any]:
+        """Optimizes programs on the train and val queries, and freezes the best as a bundle.
+
+        ``progress`` is called with an object for each event, its ``kind`` first. Ctrl-C, or what
+        ``progress`` raises, ends the run; everything done so far is kept, and ``resume`` goes on.
+        Gives the directory of the ``run``, the ``bundle``'s file and ``digest``, and the ``verdict``
+        against the best baseline. The same seed gives the same bundle as ``agent optimize``.
+        """
+        n = threads if threads is not None else os.cpu_count() or 1
+        place = None if run is None else Path(run)
+        _, told = _native.optimize(self._native, seed, steps, n, place, resume, progress)
+        outcome: dict[str, Any] = json.loads(told)
+        return outcome
+
+    def __repr__(self) -> str:
+        return f"<Base {self.name}: {len(self)} nodes>"
+
+
+def open(name: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> Base:
+    """Opens an installed base by its name, or a directory that was imported before.
+
+    The home directory is ``home``, else ``AGENT_HOME``, else that of the platform.
+
+    :raises AgentError: that there is none, or that it has no index.
+    """
+    place = home if home is not None else os.environ.get("AGENT_HOME") or None
+    return Base(_native.Base.open(os.fspath(name), None if place is None else Path(place)))
+
+
+def systems() -> dict[str, str]:
+    """All systems as they are written, each with what it does."""
+    return dict(_native.systems())
+
+
+def _falling(ids: NDArray[np.uint32], scores: NDArray[np.float32]) -> list[tuple[int, np.float32]]:
+    """Pairs whose scores fall strictly: a score that ties is the next smaller number."""
+    pairs: list[tuple[int, np.float32]] = []
+    before = np.float32(np.inf)
+    for node, score in zip(ids.tolist(), scores, strict=True):
+        if not score < before:
+            score = np.nextafter(before, np.float32(-np.inf))
+        pairs.append((node, score))
+        before = score
+    return pairs
+
+
+def _run(ids: NDArray[np.uint32], scores: NDArray[np.float32]) -> dict[str, float]:
+    return {str(node): float(score) for node, score in _falling(ids, scores)}
+
+
+def _trec(query: str, pairs: list[tuple[int, np.float32]], tag: str) -> str:
+    lines = (f"{query} Q0 {node} {rank} {score} {tag}\n" for rank, (node, score) in enumerate(pairs, 1))
+    return "".join(lines)

@@ -1,0 +1,268 @@
+//! An opened base: its nodes, its labelled queries, and the systems that answer over it.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use agent::{
+    ask::{Analyst, AskRecord},
+    bundle::{Bundle, BundleError},
+    cli::sandbox_of_user,
+    dataset::{self, Home, Resolved, Split, load_split},
+    index::IndexedBase,
+    infer::{ParamValues, ProgramRetriever},
+    kb::NodeId,
+    program::Program,
+    retrieve::{Retriever, checked},
+    sandbox::{Origin, Place, SandboxOptions},
+    systems::{self, Opener, SYSTEMS, SystemError, bundle::Effort},
+};
+use pyo3::prelude::*;
+
+use crate::{
+    failure::{Failure, without_gil},
+    system::System,
+};
+
+/// A base with its indexes. Shared by everything that was opened over it.
+#[pyclass(frozen)]
+pub(crate) struct Base {
+    /// Keeps the version that was opened from being removed.
+    pub(crate) installed: dataset::Base,
+    pub(crate) indexed: Arc<IndexedBase>,
+    pub(crate) home: Home,
+}
+
+/// The systems as they are written, each with what it does.
+#[pyfunction]
+pub(crate) fn systems() -> Vec<(String, &'static str)> {
+    SYSTEMS.iter().map(|spec| (spec.written(), spec.summary)).collect()
+}
+
+/// Where programs in Rhai run, by the name of the command line; by the rule of trust without one.
+fn sandbox(name: Option<&str>, origin: Origin<'_>) -> Result<SandboxOptions, Failure> {
+    let by_rule = sandbox_of_user(origin);
+    let place = match name {
+        None => by_rule.place,
+        Some("rhai") => Place::Process,
+        Some("wasm") => Place::Wasm,
+        Some(other) => {
+            return Err(Failure::hinted(
+                format!("there is no sandbox {other:?}"),
+                "give \"rhai\", \"wasm\" or None",
+            ));
+        }
+    };
+    Ok(SandboxOptions { place, ..by_rule })
+}
+
+impl Base {
+    /// Opens something over the base with what systems are opened with.
+    fn opened<T>(
+        &self,
+        place: Option<&str>,
+        open: impl FnOnce(&Opener<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        // A wrong name is told before anything is opened.
+        sandbox(place, Origin::Elsewhere)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        open(&Opener {
+            base: &self.indexed,
+            assistant: None,
+            effort: Effort::None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            sandbox: &|origin| sandbox(place, origin).unwrap_or_default(),
+            queries: &[],
+            notice: &|_| {},
+            stop: &stop,
+            level: 0,
+        })
+    }
+
+    fn system_of(&self, answers: Box<dyn Retriever>) -> System {
+        System { base: self.indexed.clone(), answers: answers.into() }
+    }
+
+    fn node_id(&self, node: NodeId) -> Result<NodeId, Failure> {
+        let n = self.indexed.kb.n_nodes();
+        match node < n {
+            true => Ok(node),
+            false => Err(Failure::hinted(
+                format!("there is no node {node}"),
+                format!("the base has {n} nodes, from 0"),
+            )),
+        }
+    }
+}
+
+#[pymethods]
+impl Base {
+    /// Opens an installed base, or a directory that was imported before.
+    #[staticmethod]
+    fn open(py: Python<'_>, name: String, home: Option<PathBuf>) -> PyResult<Self> {
+        without_gil(py, || {
+            let home = match home.or_else(Home::platform_default) {
+                Some(path) => Home::new(path),
+                None => {
+                    return Err(Failure::hinted(
+                        "this platform has no data directory for the user",
+                        "give home=DIR or set AGENT_HOME",
+                    ));
+                }
+            };
+            let installed = match home.resolve(&name)? {
+                Resolved::Installed(base) | Resolved::ImportedDirectory(base) => base,
+                Resolved::NewDirectory { .. } => {
+                    return Err(Failure::hinted(
+                        format!("{name} is a directory that was not imported"),
+                        format!("run `agent data import --from {name}` and `agent index` first"),
+                    ));
+                }
+            };
+            let (kb, index) = (installed.kb_dir(), installed.index_dir());
+            let indexed = Arc::new(IndexedBase::open(&kb, &index, &installed.name)?);
+            Ok(Self { installed, indexed, home })
+        })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.installed.name
+    }
+
+    #[getter]
+    fn title(&self) -> &str {
+        self.indexed.kb.title()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.installed.record.fingerprint
+    }
+
+    #[getter]
+    fn n_nodes(&self) -> u32 {
+        self.indexed.kb.n_nodes()
+    }
+
+    #[getter]
+    fn types(&self) -> Vec<String> {
+        self.indexed.kb.types().to_vec()
+    }
+
+    #[getter]
+    fn relations(&self) -> Vec<String> {
+        self.indexed.kb.relations().to_vec()
+    }
+
+    /// Key, type, name, document, and fields of a node.
+    #[expect(clippy::type_complexity, reason = "a tuple for Python, read in one place")]
+    fn node(
+        &self,
+        py: Python<'_>,
+        node: NodeId,
+    ) -> PyResult<(String, String, String, String, Vec<(String, String)>)> {
+        without_gil(py, || {
+            let (kb, node) = (&self.indexed.kb, self.node_id(node)?);
+            let names = kb.field_names();
+            let field = |(field, text): (agent::kb::FieldId, &str)| {
+                (names[usize::from(field.0)].clone(), text.to_owned())
+            };
+            Ok((
+                kb.key(node).into_owned(),
+                kb.type_name(kb.node_type(node)).to_owned(),
+                kb.name(node).to_owned(),
+                kb.text(node).to_owned(),
+                kb.fields(node).map(field).collect(),
+            ))
+        })
+    }
+
+    /// The labelled queries of a split or a file: id, text, answers.
+    fn queries(&self, py: Python<'_>, split: String) -> PyResult<Vec<(i64, String, Vec<NodeId>)>> {
+        without_gil(py, || {
+            let Ok(split) = split.parse::<Split>();
+            let queries = load_split(&self.installed, &split)?;
+            Ok(queries.into_iter().map(|one| (one.id, one.text, one.answers)).collect())
+        })
+    }
+
+    /// A system by the name that the command line gives it.
+    fn system(&self, py: Python<'_>, name: String, place: Option<String>) -> PyResult<System> {
+        without_gil(py, || {
+            let answers =
+                self.opened(place.as_deref(), |opener| Ok(systems::open(&name, opener)?))?;
+            Ok(self.system_of(answers))
+        })
+    }
+
+    /// A frozen bundle by its file.
+    fn bundle(
+        &self,
+        py: Python<'_>,
+        file: PathBuf,
+        force: bool,
+        place: Option<String>,
+    ) -> PyResult<System> {
+        without_gil(py, || {
+            let bundle = Bundle::read(&file).map_err(SystemError::from)?;
+            match bundle.check_base(&self.indexed) {
+                Err(BundleError::OtherBase { .. }) if force => {}
+                checked => checked.map_err(SystemError::from)?,
+            }
+            let opened = self.opened(place.as_deref(), |opener| {
+                Ok(systems::bundle::open(&bundle, opener)?)
+            })?;
+            Ok(self.system_of(opened.answers))
+        })
+    }
+
+    /// A program: its source, or a module's bytes.
+    fn program(
+        &self,
+        py: Python<'_>,
+        source: Vec<u8>,
+        parameters: ParamValues,
+        place: Option<String>,
+    ) -> PyResult<System> {
+        without_gil(py, || {
+            let program = match source.starts_with(b"\0asm") {
+                true => Program::module(&source),
+                false => Program::new(&String::from_utf8(source)?),
+            };
+            let answers = self.opened(place.as_deref(), |opener| {
+                let runtime = opener.runtime(Origin::Elsewhere)?;
+                let opened = ProgramRetriever::new(runtime, &program, parameters);
+                opened.map_err(|failure| Failure::Told(failure.to_string(), None))
+            })?;
+            Ok(self.system_of(Box::new(answers)))
+        })
+    }
+
+    /// Answers a question over many nodes; the object that `agent ask --json` prints.
+    fn ask(&self, py: Python<'_>, question: String) -> PyResult<String> {
+        without_gil(py, || {
+            let (question, analyst) = (checked(&question)?, Analyst::new(self.indexed.clone()));
+            let began = Instant::now();
+            let answered = analyst.ask(question)?;
+            let ms = began.elapsed().as_secs_f64() * 1e3;
+            let record = AskRecord::new(question, &answered, &self.indexed.kb, ms);
+            Ok(serde_json::to_string(&record)?)
+        })
+    }
+}
+
+/// Where runs of the loop are kept in a home.
+pub(crate) fn new_run_dir(home: &Home, name: &str) -> Result<PathBuf, Failure> {
+    const MAX_RUNS: usize = 9_999;
+    let runs: &Path = &home.path().join("runs");
+    let numbered = |n: usize| runs.join(format!("{name}-{n:04}"));
+    (1..=MAX_RUNS).map(numbered).find(|dir| !dir.exists()).ok_or_else(|| {
+        Failure::hinted(
+            format!("{} holds {MAX_RUNS} runs of \"{name}\"", runs.display()),
+            "remove some, or name another directory with run=DIR",
+        )
+    })
+}

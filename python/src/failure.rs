@@ -1,0 +1,101 @@
+//! What goes wrong, as exceptions of Python; and computing without the interpreter.
+
+use std::{
+    error::Error,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use agent::{dataset::DatasetError, systems::SystemError};
+use pyo3::{create_exception, exceptions::PyException, prelude::*};
+
+create_exception!(
+    agent_retriever,
+    AgentError,
+    PyException,
+    "What the library reports: the message of the command line, with what to do in `hint`."
+);
+create_exception!(
+    agent_retriever,
+    InternalError,
+    AgentError,
+    "A fault of the library itself; please report it with its message."
+);
+
+/// An error on its way to Python.
+pub(crate) enum Failure {
+    /// One of the library: message and hint.
+    Told(String, Option<String>),
+    /// A fault of the library.
+    Fault(String),
+    /// One of Python: an interrupt, or what a callback raised.
+    Python(PyErr),
+}
+
+impl Failure {
+    /// A message with a hint.
+    pub(crate) fn hinted(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Told(message.into(), Some(hint.into()))
+    }
+}
+
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let known: &(dyn Error + 'static) = &error;
+        let hint = known.downcast_ref::<SystemError>().and_then(SystemError::hint);
+        let hint = hint.or_else(|| match known.downcast_ref::<DatasetError>()? {
+            DatasetError::UnknownName { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean \"{nearest}\"?"))
+            }
+            _ => None,
+        });
+        Self::Told(chain(known).join(": "), hint)
+    }
+}
+
+/// The error and its causes, outermost first, without those that an outer message tells already.
+fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
+    let (mut lines, mut next) = (Vec::<String>::new(), Some(error));
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !lines.last().is_some_and(|last| last.contains(&text)) {
+            lines.push(text);
+        }
+        next = error.source();
+    }
+    lines
+}
+
+/// Computes without the interpreter; what panics is an exception.
+pub(crate) fn without_gil<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    let failure = match done {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(failure)) => failure,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Failure::Fault(text.unwrap_or("no message").to_owned())
+        }
+    };
+    let (error, hint) = match failure {
+        Failure::Told(message, hint) => (AgentError::new_err(message), hint),
+        Failure::Fault(message) => {
+            let told = format!("internal error: {message}");
+            let hint = "this is a fault of the library; please report it with this message";
+            (InternalError::new_err(told), Some(hint.to_owned()))
+        }
+        Failure::Python(error) => return Err(error),
+    };
+    error.value(py).setattr("hint", hint)?;
+    Err(error)
+}
+
+/// Panics, so that a test can see what becomes of it.
+#[pyfunction]
+pub(crate) fn fail(py: Python<'_>, message: String) -> PyResult<()> {
+    #[expect(clippy::panic, reason = "that is what it is for")]
+    without_gil(py, || panic!("{message}"))
+}

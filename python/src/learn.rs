@@ -1,0 +1,160 @@
+//! Optimizing programs from Python: the loop of `agent optimize` without a language model, which
+//! tells its progress and ends when Python is interrupted.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use agent::{
+    cli::{sandbox_of_user, trust_of_user},
+    dataset::{Split, load_split},
+    optimize::{
+        self, Actors, Event, Inputs, Options, OptimizeError,
+        journal::{DATABASE_FILE, Journal},
+        mine::DEFAULT_HOPS,
+    },
+    sandbox::{Origin, Place},
+};
+use pyo3::{prelude::*, types::PyDict};
+
+use crate::{
+    base::{Base, new_run_dir},
+    failure::{Failure, without_gil},
+};
+
+/// What happens in a run, as an object for Python: `kind` and what belongs to it.
+fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    match event {
+        Event::Progress { phase, done, total } => {
+            dict.set_item("kind", "progress")?;
+            dict.set_item("phase", phase)?;
+            dict.set_item("done", done)?;
+            dict.set_item("total", total)?;
+        }
+        Event::Category { name, n, mrr, .. } => {
+            dict.set_item("kind", "category")?;
+            dict.set_item("name", name)?;
+            dict.set_item("n", n)?;
+            dict.set_item("mrr", mrr)?;
+        }
+        Event::Told(text) => {
+            dict.set_item("kind", "told")?;
+            dict.set_item("text", text)?;
+        }
+        Event::Tested { name, change, difference, p, accepted } => {
+            dict.set_item("kind", "tested")?;
+            dict.set_item("name", name)?;
+            dict.set_item("change", change)?;
+            dict.set_item("difference", difference)?;
+            dict.set_item("p", p)?;
+            dict.set_item("accepted", accepted)?;
+        }
+        Event::Better(_) => dict.set_item("kind", "better")?,
+        Event::SequentialTest(_) => dict.set_item("kind", "sequential test")?,
+    }
+    Ok(dict)
+}
+
+/// Optimizes programs on a base and freezes the best; the directory of the run and what is printed of
+/// its end. `progress` is called with each event; what it raises ends the run, as an interrupt does,
+/// and everything done so far is kept.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn optimize(
+    py: Python<'_>,
+    base: &Base,
+    seed: u64,
+    steps: usize,
+    threads: usize,
+    run: Option<PathBuf>,
+    resume: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(PathBuf, String)> {
+    without_gil(py, || {
+        let train = load_split(&base.installed, &Split::Train)?;
+        let validation = load_split(&base.installed, &Split::Val)?;
+        optimize::check_queries(&train, &validation)?;
+        let dir = match run {
+            Some(dir) => dir,
+            None => new_run_dir(&base.home, &base.installed.name)?,
+        };
+        let trust = trust_of_user();
+        // What the command line keeps, so that it can go on with the run.
+        let config = serde_json::json!({
+            "dataset": base.installed.name, "seed": seed, "steps": steps, "hops": DEFAULT_HOPS,
+            "without": [],
+        });
+        let mut journal = match resume {
+            true => Journal::resume(&dir)?,
+            false => {
+                std::fs::create_dir_all(&dir)?;
+                Journal::create(&dir, &config)?
+            }
+        };
+        let origin = dir.join(DATABASE_FILE);
+        if !resume {
+            trust.keep(Origin::Run(&origin));
+        }
+        let options = Options {
+            dataset: base.installed.name.clone(),
+            seed,
+            steps,
+            llm_steps: 0,
+            hops: DEFAULT_HOPS,
+            actors: Actors { search: true, llm: false },
+            llm_tools: false,
+            avatar_tools: false,
+            programs: Vec::new(),
+            sandbox: sandbox_of_user(Origin::Run(&origin)),
+            without: Vec::new(),
+            budget: None,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut raised: Option<PyErr> = None;
+        let mut watch = |event: Event<'_>| {
+            let told = Python::attach(|py| {
+                py.check_signals()?;
+                if let Some(progress) = &progress {
+                    progress.call1(py, (told(py, &event)?,))?;
+                }
+                PyResult::Ok(())
+            });
+            if let Err(error) = told {
+                stop.store(true, Ordering::Relaxed);
+                raised.get_or_insert(error);
+            }
+        };
+        let outcome = optimize::run(Inputs {
+            base: base.indexed.clone(),
+            assistant: None,
+            train,
+            validation,
+            options: &options,
+            dir: &dir,
+            journal: &mut journal,
+            threads: threads.max(1),
+            watch: &mut watch,
+            stop: &stop,
+        });
+        match (outcome, raised) {
+            (_, Some(error)) => Err(Failure::Python(error)),
+            (Err(OptimizeError::Stopped), None) => Err(Failure::Told("stopped".to_owned(), None)),
+            (outcome, None) => {
+                let outcome = outcome?;
+                if trust.place(Origin::Run(&origin)) == Place::Process {
+                    trust.keep(Origin::Bundle(&outcome.bundle.digest));
+                }
+                let told = serde_json::json!({
+                    "run": dir, "bundle": dir.join(optimize::BUNDLE_FILE),
+                    "digest": outcome.bundle.digest, "verdict": outcome.verdict,
+                });
+                Ok((dir, told.to_string()))
+            }
+        }
+    })
+}

@@ -1,0 +1,236 @@
+//! A system over a base: one question, many side by side, or labelled ones, measured.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use agent::{
+    dataset::{LabelledQuery, Split, load_split},
+    eval::{Definitions, Evaluation, SEED, trec},
+    index::IndexedBase,
+    infer::{self, AnswerRecord, STAND_IN},
+    measure::Measure,
+    retrieve::{Baseline, Detail, Retriever, checked},
+};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use rayon::prelude::*;
+
+use crate::{
+    base::Base,
+    failure::{Failure, without_gil},
+};
+
+/// Questions of a batch between two looks at whether Python was interrupted.
+const AT_ONCE: usize = 64;
+/// Nodes that one question may be answered with.
+const MAX_K: usize = 10_000;
+/// Nodes that are ranked for a labelled query.
+const MAX_DEPTH: usize = 100_000;
+
+/// What ranks nodes for a question.
+#[pyclass(frozen)]
+pub(crate) struct System {
+    pub(crate) base: Arc<IndexedBase>,
+    pub(crate) answers: Arc<dyn Retriever>,
+}
+
+/// An answer: nodes with scores, best first, and all that is told of them.
+#[pyclass(frozen)]
+pub(crate) struct Answer {
+    #[pyo3(get)]
+    ids: Py<PyArray1<u32>>,
+    #[pyo3(get)]
+    scores: Py<PyArray1<f32>>,
+    /// The object that `agent query --json` prints, without question and bundle.
+    #[pyo3(get)]
+    json: String,
+}
+
+/// What a system did on labelled queries.
+#[pyclass(frozen)]
+pub(crate) struct Measured {
+    /// What `agent eval --json` prints of it: n, failed, metrics, intervals, latencies.
+    #[pyo3(get)]
+    json: String,
+    /// Ids of the queries.
+    #[pyo3(get)]
+    queries: Vec<i64>,
+    /// By query, ids and scores.
+    rankings: Vec<agent::retrieve::Ranking>,
+    /// By query, in the order of `metrics`.
+    #[pyo3(get)]
+    by_query: Vec<Vec<f64>>,
+    #[pyo3(get)]
+    failures: Vec<(i64, String)>,
+}
+
+/// A ranking and its record, before Python has them.
+struct Found {
+    ids: Vec<u32>,
+    scores: Vec<f32>,
+    json: String,
+}
+
+impl Found {
+    fn into_python(self, py: Python<'_>) -> Answer {
+        Answer {
+            ids: self.ids.into_pyarray(py).unbind(),
+            scores: self.scores.into_pyarray(py).unbind(),
+            json: self.json,
+        }
+    }
+}
+
+fn within(k: usize, most: usize, what: &str) -> Result<usize, Failure> {
+    match (1..=most).contains(&k) {
+        true => Ok(k),
+        false => Err(Failure::hinted(
+            format!("{what} = {k} is out of bounds"),
+            format!("give a number from 1 to {most}"),
+        )),
+    }
+}
+
+impl System {
+    fn found(
+        &self,
+        query: &str,
+        k: usize,
+        explained: usize,
+        paths: bool,
+    ) -> Result<Found, Failure> {
+        let detail = Detail { explained, paths };
+        let answer = infer::answer(&self.base, &*self.answers, checked(query)?, k, detail)?;
+        let json = serde_json::to_string(&AnswerRecord::new(&self.base.kb, &answer))?;
+        let (ids, scores) = answer.into_ranking().into_iter().unzip();
+        Ok(Found { ids, scores, json })
+    }
+}
+
+#[pymethods]
+impl System {
+    #[getter]
+    fn name(&self) -> String {
+        self.answers.name()
+    }
+
+    /// Answers one question.
+    fn query(
+        &self,
+        py: Python<'_>,
+        query: String,
+        k: usize,
+        explained: usize,
+        paths: bool,
+    ) -> PyResult<Answer> {
+        let found = without_gil(py, || {
+            self.found(&query, within(k, MAX_K, "k")?, explained, paths)
+        })?;
+        Ok(found.into_python(py))
+    }
+
+    /// Answers questions side by side, in their order; an interrupt of Python ends it between some.
+    fn query_batch(
+        &self,
+        py: Python<'_>,
+        queries: Vec<String>,
+        k: usize,
+        paths: bool,
+    ) -> PyResult<Vec<Answer>> {
+        let mut answers = Vec::with_capacity(queries.len());
+        for (from, some) in queries.chunks(AT_ONCE).enumerate() {
+            py.check_signals()?;
+            let found = without_gil(py, || {
+                let k = within(k, MAX_K, "k")?;
+                let one = |(at, query): (usize, &String)| {
+                    self.found(query, k, 0, paths).map_err(|failure| match failure {
+                        Failure::Told(message, hint) => {
+                            Failure::Told(format!("query {}: {message}", from * AT_ONCE + at), hint)
+                        }
+                        other => other,
+                    })
+                };
+                some.par_iter().enumerate().map(one).collect::<Result<Vec<_>, Failure>>()
+            })?;
+            answers.extend(found.into_iter().map(|found| found.into_python(py)));
+        }
+        Ok(answers)
+    }
+
+    /// Measures the system on labelled queries: those of a split, or such as are given.
+    fn measure(
+        &self,
+        py: Python<'_>,
+        base: &Base,
+        split: String,
+        depth: usize,
+        definitions: String,
+    ) -> PyResult<Measured> {
+        without_gil(py, || {
+            let depth = within(depth, MAX_DEPTH, "depth")?;
+            let definitions = match definitions.as_str() {
+                "stark" => Definitions::Stark,
+                "trec" => Definitions::Trec,
+                other => {
+                    return Err(Failure::hinted(
+                        format!("there are no metrics {other:?}"),
+                        "give \"stark\" or \"trec\"",
+                    ));
+                }
+            };
+            let Ok(split) = split.parse::<Split>();
+            let queries = load_split(&base.installed, &split)?;
+            let stand_in = Baseline::new(self.base.clone(), STAND_IN);
+            let measured = Measure {
+                queries: &queries,
+                base: &self.base,
+                stand_in: &stand_in,
+                definitions,
+                depth,
+                keep: true,
+                stop: &AtomicBool::new(false),
+                progress: &|_| {},
+            }
+            .of(&*self.answers)?;
+            let evaluation = Evaluation::from_results(&measured.results, SEED)?;
+            let failed = measured.results.iter();
+            let failed =
+                failed.filter_map(|one| Some((one.query_id, one.failure.clone()?))).collect();
+            Ok(Measured {
+                json: serde_json::to_string(&evaluation)?,
+                queries: queries.iter().map(|query: &LabelledQuery| query.id).collect(),
+                by_query: measured.results.iter().map(|one| one.metrics.values().to_vec()).collect(),
+                rankings: measured.rankings,
+                failures: failed,
+            })
+        })
+    }
+}
+
+#[pymethods]
+impl Measured {
+    /// The ids and scores of one query, by its place.
+    fn ranking<'py>(
+        &self,
+        py: Python<'py>,
+        at: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)> {
+        let ranking = without_gil(py, || {
+            let n = self.rankings.len();
+            let ranking = self.rankings.get(at).cloned();
+            ranking.ok_or_else(|| Failure::Told(format!("there are {n} queries, from 0"), None))
+        })?;
+        let (ids, scores): (Vec<u32>, Vec<f32>) = ranking.into_iter().unzip();
+        Ok((ids.into_pyarray(py), scores.into_pyarray(py)))
+    }
+
+    /// The rankings as `agent eval --run-file` writes them.
+    fn to_trec(&self, py: Python<'_>, tag: String) -> PyResult<String> {
+        without_gil(py, || {
+            let mut out = Vec::new();
+            for (query, ranking) in self.queries.iter().zip(&self.rankings) {
+                trec::write_run(&mut out, *query, ranking, &tag)?;
+            }
+            Ok(String::from_utf8(out)?)
+        })
+    }
+}

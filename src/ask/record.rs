@@ -1,0 +1,99 @@
+//! An answer in the form that leaves the process: JSON with the whole table and the source of every
+//! column.
+//!
+//! Must not know: how answers are found, who reads them.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::{
+    ask::{
+        answer::{Answered, LeftOut, Outcome},
+        kind::Kind,
+        row_json,
+    },
+    kb::{Kb, NodeId},
+    table::{SqlValue, statistics::Tested},
+};
+
+/// An answer as JSON.
+#[derive(Serialize)]
+pub struct AskRecord<'a> {
+    question: &'a str,
+    kind: Kind,
+    answer: &'a Outcome,
+    told: &'a str,
+    path: &'a [String],
+    sql: &'a [String],
+    statistic: Option<Tested>,
+    result: Result<'a>,
+    table: Table<'a>,
+    left_out: &'a [LeftOut],
+    assumed: &'a [String],
+    ms: f64,
+}
+
+#[derive(Serialize)]
+struct Result<'a> {
+    columns: &'a [String],
+    rows: &'a [Vec<SqlValue>],
+}
+
+#[derive(Serialize)]
+struct Table<'a> {
+    rows_are: &'a str,
+    columns: Vec<Column<'a>>,
+    rows: Vec<Row<'a>>,
+}
+
+/// A column, and where each of its cells comes from: of the row's node, this.
+#[derive(Serialize)]
+struct Column<'a> {
+    name: &'a str,
+    source: &'a str,
+    unit: Option<&'a str>,
+    empty: usize,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: NodeId,
+    name: &'a str,
+    cells: Vec<Json>,
+}
+
+impl<'a> AskRecord<'a> {
+    /// The answer to a question over a base, found in so many milliseconds.
+    pub fn new(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -> Self {
+        let Answered { table, result, .. } = answered;
+        let columns = table.columns.iter().map(|column| Column {
+            name: &column.name,
+            source: &column.source,
+            unit: column.unit.as_deref(),
+            empty: column.n_empty(),
+        });
+        let row = |(at, &id): (usize, &NodeId)| Row {
+            id,
+            name: kb.name(id),
+            cells: row_json(table, at).collect(),
+        };
+        Self {
+            question,
+            kind: answered.kind,
+            answer: &answered.outcome,
+            told: &answered.told,
+            path: &answered.path,
+            sql: &answered.sql,
+            statistic: answered.statistic,
+            result: Result { columns: &result.columns, rows: &result.rows },
+            table: Table {
+                rows_are: &answered.row_type,
+                columns: columns.collect(),
+                rows: table.rows.iter().enumerate().map(row).collect(),
+            },
+            left_out: &answered.left_out,
+            assumed: &answered.assumed,
+            ms,
+        }
+    }
+}

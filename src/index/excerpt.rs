@@ -1,0 +1,69 @@
+//! Which part of a long text concerns a question: its start, and the chunks that share the rarest
+//! words with what is wanted.
+//!
+//! Must not know: who reads it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    index::{IndexedBase, chunks::chunk_text},
+    kb::NodeId,
+};
+
+/// Characters of a text that are searched for what concerns the question.
+const MAX_SEARCHED_CHARS: usize = 200_000;
+/// Characters of a chunk, and of the start of a text, which is always shown.
+const CHUNK_CHARS: usize = 400;
+
+/// The document of a node without its relations, within some characters, as [`relevant`] cuts it.
+pub(crate) fn text_about(
+    base: &IndexedBase,
+    node: NodeId,
+    wanted: &str,
+    max_chars: usize,
+) -> String {
+    relevant(base, base.kb.text(node), wanted, max_chars)
+}
+
+/// A text within some characters: all of it, or its start and the chunks that share the rarest
+/// words with the wanted ones, in the order of the text.
+pub(crate) fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
+        return text.trim().to_owned();
+    }
+    let searched = head(text, MAX_SEARCHED_CHARS);
+    let stems: BTreeSet<u32> =
+        base.stems.of(wanted).filter_map(|stem| base.terms.stem_id(&stem)).collect();
+    let chunks = chunk_text(searched, CHUNK_CHARS, 0);
+    let weight = |chunk: &str| {
+        let own: BTreeSet<u32> =
+            base.stems.of(chunk).filter_map(|stem| base.terms.stem_id(&stem)).collect();
+        own.intersection(&stems).map(|&stem| base.terms.idf(stem)).sum::<f32>()
+    };
+    let weights: Vec<f32> = chunks.iter().map(|chunk| weight(chunk)).collect();
+    let mut order: Vec<usize> = (1..chunks.len()).collect();
+    order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
+    let mut room = max_chars;
+    let mut shown = BTreeSet::new();
+    for at in chunks.first().map(|_| 0).into_iter().chain(order) {
+        let n_chars = chunks[at].chars().count() + 1;
+        if n_chars <= room {
+            room -= n_chars;
+            shown.insert(at);
+        }
+    }
+    let mut cut = String::new();
+    for at in shown.iter().copied() {
+        if at > 0 {
+            let follows = shown.contains(&(at - 1));
+            cut.push_str(if follows { "\n" } else { "\n[...]\n" });
+        }
+        cut.push_str(chunks[at]);
+    }
+    cut
+}
+
+/// The first characters of a text.
+pub(crate) fn head(text: &str, n_chars: usize) -> &str {
+    text.char_indices().nth(n_chars).map_or(text, |(at, _)| &text[..at])
+}
