@@ -19,6 +19,7 @@ mod rank;
 mod session;
 pub mod source;
 mod spec;
+mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -89,7 +90,7 @@ pub trait ToolHost: Send {
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
-        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS, llm::TOOLS].concat()
+        [text::TOOLS, graph::TOOLS, rank::TOOLS, table::TOOLS, avatar::TOOLS, llm::TOOLS].concat()
     });
     &REGISTRY
 }
