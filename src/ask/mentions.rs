@@ -7,11 +7,14 @@ use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
 use crate::{
     ask::{
-        lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word, synonyms},
-        schema::{Schema, is_form},
+        lexicon::{
+            Bound, Cue, PHRASES, is_anything, is_cue, is_filler, is_person, number_word, same_sort,
+            synonyms,
+        },
+        schema::{Schema, Words, is_form},
     },
     index::IndexedBase,
-    kb::{FieldId, NodeId, TypeId},
+    kb::{FieldId, NodeId, RelationId, TypeId},
     table::{
         has_value,
         value::{category, quantity},
@@ -28,14 +31,26 @@ const MAX_PHRASE: usize = 8;
 /// Words of a name of a field that stand apart at most.
 const MAX_PARTIAL: usize = 4;
 /// Words behind a number that say its unit.
-const UNITS: [(&str, &str); 6] = [
+const UNITS: [(&str, &str); 14] = [
     ("%", "%"),
     ("percent", "%"),
     ("per cent", "%"),
     ("dollars", "USD"),
     ("dollar", "USD"),
+    ("bucks", "USD"),
     ("USD", "USD"),
+    ("euros", "EUR"),
+    ("euro", "EUR"),
+    ("EUR", "EUR"),
+    ("pounds", "GBP"),
+    ("pound", "GBP"),
+    ("quid", "GBP"),
+    ("GBP", "GBP"),
 ];
+/// Words between which and what is counted nothing else stands.
+const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
+/// Words behind a type or a relation of which so many are meant.
+pub(crate) const COUNTS: [&str; 4] = ["count", "counts", "list", "lists"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -91,6 +106,8 @@ pub(crate) enum What {
     Number(f64, Option<String>),
     /// A phrase of questions.
     Cue(Cue),
+    /// A relation that is said as a noun, and counted.
+    Links(RelationId),
     /// A word of a relation's name.
     Relation,
     /// Nothing.
@@ -206,7 +223,151 @@ pub(crate) fn mentions(
         at = end;
     }
     find_rare_values(base, schema, &tokens, &mut all);
+    settle(base, schema, &tokens, &mut all);
     Mentions { tokens, all }
+}
+
+/// Settles what words say that say several things, by what stands around them.
+fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.word.as_str());
+    let says = |words: &[&str]| tokens.iter().any(|token| words.contains(&token.word.as_str()));
+    let cue = |mention: &Mention| match mention.what {
+        What::Cue(cue) => Some(cue),
+        _ => None,
+    };
+    // `the most genes are associated with`: here it is what links.
+    let counts =
+        |mention: &Mention| matches!(cue(mention), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
+    let first = all.iter().position(counts).unwrap_or(all.len());
+    for mention in all.iter_mut().skip(first) {
+        let links =
+            tokens.get(mention.at.start).is_some_and(|own| schema.is_of_relation(&own.stem));
+        if links && cue(mention) == Some(Cue::Relate) {
+            mention.what = What::Relation;
+        }
+    }
+    // `related to how many genes there are`
+    let tests = |mention: &Mention| {
+        matches!(
+            cue(mention),
+            Some(Cue::Relate | Cue::Correlate | Cue::Ranks | Cue::Spread | Cue::Normal)
+        )
+    };
+    let test = all.iter().position(tests).unwrap_or(all.len());
+    for mention in all.iter_mut().skip(test) {
+        if cue(mention) == Some(Cue::HowMany) {
+            mention.what = What::Cue(Cue::NumberOf);
+        }
+    }
+    if let Some(mention) = all.first_mut().filter(|mention| mention.at.len() == 1)
+        && word(mention.at.start) == "say"
+    {
+        mention.what = What::Cue(Cue::Suppose);
+    }
+    let supposes = all.iter().any(|mention| cue(mention) == Some(Cue::Suppose))
+        || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
+    let people = people(schema, all);
+    for at in 0..all.len() {
+        let (start, end) = all.get(at).map_or((0, 0), |own| (own.at.start, own.at.end));
+        let next = all.get(at + 1).map(|next| next.what.clone());
+        let before = all.get(..at).unwrap_or_default().iter().rev();
+        let before = before.map(|own| &own.what);
+        let before = before
+            .clone()
+            .find(|own| !matches!(own, What::Filler | What::Relation | What::Cue(Cue::Filler)));
+        let settled = match all.get(at).map(|own| &own.what) {
+            // `drugs without any indication`
+            Some(What::Cue(Cue::LeaveOut)) if word(start) == "without" && !supposes => {
+                let mut behind = all.get(at + 1..).unwrap_or_default().iter().map(|own| &own.what);
+                let named = behind.find(|own| !matches!(own, What::Filler));
+                let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
+                open.then_some(What::Cue(Cue::Not))
+            }
+            // `the number of targets`, `a target`, `target counts`; else it is how things are linked.
+            Some(What::Links(_)) => {
+                let by_cue = matches!(
+                    before,
+                    Some(
+                        What::Number(..)
+                            | What::Cue(
+                                Cue::HowMany
+                                    | Cue::NumberOf
+                                    | Cue::Most
+                                    | Cue::Fewest
+                                    | Cue::More(_)
+                                    | Cue::Not
+                                    | Cue::Of(_)
+                                    | Cue::Bound(..)
+                            )
+                    )
+                );
+                let article = start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&word(at)));
+                let listed = COUNTS.contains(&word(end))
+                    || word(end) == "and"
+                        && matches!(
+                            all.get(at + 1..)
+                                .unwrap_or_default()
+                                .iter()
+                                .map(|own| &own.what)
+                                .find(|own| !matches!(own, What::Filler)),
+                            Some(What::Links(_))
+                        );
+                let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
+                let counted = (by_cue || article || listed) && !of_thing;
+                (!counted).then_some(What::Relation)
+            }
+            // `how many things`: those that questions are about, where they are of one type.
+            Some(What::Filler | What::Unknown(_)) if is_anything(word(start)) => {
+                let counted = matches!(
+                    before,
+                    Some(What::Cue(Cue::HowMany | Cue::NumberOf | Cue::Most | Cue::More(_)))
+                );
+                match base.kb.candidate_types() {
+                    &[kind] if counted => Some(What::Type(kind)),
+                    _ => Some(What::Filler),
+                }
+            }
+            // `author list`, `reference counts`
+            Some(What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany))
+                if COUNTS.contains(&word(start))
+                    && matches!(before, Some(What::Type(_) | What::Links(_)))
+                    && all
+                        .get(at.wrapping_sub(1))
+                        .is_some_and(|own| matches!(own.what, What::Type(_) | What::Links(_))) =>
+            {
+                Some(What::Filler)
+            }
+            Some(What::Cue(Cue::Which)) if word(start) == "who" => people.map(What::Type),
+            _ => None,
+        };
+        if let (Some(what), Some(mention)) = (settled, all.get_mut(at)) {
+            mention.what = what;
+        }
+    }
+}
+
+/// The type of people that `who` asks for: the only one there is, where a first or last is asked for
+/// and nobody is named or said otherwise.
+fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
+    let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
+    let extreme = all.iter().any(|own| {
+        matches!(
+            own.what,
+            What::Cue(Cue::Most | Cue::Fewest | Cue::High | Cue::Low | Cue::Best(..))
+        )
+    });
+    let people = schema
+        .types
+        .iter()
+        .enumerate()
+        .filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
+    let people: Vec<TypeId> = people.map(|(id, _)| TypeId(id as u16)).collect();
+    match people.as_slice() {
+        &[kind] if extreme && things < 2 => {
+            (!all.iter().any(|own| own.what == What::Type(kind))).then_some(kind)
+        }
+        _ => None,
+    }
 }
 
 /// Looks through all nodes for the values that stand beside the name of their field and are too rare
@@ -263,7 +424,7 @@ fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
         }
         let written = text.get(range.clone()).unwrap_or_default();
         let begins = tokens.is_empty();
-        let number = number_at(text, range.start);
+        let number = number_at(text, range.start).or_else(|| number_said(text, &range, &word));
         let range = number.as_ref().map_or(range.clone(), |(end, _)| range.start..*end);
         tokens.push(Token {
             marked: written.chars().any(|c| c.is_uppercase() && !begins || c.is_numeric()),
@@ -274,6 +435,28 @@ fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
         });
     }
     tokens
+}
+
+/// A number in words that its unit stands behind, and where that ends.
+fn number_said(
+    text: &str,
+    at: &Range<usize>,
+    word: &str,
+) -> Option<(usize, (f64, Option<String>))> {
+    let number = number_word(word)?;
+    let (length, unit) = unit_behind(text.get(at.end..)?)?;
+    Some((at.end + length, (number, Some(unit.to_owned()))))
+}
+
+/// The unit that a text begins with, and where it ends.
+fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
+    let behind = text.trim_start();
+    let ends = |word: &str| {
+        let rest = behind.strip_prefix(word);
+        rest.is_some_and(|rest| word == "%" || !rest.starts_with(char::is_alphanumeric))
+    };
+    let (word, unit) = UNITS.iter().find(|(word, _)| ends(word))?;
+    Some((text.len() - behind.len() + word.len(), unit))
 }
 
 /// The number that begins at a place, and where it ends, a sign of percent included.
@@ -308,17 +491,21 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     {
         number.number = -number.number;
     }
-    let blank = after.len() - after.trim_start().len();
-    let behind = after.trim_start();
-    let ends = |word: &str| {
-        let rest = behind.strip_prefix(word);
-        rest.is_some_and(|rest| word == "%" || !rest.starts_with(char::is_alphanumeric))
-    };
-    if let Some((word, unit)) = UNITS.iter().find(|(word, _)| ends(word)) {
-        number.unit = Some((*unit).to_owned());
-        end += blank + word.len();
+    if let Some((length, unit)) = unit_behind(after) {
+        number.unit = Some(unit.to_owned());
+        end += length;
     }
     Some((start + end, (number.number, number.unit)))
+}
+
+/// How many tokens say a name as a noun, in one or several.
+fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
+    let (last, begin) = name.split_last()?;
+    let said = tokens.get(..name.len())?;
+    let (end, start) = said.split_last()?;
+    let same = start.iter().zip(begin).all(|(token, word)| token.word == *word);
+    let plural = end.word.strip_suffix('s') == Some(last.as_str());
+    (same && (end.word == *last || plural)).then_some(name.len())
 }
 
 /// What is looked for in one question.
@@ -482,14 +669,20 @@ impl Reader<'_> {
                 best = Some((n, what));
             }
         };
+        let joined = |name: &Words| (token.word == name.joined).then_some(1);
         for (id, kind) in self.schema.types.iter().enumerate() {
-            if let Some(n) = names(&kind.words) {
+            if let Some(n) = names(&kind.words).or_else(|| joined(kind)) {
                 better(n, What::Type(TypeId(id as u16)));
             }
         }
         for (id, field) in self.schema.fields.iter().enumerate() {
-            if let Some(n) = names(&field.words) {
+            if let Some(n) = names(&field.words).or_else(|| joined(field)) {
                 better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
+            }
+        }
+        for (id, relation) in self.schema.relations.iter().enumerate() {
+            if let Some(n) = noun(&relation.words, own) {
+                better(n, What::Links(RelationId(id as u16)));
             }
         }
         for (phrase, cue) in PHRASES {
@@ -513,6 +706,12 @@ impl Reader<'_> {
         if own.first().is_none_or(|token| is_filler(&token.word)) {
             return None;
         }
+        let token = own.first()?;
+        let of_type = self.schema.types.iter().enumerate().filter_map(|(id, kind)| {
+            let said = kind.stems.iter().any(|own| is_form(own, &token.stem));
+            said.then_some((kind.stems.len(), id))
+        });
+        let of_type = of_type.min();
         for n in (1..=own.len()).rev() {
             let said: Vec<&str> = own[..n]
                 .iter()
@@ -529,23 +728,37 @@ impl Reader<'_> {
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
+                // Of equal parts of names, that of the type.
+                let share = fields.first().map_or(0.0, |(_, share)| *share);
+                if let Some((words, id)) = of_type.filter(|_| n == 1)
+                    && 1.0 / words as f32 >= share
+                {
+                    return Some((at + 1, What::Type(TypeId(id as u16))));
+                }
                 return Some((at + n, What::Field(fields)));
             }
         }
-        let token = own.first()?;
         let meant = self.meant(synonyms(&token.word));
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
+        if let Some((_, id)) = of_type {
+            return Some((at + 1, What::Type(TypeId(id as u16))));
+        }
         if self.schema.is_of_relation(&token.stem) {
             return Some((at + 1, What::Relation));
         }
-        let of_type = self.schema.types.iter().enumerate().filter_map(|(id, kind)| {
-            let said = kind.stems.iter().any(|own| is_form(own, &token.stem));
-            said.then_some((kind.stems.len(), id))
-        });
-        let (_, id) = of_type.min()?;
-        Some((at + 1, What::Type(TypeId(id as u16))))
+        let others: Vec<&str> = same_sort(&token.word).collect();
+        let kind = self
+            .schema
+            .types
+            .iter()
+            .position(|kind| kind.words.iter().any(|word| others.contains(&word.as_str())));
+        if let Some(id) = kind {
+            return Some((at + 1, What::Type(TypeId(id as u16))));
+        }
+        let meant = self.meant(&others);
+        (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
     /// The fields whose names have one of these words, with the share that it is of the name.

@@ -30,6 +30,7 @@ use crate::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, Rows, SqlValue, Table,
         of_texts, read,
         statistics::{self, Tested},
+        with_literals,
     },
     tools::{Assistant, AssistantError, schema_text},
 };
@@ -295,6 +296,7 @@ impl Questioner<'_> {
             operation: Operation::Number(Measure::Rows),
             supposed: None,
             asks_same: false,
+            asks_more: None,
             assumed: vec![
                 "the language model chose rows and columns, and wrote the SQL".to_owned(),
             ],
@@ -428,10 +430,21 @@ impl Questioner<'_> {
             Database::load(&[("t", &table)]).map_err(|error| unusable(error.to_string()))?;
         let mut failed = String::new();
         for _ in 0..2 {
-            let reply: SqlReply = self.ask(SQL, self.sql_inputs(plan, &table, &failed))?;
+            let mut reply: SqlReply = self.ask(SQL, self.sql_inputs(plan, &table, &failed))?;
             let limits = if reply.test.is_some() { ROWS } else { Limits::default() };
+            let names: Vec<&str> = ["t", "id", "key", "value"]
+                .into_iter()
+                .chain(table.columns.iter().map(|column| column.name.as_str()))
+                .collect();
+            let (sql, texts) = with_literals(&reply.sql, &names);
+            reply.sql = sql;
             match database.query(&reply.sql, &limits) {
-                Ok(rows) => return self.answered(plan, table, left_out, reply, rows),
+                Ok(rows) => {
+                    let mut answered = self.answered(plan, table, left_out, reply, rows)?;
+                    let told = |text| format!("\"{text}\" in the statement taken as a text");
+                    answered.assumed.extend(texts.into_iter().map(told));
+                    return Ok(answered);
+                }
                 Err(error) => failed = format!("{}\n{error}", reply.sql),
             }
         }

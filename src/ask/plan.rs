@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub supposed: Option<Change>,
     /// Whether it is asked if two are the same, so that a difference is a no.
     pub asks_same: bool,
+    /// Whether it is asked if the first of two varies more, or less.
+    pub asks_more: Option<bool>,
     /// What the question leaves open, and how it was taken.
     pub assumed: Vec<String>,
 }
@@ -101,6 +103,16 @@ impl Test {
 }
 
 impl Test {
+    /// Places of the columns of values without which it is not known whether it is so.
+    pub(crate) fn valued(&self) -> Vec<usize> {
+        match self {
+            Self::Number { column, .. } | Self::Value { column, .. } => vec![*column],
+            Self::Linked { .. } | Self::Is(_) | Self::Filled { .. } => Vec::new(),
+            Self::Not(test) => test.valued(),
+            Self::Any(tests) => tests.iter().flat_map(Self::valued).collect(),
+        }
+    }
+
     /// Places of columns of names with the nodes that are looked for in them, and of columns that are
     /// looked at otherwise.
     pub(crate) fn looks_for<'a>(
@@ -125,7 +137,11 @@ impl Plan {
             _ => &[],
         };
         let subjects = self.operation.subjects().iter().map(|subject| &subject.test);
-        self.filters.iter().chain(supposed).chain(subjects)
+        let shared = match &self.operation {
+            Operation::Share(tests) => tests.as_slice(),
+            _ => &[],
+        };
+        self.filters.iter().chain(supposed).chain(subjects).chain(shared)
     }
 
     /// The nodes that are looked for in a column of names; none if it is looked at otherwise.
@@ -160,6 +176,7 @@ impl Operation {
             Self::SpreadAmong { measure, group, .. } => {
                 [*measure].into_iter().chain(*group).collect()
             }
+            Self::Share(_) => Vec::new(),
             other => other.columns(),
         }
     }
@@ -175,7 +192,7 @@ impl Operation {
         };
         match self {
             Self::Number(measure) => of(measure).into_iter().collect(),
-            Self::Share => Vec::new(),
+            Self::Share(tests) => tests.iter().flat_map(Test::columns).collect(),
             Self::Groups { group, measure, .. } => {
                 of(measure).into_iter().chain([*group]).collect()
             }
@@ -185,7 +202,7 @@ impl Operation {
                 columns.extend(of(measure));
                 columns
             }
-            Self::Correlate(one, other, _)
+            Self::Correlate { one, other, .. }
             | Self::Spread(one, other)
             | Self::Relate(one, other) => {
                 vec![*one, *other]
@@ -223,8 +240,8 @@ pub(crate) struct Subject {
 pub(crate) enum Operation {
     /// One number of all rows.
     Number(Measure),
-    /// The share of the rows that satisfy the filters, in percent.
-    Share,
+    /// The share of the rows that are so as well, in percent.
+    Share(Vec<Test>),
     /// A number for each value of a column, most first.
     Groups {
         /// Place of the column whose values part the rows.
@@ -256,8 +273,17 @@ pub(crate) enum Operation {
     },
     /// Whether a column's numbers are normal.
     Normal(usize),
-    /// Whether two columns go together; by their ranks if so said.
-    Correlate(usize, usize, bool),
+    /// Whether two columns go together.
+    Correlate {
+        /// Place of one column.
+        one: usize,
+        /// Place of the other.
+        other: usize,
+        /// Whether by their ranks.
+        ranks: bool,
+        /// Whether it is asked if one rises with the other, or falls.
+        rises: Option<bool>,
+    },
     /// Whether two columns vary as much.
     Spread(usize, usize),
     /// Whether a column varies as much in the parts of another, or of the subjects if there are

@@ -7,8 +7,11 @@
 //!
 //! Must not know: tables, SQL.
 
+mod correlation;
 mod joining;
+mod numbers;
 mod operation;
+mod share;
 mod supposition;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,18 +20,20 @@ use crate::{
     ask::{
         AskError,
         kind::Kind,
-        lexicon::{Bound, Cue, Function},
-        mentions::{Mention, Mentions, Thing, What},
+        lexicon::{Bound, Cue, Function, is_frequency},
+        mentions::{COUNTS, Mention, Mentions, Thing, What},
         plan::{Plan, Test},
+        reading::numbers::{Bounded, NumberUse},
         schema::Schema,
     },
     index::IndexedBase,
-    kb::{FieldId, MetapathStep, NodeId, TypeId, metapath_in_words},
-    table::{ColumnKind, ColumnSpec},
+    kb::{Direction, FieldId, MetapathStep, NodeId, TypeId, metapath_in_words},
+    table::{ColumnKind, ColumnSpec, reached},
 };
 
-/// Years that a bare number behind `in` may be.
-const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
+/// Nodes that are looked at to see how many others links lead to.
+const LOOKED_AT: usize = 1_000;
+
 /// What a type gains as the rows by a field that it has, by being counted, by having what is
 /// counted, by a value of its own, by its name.
 const HAS_FIELD: f32 = 3.0;
@@ -39,29 +44,6 @@ const IS_SAID: f32 = 1.0;
 /// By being said of several, and behind `among`.
 const IS_PLURAL: f32 = 0.5;
 const IS_AMONG: f32 = 4.0;
-
-/// What a number bounds.
-#[derive(Clone, Debug, PartialEq)]
-enum Bounded {
-    /// The field or the count of a mention.
-    Mention(usize),
-    /// A field of one of these names.
-    Implied(&'static [&'static str]),
-    /// The year.
-    Year,
-}
-
-/// A number that bounds something.
-#[derive(Clone, Debug)]
-struct NumberUse {
-    what: Bounded,
-    bound: Bound,
-    number: f64,
-    to: Option<f64>,
-    changed: bool,
-    /// Whether it is said as an alternative to the number before.
-    or: bool,
-}
 
 /// What a named thing is to the rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,8 +130,9 @@ pub(crate) fn read(
     reading.check_bounds()?;
     reading.count();
     reading.use_numbers()?;
+    reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
-    reading.plan(kinds)
+    reading.plan_of_any(kinds)
 }
 
 /// Whether anything is said that only many nodes together can answer.
@@ -302,148 +285,50 @@ impl Reading<'_> {
                 counted.insert(next, *kind);
             }
         }
+        // `author list`, `paper counts`
+        for (at, mention) in self.mentions.all.iter().enumerate() {
+            let behind = self.mentions.tokens.get(mention.at.end).map(|token| token.word.as_str());
+            let listed = behind.is_some_and(|word| COUNTS.contains(&word));
+            if let What::Type(kind) = mention.what
+                && listed
+                && !self.bound.contains_key(&at)
+            {
+                counted.insert(at, kind);
+            }
+        }
         self.counted = counted;
     }
 
-    /// Whether a mention is a field or a count, which a number may bound.
-    fn is_value(&self, at: usize) -> bool {
-        match self.what(at) {
-            Some(What::Field(_)) => !self.bound.contains_key(&at),
-            _ => self.counted.contains_key(&at),
-        }
+    /// Whether it is asked how often something occurs.
+    fn is_frequency(&self) -> bool {
+        self.cues(false).any(|(at, cue)| {
+            matches!(cue, Cue::Most | Cue::Fewest | Cue::More(_)) && is_frequency(&self.said_at(at))
+        })
     }
 
-    /// Finds what each number bounds.
-    fn use_numbers(&mut self) -> Result<(), AskError> {
-        let mut uses: Vec<NumberUse> = Vec::new();
-        let mut at = 0;
-        while at < self.mentions.all.len() {
-            let Some(What::Number(number, unit)) = self.what(at).cloned() else {
-                at += 1;
-                continue;
-            };
-            let changed = self.changed.get(at).copied().unwrap_or(false);
-            let before = self.beside(at, -1);
-            let cue = before.and_then(|before| self.cue(before));
-            let next = self.beside(at, 1);
-            let next_cue = next.and_then(|next| self.cue(next));
-            // `top 5`, `the 5 cheapest`
-            let first = matches!(
-                next_cue,
-                Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-            );
-            if cue == Some(Cue::Top) || first {
-                self.top = Some(number.max(1.0) as usize);
-                at += 1;
-                continue;
-            }
-            // What is supposed of values themselves is read apart.
-            if changed && (unit.as_deref() == Some("%") || self.scales(at)) {
-                at += 1;
-                continue;
-            }
-            let mut to = None;
-            let mut end = at;
-            let mut bound = match cue {
-                Some(Cue::Bound(bound, _)) => Some(bound),
-                _ => None,
-            };
-            let mut implied = None;
-            if cue == Some(Cue::Versus)
-                && let Some(place) = before.and_then(|before| self.beside(before, -1))
-            {
-                match self.cue(place) {
-                    Some(Cue::Comparative(high, names)) => {
-                        // A newer thing has a larger year, and so on.
-                        bound = Some(if high { Bound::Above } else { Bound::Below });
-                        implied = Some(Bounded::Implied(names));
-                    }
-                    Some(Cue::More(high)) => {
-                        bound = Some(if high { Bound::Above } else { Bound::Below });
-                    }
-                    _ => {}
-                }
-            }
-            let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
-            let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
-            if let Some(second) = second
-                && let Some(What::Number(other, _)) = self.what(second)
-                && (bound == Some(Bound::Between)
-                    || bound == Some(Bound::Equal) && self.is_range(at, second))
-            {
-                bound = Some(Bound::Between);
-                to = Some(*other);
-                end = second;
-            } else if next_cue == Some(Cue::Versus)
-                && let Some(Cue::More(high)) =
-                    next.and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at))
-            {
-                bound = Some(if high { Bound::AtLeast } else { Bound::AtMost });
-                end = next.map_or(at, |next| next + 1);
-            }
-            let years = bound == Some(Bound::Between) && to.is_some_and(is_year);
-            let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none() || years;
-            let behind = self.beside(end, 1).filter(|place| {
-                let value = self.is_value(*place) && to.is_none();
-                (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
-            });
-            let ahead = (0..at)
-                .rev()
-                .find(|place| self.is_value(*place) && self.changed.get(*place) == Some(&changed));
-            let is_time = |place: usize| self.is_time(place);
-            let what = match (implied, behind, ahead) {
-                (Some(implied), _, _) => Some(implied),
-                (_, Some(place), _) if !(by_time && is_year(number) && !is_time(place)) => {
-                    Some(Bounded::Mention(place))
-                }
-                (_, _, Some(place)) if !(by_time && is_year(number)) || is_time(place) => {
-                    Some(Bounded::Mention(place))
-                }
-                _ if is_year(number) && unit.is_none() => Some(Bounded::Year),
-                _ if matches!(unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY")) => {
-                    Some(Bounded::Implied(&["price", "cost"]))
-                }
-                _ => None,
-            };
-            let Some(what) = what else {
-                return Err(AskError::Missing(format!(
-                    "it does not say of which value {number} is said; name a field"
-                )));
-            };
-            if let Bounded::Mention(place) = what {
-                self.bounded.insert(place);
-            }
-            let bound = bound.unwrap_or(Bound::Equal);
-            let or = uses.last().is_some() && self.is_alternative(at);
-            uses.push(NumberUse { what, bound, number, to, changed, or });
-            at = end + 1;
+    /// The type whose nodes are counted where it is asked how often something occurs and nothing is
+    /// said of what: the one that questions are about, if what is said links to it most.
+    fn occurs_in(&self) -> Option<TypeId> {
+        let &[wanted] = self.base.kb.candidate_types() else { return None };
+        let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
+        if !self.is_frequency() || !self.counted.is_empty() || self.mentions.all.iter().any(counts)
+        {
+            return None;
         }
-        self.numbers = uses;
-        Ok(())
-    }
-
-    /// Whether a field holds years or dates.
-    fn is_time(&self, at: usize) -> bool {
-        match self.what(at) {
-            Some(What::Field(fields)) => fields.iter().any(|(field, share)| {
-                let name = self.base.kb.field_name(*field);
-                *share > 0.4 && (name.contains("year") || name.contains("date"))
-            }),
-            _ => false,
+        let mut types: Vec<TypeId> = Vec::new();
+        for mention in &self.mentions.all {
+            match &mention.what {
+                What::Type(kind) => types.push(*kind),
+                What::Thing(thing) => {
+                    types.extend(thing.nodes.iter().map(|&node| self.base.kb.node_type(node)));
+                }
+                _ => {}
+            }
         }
-    }
-
-    /// Whether a number within what is supposed says by how much values change, and not which.
-    fn scales(&self, at: usize) -> bool {
-        let near = |step: isize| self.beside(at, step).and_then(|at| self.cue(at));
-        let changes = |cue: Option<Cue>| {
-            matches!(cue, Some(Cue::Raise | Cue::Lower | Cue::More(_) | Cue::Comparative(..)))
-        };
-        let behind =
-            self.beside(at, 1).and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at));
-        changes(near(-1))
-            || changes(near(1))
-            || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))
+        let all = types
+            .iter()
+            .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
+        (all && !types.is_empty()).then_some(wanted)
     }
 
     /// The type that the rows are of.
@@ -505,6 +390,15 @@ impl Reading<'_> {
                     points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
                     said_before = true;
                 }
+                What::Links(relation) => {
+                    let out = self.schema.step_of(kind, *relation).map(|step| step.direction);
+                    points += match out {
+                        Some(Direction::Out) => 1.0,
+                        Some(_) => 0.5,
+                        None => 0.0,
+                    };
+                    points += if out.is_some() && self.is_said(kind) { HAS_COUNTED } else { 0.0 };
+                }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
                     points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
                 }
@@ -519,6 +413,7 @@ impl Reading<'_> {
                 _ => {}
             }
         }
+        points += if self.occurs_in() == Some(kind) { IS_COUNTED } else { 0.0 };
         for number in &self.numbers {
             let has = match number.what {
                 Bounded::Year => self.year(kind).is_some(),
@@ -738,6 +633,10 @@ impl Reading<'_> {
             Some(What::Type(kind)) if self.counted.contains_key(&at) && kind != self.rows => {
                 ColumnSpec::Count(self.path_to(kind)?)
             }
+            Some(What::Links(relation)) => match self.schema.step_of(self.rows, relation) {
+                Some(step) => ColumnSpec::Count(vec![step]),
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         };
         Ok(Some(self.column(spec)))
@@ -778,6 +677,90 @@ impl Reading<'_> {
         let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
         let words = self.mentions.tokens.get(own).unwrap_or_default();
         words.iter().map(|token| token.word.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Refuses what asks for two numbers at once.
+    fn is_one_question(&self) -> Result<(), AskError> {
+        let several = |one: &str, other: &str| {
+            Err(AskError::Missing(format!(
+                "it asks for {one} and for {other} at once; ask one question at a time"
+            )))
+        };
+        let counts = self.cues(false).filter(|(_, cue)| *cue == Cue::HowMany);
+        if let [one, other, ..] = counts.map(|(at, _)| at).collect::<Vec<_>>().as_slice() {
+            return several(&self.said_at(*one), &self.said_at(*other));
+        }
+        let functions: Vec<(usize, Function)> = self
+            .cues(false)
+            .filter_map(|(at, cue)| match cue {
+                Cue::Of(function) => Some((at, function)),
+                _ => None,
+            })
+            .collect();
+        for pair in functions.windows(2) {
+            if let &[(one, first), (other, second)] = pair
+                && first != second
+                && self.is_apart(one, other)
+            {
+                return several(&self.said_at(one), &self.said_at(other));
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan over the rows that fit best; where they do not do and the most of something is asked
+    /// for, over that: `who wrote the most papers at V` asks for papers by author.
+    fn plan_of_any(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
+        let error = match self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
+            Ok(plan) => return Ok(plan),
+            Err(error) => error,
+        };
+        let chosen = self.rows;
+        if self.has(Cue::Most) || self.has(Cue::Fewest) {
+            let counted: BTreeSet<TypeId> = self.counted.values().copied().collect();
+            for kind in counted.into_iter().filter(|kind| *kind != chosen) {
+                self.rows = kind;
+                if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
+                    return Ok(plan);
+                }
+            }
+        }
+        self.rows = chosen;
+        Err(error)
+    }
+
+    /// Refuses a plan that counts all of what a condition narrows, such as all papers of the authors
+    /// with a paper at a venue.
+    fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
+        let kb = &self.base.kb;
+        for condition in &plan.conditions {
+            let Some((_, between)) = condition.steps.split_last() else { continue };
+            for spec in &plan.columns {
+                let ColumnSpec::Count(steps) = spec else { continue };
+                let Some(end) = steps.last() else { continue };
+                if between.iter().any(|step| step.to == end.to) {
+                    let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
+                    return Err(AskError::Missing(format!(
+                        "{:?} narrows the {counted} of a {rows}, and all of them would be counted",
+                        condition.name
+                    )));
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Whether a step leads from the rows to one node at most, but for a few.
+    fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
+        let nodes = self.base.kb.nodes_of_type(self.rows);
+        let every = nodes.len().div_ceil(LOOKED_AT).max(1);
+        let (mut some, mut several) = (0, 0);
+        for &node in nodes.iter().step_by(every) {
+            let n = reached(&self.base.kb, node, steps).len();
+            some += usize::from(n > 0);
+            several += usize::from(n > 1);
+        }
+        steps.len() == 1 && several * 100 <= some
     }
 
     /// The plan of the first kind that finds all it needs.

@@ -15,7 +15,7 @@ use crate::{
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
         SqlValue, Table, reached, read, read_named,
-        statistics::{self, Tested},
+        statistics::{self, Moments, Tested},
     },
 };
 
@@ -303,14 +303,16 @@ impl Run<'_> {
     fn of_operation(&mut self) -> Result<(Outcome, String), AskError> {
         match &self.plan.operation {
             Operation::Number(measure) => self.number(*measure),
-            Operation::Share => self.share(),
+            Operation::Share(tests) => self.share(tests),
             Operation::Groups { group, measure, first } => self.groups(*group, *measure, *first),
             Operation::First { column, high, top } => self.first(*column, *high, *top),
             Operation::Compare { subjects, measure, high, yes_no } => {
                 self.compare(subjects, *measure, *high, *yes_no)
             }
             Operation::Normal(column) => self.normal(*column),
-            Operation::Correlate(one, other, ranks) => self.correlate(*one, *other, *ranks),
+            Operation::Correlate { one, other, ranks, rises } => {
+                self.correlate(*one, *other, *ranks, *rises)
+            }
             Operation::Spread(one, other) => self.spread(*one, *other),
             Operation::SpreadAmong { measure, group, subjects } => {
                 self.spread_among(*measure, *group, subjects)
@@ -374,9 +376,11 @@ impl Run<'_> {
         Ok((Outcome::Number { value, unit }, told))
     }
 
-    fn share(&mut self) -> Result<(Outcome, String), AskError> {
-        let sql = self.writer.share(&self.plan.filters);
+    fn share(&mut self, tests: &[Test]) -> Result<(Outcome, String), AskError> {
+        let sql = self.writer.share(&self.plan.filters, tests);
         self.result = self.ask(sql, &ROWS)?;
+        let known: Vec<usize> = tests.iter().flat_map(Test::valued).collect();
+        self.note_left_out(&known)?;
         let row = self.result.rows.first();
         let at = |place: usize| row.and_then(|row| row.get(place)).and_then(SqlValue::number);
         let (Some(value), Some(n), Some(all)) = (at(0), at(1), at(2)) else {
@@ -594,6 +598,7 @@ impl Run<'_> {
         one: usize,
         other: usize,
         ranks: bool,
+        rises: Option<bool>,
     ) -> Result<(Outcome, String), AskError> {
         let numbers = self.numbers(&[one, other])?;
         let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
@@ -602,10 +607,11 @@ impl Run<'_> {
         } else {
             statistics::pearson(ones, others)?
         };
-        let yes = tested.p < LEVEL;
+        let found = tested.p < LEVEL;
+        let yes = found && rises.is_none_or(|rises| rises == (tested.statistic > 0.0));
         let way = if tested.statistic > 0.0 { "positively" } else { "negatively" };
         let finding =
-            if yes { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
+            if found { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
         let (one, other) = (self.name(one), self.name(other));
         let told = self.tested(tested);
         Ok((
@@ -622,14 +628,21 @@ impl Run<'_> {
         let [ones, others] = samples.as_slice() else { return Err(AskError::NoTable) };
         let tested = statistics::f_test(ones, others)?;
         let what = format!("{} and {}", self.name(one), self.name(other));
-        Ok(self.spreads(tested, &what))
+        Ok(self.spreads(tested, &what, &samples))
     }
 
-    fn spreads(&mut self, tested: Tested, what: &str) -> (Outcome, String) {
+    fn spreads(&mut self, tested: Tested, what: &str, samples: &[Vec<f64>]) -> (Outcome, String) {
         let differ = tested.p < LEVEL;
-        let yes = differ != self.plan.asks_same;
-        let finding =
-            if differ { "the variances differ" } else { "no difference of variances is shown" };
+        let (yes, finding) = match (samples, self.plan.asks_more) {
+            _ if !differ => (self.plan.asks_same, "no difference of variances is shown"),
+            ([one, other], Some(more)) => {
+                let is_more = Moments::of(one).variance() > Moments::of(other).variance();
+                let finding =
+                    if is_more { "the first varies more" } else { "the second varies more" };
+                (is_more == more, finding)
+            }
+            _ => (!self.plan.asks_same, "the variances differ"),
+        };
         let told = self.tested(tested);
         (Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes)))
     }
@@ -668,7 +681,7 @@ impl Run<'_> {
             }
         };
         let tested = statistics::brown_forsythe(&samples)?;
-        Ok(self.spreads(tested, &what))
+        Ok(self.spreads(tested, &what, &samples))
     }
 
     /// The numbers of a column by the values of another, ascending by value.

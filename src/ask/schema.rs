@@ -9,7 +9,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::{
     index::IndexedBase,
-    kb::{Direction, FieldId, MetapathStep, TypeId},
+    kb::{Direction, FieldId, MetapathStep, RelationId, TypeId},
     table::{Sample, sample},
     words::{is_stop_word, name_words},
 };
@@ -26,8 +26,10 @@ const MAX_ENDING: usize = 3;
 /// A name of the schema in words.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
-    /// Its words, folded, stop words included.
+    /// Its words, folded, stop words included; `ReferenceCount` has two.
     pub words: Vec<String>,
+    /// The same in one.
+    pub joined: String,
     /// The stems of those that are no stop words.
     pub stems: Vec<String>,
 }
@@ -45,6 +47,20 @@ pub(crate) struct Schema {
     graph: DiGraph<TypeId, (MetapathStep, u64)>,
 }
 
+/// A name with a blank before each capital behind a small letter.
+fn parted(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    let mut small = false;
+    for c in name.chars() {
+        if small && c.is_uppercase() {
+            text.push(' ');
+        }
+        small = c.is_lowercase();
+        text.push(c);
+    }
+    text
+}
+
 /// Whether two stems are forms of one word: equal, or one begins the other.
 pub(crate) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
@@ -58,10 +74,12 @@ impl Schema {
     /// The schema of a base; what fields hold is looked at when it is asked for.
     pub(crate) fn new(base: &IndexedBase) -> Self {
         let in_words = |name: &String| {
-            let words: Vec<String> = name_words(name).map(|(_, word)| word.into_owned()).collect();
+            let name = parted(name);
+            let words: Vec<String> = name_words(&name).map(|(_, word)| word.into_owned()).collect();
+            let joined = words.concat();
             let stems = words.iter().filter(|word| !is_stop_word(word));
             let stems = stems.map(|word| base.stems.stem(word).into_owned()).collect();
-            Words { words, stems }
+            Words { words, joined, stems }
         };
         let kb = &base.kb;
         let mut graph = DiGraph::new();
@@ -149,6 +167,21 @@ impl Schema {
                 .then(one.0.cmp(&other.0))
         });
         found.into_iter().map(|(steps, _)| steps).collect()
+    }
+
+    /// The step of a relation from a type: the one with the most edges, those that lead out first.
+    pub(crate) fn step_of(&self, from: TypeId, relation: RelationId) -> Option<MetapathStep> {
+        let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
+        let own = edges.filter(|(step, _)| step.relation == relation);
+        own.max_by_key(|(step, edges)| (step.direction == Direction::Out, *edges))
+            .map(|(step, _)| step)
+    }
+
+    /// The type with most links to or from another, besides itself.
+    pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
+        let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
+        let others = edges.filter(|(step, _)| step.to != to);
+        others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
     }
 
     /// The steps that begin at a type, ascending.

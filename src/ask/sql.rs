@@ -194,8 +194,12 @@ impl Writer<'_> {
                     Function::Deviation => "deviation",
                     other => other.sql(),
                 };
-                let of =
-                    format!("{}({value}) AS {label}_{plain}, count({value}) AS n", function.sql());
+                let label = if function == Function::Distinct { "different" } else { label };
+                let distinct = if function == Function::Distinct { "DISTINCT " } else { "" };
+                let of = format!(
+                    "{}({distinct}{value}) AS {label}_{plain}, count({value}) AS n",
+                    function.sql()
+                );
                 (of, Some(format!("{value} IS NOT NULL")))
             }
         }
@@ -207,11 +211,17 @@ impl Writer<'_> {
         format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
     }
 
-    /// The share of the rows that satisfy the filters.
-    pub(crate) fn share(&self, filters: &[Test]) -> String {
-        let tests: Vec<String> = filters.iter().map(|test| self.test(test)).collect();
-        let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", tests.join(" AND "));
-        let all = self.where_all(&[], &[]);
+    /// The share of the rows that satisfy tests, of those that satisfy the filters and have the values
+    /// that are looked at.
+    pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
+        let written: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
+        let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", written.join(" AND "));
+        let mut valued: Vec<usize> = tests.iter().flat_map(Test::valued).collect();
+        valued.sort_unstable();
+        valued.dedup();
+        let known: Vec<String> =
+            valued.iter().map(|&at| format!("{} IS NOT NULL", self.value(at))).collect();
+        let all = self.where_all(filters, &known);
         format!(
             "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"
         )

@@ -19,6 +19,7 @@
 mod columns;
 mod database;
 mod functions;
+mod literals;
 pub mod statistics;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use columns::{
     sample,
 };
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
+pub use literals::with_literals;
 
 use crate::kb::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 

@@ -169,6 +169,26 @@ fn hostile_sql_is_refused() {
         "SELECT * FROM sqlite_master",
         "SELECT * FROM pragma_table_info('t')",
         "EXPLAIN SELECT 1",
+        "REPLACE INTO t VALUES (1, 2, 3)",
+        "ALTER TABLE t ADD COLUMN x",
+        "CREATE TEMP TABLE u AS SELECT 1",
+        "REINDEX",
+        "ANALYZE",
+        "BEGIN",
+        "DETACH DATABASE main",
+        "WITH x AS (SELECT 1) UPDATE t SET age = 0",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT count(*) FROM r",
+        "SELECT zeroblob(1000000000)",
+        "SELECT hex(randomblob(100))",
+        "SELECT printf('%1000000000d', 1)",
+        "SELECT quote(id) FROM t",
+        "SELECT * FROM sqlite_schema",
+        "SELECT sqlite_version()",
+        "SELECT last_insert_rowid(), changes()",
+        "SELECT * FROM pragma_database_list",
+        "SELECT 1\u{0}; DROP TABLE t",
+        "; DROP TABLE t",
+        "",
     ];
     for sql in hostile {
         let refused = asked(sql).unwrap_err();
@@ -177,6 +197,24 @@ fn hostile_sql_is_refused() {
     assert!(matches!(asked(&format!("SELECT {}", "1+".repeat(20_000))), Err(SqlError::TooLong(_))));
     for sql in ["SELECT nothing FROM t", "SELECT writefile('x', 'y')"] {
         assert!(matches!(asked(sql), Err(SqlError::Wrong(_))), "{sql}");
+    }
+    // No text of more than a megabyte is ever made, nor a statement of many tables or parts.
+    let many = format!("SELECT count(*) FROM {}", vec!["t"; 70].join(" NATURAL JOIN "));
+    let deep = format!("SELECT {}1{}", "(".repeat(2_000), ")".repeat(2_000));
+    let wide = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(100));
+    let columns = format!("SELECT {}1 FROM t", "id, ".repeat(3_000));
+    for sql in [
+        "SELECT format('%1000000000d', 1)",
+        "SELECT replace(format('%0900000d', 0), '0', 'abcdefgh')",
+        "SELECT length(format('%0900000d', 0) || format('%0900000d', 0))",
+        "SELECT group_concat(format('%0900d', a.id)) FROM t a, t b",
+        &many,
+        &deep,
+        &wide,
+        &columns,
+    ] {
+        let found = asked(sql);
+        assert!(matches!(found, Err(SqlError::Wrong(_))), "{}: {found:?}", &sql[..20]);
     }
     assert!(!std::path::Path::new("x.db").exists());
 }
@@ -189,6 +227,17 @@ fn endless_sql_is_stopped() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     let rows = "SELECT a.id FROM t a, t b, t c";
     assert_eq!(asked(rows), Err(SqlError::TooMuch { rows: 10_000 }));
+    // A billion rows, in ways that need no recursion.
+    for sql in [
+        "WITH a AS (SELECT x.id FROM t x, t y) SELECT count(*) FROM a b, a c WHERE b.id + c.id < 0",
+        "SELECT max(a.id + b.id + c.id + d.id) FROM t a, t b, t c, t d",
+        "SELECT count(*) FROM (SELECT DISTINCT a.id * 1000 + b.id AS n FROM t a, t b) x, t c, t d \
+         WHERE x.n + c.id + d.id < 0",
+        "SELECT a.id FROM t a, t b, t c ORDER BY a.age + b.age + c.age LIMIT 1",
+        "SELECT median(a.age + b.age + c.age) FROM t a, t b, t c",
+    ] {
+        assert_eq!(asked(sql), Err(SqlError::Deadline(Duration::from_secs(2))), "{sql}");
+    }
     let long = "SELECT replace(replace(replace(format('%0500d', 1), '0', format('%0500d', 1)), '0', \
                 format('%0500d', 1)), '0', format('%0500d', 1))";
     assert!(asked(long).is_err());
@@ -224,6 +273,8 @@ fn published_statements_bind() {
         let table = Table { rows: Vec::new(), columns };
         let database = Database::load(&[(&plain(&of("topic")), &table)]).unwrap();
         all += 1;
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let (sql, _) = with_literals(&sql, &names);
         bound += usize::from(database.query(&sql, &Limits::default()).is_ok());
     }
     println!("{bound} of {all} published statements bind");

@@ -20,6 +20,7 @@ mod rank;
 mod session;
 pub mod source;
 mod spec;
+mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -91,7 +92,16 @@ pub trait ToolHost: Send {
 /// All tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
-        [text::TOOLS, graph::TOOLS, rank::TOOLS, avatar::TOOLS, llm::TOOLS, expand::TOOLS].concat()
+        let groups = [
+            text::TOOLS,
+            graph::TOOLS,
+            rank::TOOLS,
+            table::TOOLS,
+            avatar::TOOLS,
+            llm::TOOLS,
+            expand::TOOLS,
+        ];
+        groups.concat()
     });
     &REGISTRY
 }

@@ -19,10 +19,11 @@ pub const TOOLKIT: &str = "stark";
 /// The value of `query` in every [`ToolSpec::example`].
 pub const EXAMPLE_QUERY: &str = "durable steel bottle by Northpeak";
 /// The groups of tools in the order of the reference, and what each is for.
-pub const GROUPS: [(&str, &str); 5] = [
+pub const GROUPS: [(&str, &str); 6] = [
     ("text", "Find nodes by words, and judge nodes by words."),
     ("graph", "Sets of nodes, and steps along relations."),
     ("rank", "Combine, filter and cut scores."),
+    ("table", "Typed values of nodes, and numbers computed from many of them."),
     (
         "avatar",
         "The functions of the AvaTaR tool API, for programs that loop over candidates. Lists of \

@@ -101,7 +101,9 @@ impl Reading<'_> {
             }
             match next.and_then(|place| Some((place, self.what(place)?))) {
                 Some((place, What::Thing(_))) => denied.insert(place),
-                Some((place, What::Field(_) | What::Type(_))) if !other => denied.insert(place),
+                Some((place, What::Field(_) | What::Type(_) | What::Links(_))) if !other => {
+                    denied.insert(place)
+                }
                 _ if other => continue,
                 _ => {
                     let said = self.said_at(at);

@@ -7,7 +7,7 @@ use crate::{
         lexicon::{Bound, Cue, Function},
         mentions::{Thing, What},
         plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
-        reading::{NumberUse, Reading, Role},
+        reading::{Reading, Role, numbers::NumberUse},
     },
     index::IndexedBase,
     kb::{FieldId, NodeId, TypeId},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Words that a question begins with which is answered by yes or no.
-const YES_NO: [&str; 14] = [
+pub(super) const YES_NO: [&str; 14] = [
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
     "could",
 ];
@@ -30,15 +30,16 @@ struct Alternatives {
 }
 
 /// What is left of a question for its operation.
-struct Parts {
+pub(super) struct Parts {
     /// Columns of numbers that are said and bounded by no number, with the mention of each.
-    measures: Vec<(usize, usize)>,
+    pub(super) measures: Vec<(usize, usize)>,
     /// Columns that part rows, with the mention of each.
-    groups: Vec<(usize, usize)>,
+    pub(super) groups: Vec<(usize, usize)>,
     /// Those that are compared.
-    subjects: Vec<Subject>,
-    conditions: Vec<Condition>,
-    filters: Vec<Test>,
+    pub(super) subjects: Vec<Subject>,
+    /// What rows must be, each behind the mention that says it.
+    pub(super) conditions: Vec<(usize, Condition)>,
+    pub(super) filters: Vec<(usize, Test)>,
     /// Whether the rows themselves are counted.
     counts_rows: bool,
 }
@@ -79,7 +80,7 @@ impl Reading<'_> {
             Kind::Superlative => self.superlative(&mut parts),
             Kind::Intercomparison => self.comparison(&mut parts),
             Kind::Distribution => self.distribution(&parts),
-            Kind::Correlation => self.correlation(&parts),
+            Kind::Correlation => self.correlation(&mut parts),
             Kind::Variance => self.spread(&mut parts),
             Kind::Descriptive => self.relation(&parts),
         }?;
@@ -87,12 +88,13 @@ impl Reading<'_> {
         Ok(Plan {
             kind,
             rows: self.rows,
-            conditions: parts.conditions,
-            filters: parts.filters,
+            conditions: parts.conditions.into_iter().map(|(_, condition)| condition).collect(),
+            filters: parts.filters.into_iter().map(|(_, test)| test).collect(),
             columns: self.columns.clone(),
             operation,
             supposed,
             asks_same: self.asks_same(),
+            asks_more: self.asks_more(),
             assumed: self.assumed.clone(),
         })
     }
@@ -105,7 +107,8 @@ impl Reading<'_> {
             subjects: Vec::new(),
             conditions: Vec::new(),
             filters: Vec::new(),
-            counts_rows: self.counted.values().any(|kind| *kind == self.rows),
+            counts_rows: self.counted.values().any(|kind| *kind == self.rows)
+                || self.occurs_in() == Some(self.rows),
         };
         self.put_things(kind, &mut parts)?;
         self.put_numbers(kind, &mut parts)?;
@@ -115,7 +118,7 @@ impl Reading<'_> {
             }
             if self.denied.contains(&at) {
                 let test = self.without(at)?;
-                parts.filters.extend(test);
+                parts.filters.extend(test.map(|test| (at, test)));
             } else if self.is_group(at) {
                 let column = self.group_column(at)?;
                 parts.groups.extend(column.map(|column| (at, column)));
@@ -144,7 +147,7 @@ impl Reading<'_> {
         }
         if parts.counts_rows && self.has(Cue::HowMany) {
             let column = self.column(ColumnSpec::Field(field));
-            parts.filters.push(Test::Filled { column });
+            parts.filters.push((at, Test::Filled { column }));
         }
         Ok(())
     }
@@ -208,8 +211,13 @@ impl Reading<'_> {
                         // One value of a field cannot be two.
                         !self.denied.contains(&before)
                             && alike(&last.2, &role)
-                            && matches!(&role, Role::Value { field, .. }
-                            if self.kind_of(*field) == Some(ColumnKind::Category))
+                            && match &role {
+                                Role::Value { field, .. } => {
+                                    self.kind_of(*field) == Some(ColumnKind::Category)
+                                }
+                                Role::Linked { steps, .. } => self.leads_to_one(steps),
+                                Role::Is(_) => true,
+                            }
                     })
             });
             match alternatives.last_mut().filter(|_| either) {
@@ -227,6 +235,7 @@ impl Reading<'_> {
     fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
         let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
         let name = names.join(" or ");
+        let at = all.first().map_or(0, |(at, _, _)| *at);
         if all.len() > 1 {
             let kind = self.base.kb.type_name(self.rows);
             self.assumed.push(format!("taken as each {kind} with any of {name}"));
@@ -250,7 +259,7 @@ impl Reading<'_> {
             }
             own.sort_unstable();
             own.dedup();
-            parts.conditions.push(Condition { nodes: own, steps: way, name });
+            parts.conditions.push((at, Condition { nodes: own, steps: way, name }));
             return;
         }
         let mut tests: Vec<Test> = all.into_iter().map(|(_, _, role)| self.test(role)).collect();
@@ -258,7 +267,7 @@ impl Reading<'_> {
             1 => tests.swap_remove(0),
             _ => Test::Any(tests),
         };
-        parts.filters.push(if denied { Test::Not(Box::new(test)) } else { test });
+        parts.filters.push((at, if denied { Test::Not(Box::new(test)) } else { test }));
     }
 
     /// That rows have no value of a field, or no link to a type.
@@ -272,6 +281,15 @@ impl Reading<'_> {
                 }
                 None => None,
             },
+            Some(What::Links(_)) => {
+                let said = self.said_at(at);
+                let Some(column) = self.number_column(at)? else {
+                    let rows = self.base.kb.type_name(self.rows);
+                    return Err(AskError::Missing(format!("no {rows} has a {said:?}")));
+                };
+                let bound = Bound::Equal;
+                Some(Test::Number { column, bound, number: 0.0, to: None })
+            }
             Some(What::Type(kind)) if kind != self.rows => {
                 let column = ColumnSpec::Count(self.path_to(kind)?);
                 let (column, bound) = (self.column(column), Bound::Equal);
@@ -308,7 +326,9 @@ impl Reading<'_> {
         let numbers: Vec<_> =
             self.numbers.iter().filter(|number| !number.changed).cloned().collect();
         let equal = numbers.iter().filter(|number| number.bound == Bound::Equal).count();
-        let compares = kind == Kind::Intercomparison && parts.subjects.is_empty() && equal == 2;
+        let compares = matches!(kind, Kind::Intercomparison | Kind::Variance)
+            && parts.subjects.is_empty()
+            && equal == 2;
         for number in &numbers {
             let test = self.number_test(number)?;
             if compares && number.bound == Bound::Equal {
@@ -324,19 +344,19 @@ impl Reading<'_> {
             };
             let before =
                 numbers.iter().take_while(|known| !std::ptr::eq(*known, number)).find(again);
-            match parts.filters.pop() {
-                Some(Test::Any(mut tests)) if number.or || before.is_some() => {
+            let joins = number.or || before.is_some();
+            let test = match parts
+                .filters
+                .pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }))
+            {
+                Some((_, Test::Any(mut tests))) => {
                     tests.push(test);
-                    parts.filters.push(Test::Any(tests));
+                    Test::Any(tests)
                 }
-                Some(last @ Test::Number { .. }) if number.or || before.is_some() => {
-                    parts.filters.push(Test::Any(vec![last, test]));
-                }
-                last => {
-                    parts.filters.extend(last);
-                    parts.filters.push(test);
-                }
-            }
+                Some((_, last)) => Test::Any(vec![last, test]),
+                None => test,
+            };
+            parts.filters.push((number.at, test));
         }
         Ok(())
     }
@@ -416,11 +436,34 @@ impl Reading<'_> {
 
     /// Whether it is asked if things are the same, and not if they differ.
     fn asks_same(&self) -> bool {
-        self.cues(false).any(|(at, cue)| {
-            let said = self.said_at(at);
-            let same = ["equal", "same", "similar", "homogen", "independent", "as much"];
-            matches!(cue, Cue::Differ | Cue::Spread | Cue::Relate)
-                && same.iter().any(|word| said.contains(word))
+        const SAME: [&str; 12] = [
+            "equal",
+            "equally",
+            "equals",
+            "same",
+            "similar",
+            "similarly",
+            "alike",
+            "identical",
+            "comparable",
+            "homogeneous",
+            "homogeneity",
+            "independent",
+        ];
+        let words: Vec<&str> =
+            self.mentions.tokens.iter().map(|token| token.word.as_str()).collect();
+        words.iter().any(|word| SAME.contains(word))
+            || words.windows(2).any(|two| two == ["as", "much"])
+    }
+
+    /// Whether it is asked if the first varies more, or less.
+    fn asks_more(&self) -> Option<bool> {
+        self.cues(false).find_map(|(at, cue)| match cue {
+            Cue::More(high) | Cue::Comparative(high, _) => Some(high),
+            Cue::Spread if self.said_at(at).ends_with(" more") => Some(true),
+            Cue::Bound(Bound::Above, false) => Some(true),
+            Cue::Bound(Bound::Below, false) => Some(false),
+            _ => None,
         })
     }
 
@@ -430,7 +473,7 @@ impl Reading<'_> {
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
     }
 
-    fn no_number(&self) -> AskError {
+    pub(super) fn no_number(&self) -> AskError {
         let kb = &self.base.kb;
         let rows = kb.type_name(self.rows);
         let numbers: Vec<&str> = self
@@ -454,23 +497,30 @@ impl Reading<'_> {
             return Ok(());
         }
         let is_type = |at: &usize| matches!(self.what(*at), Some(What::Type(_)));
+        let is_links = |at: &usize| matches!(self.what(*at), Some(What::Links(_)));
+        let (links, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut parts.measures).into_iter().partition(|(at, _)| is_links(at));
+        parts.measures = others;
+        for (at, column) in links {
+            parts.filters.push((at, some_of(column)));
+        }
         let (counted, fields): (Vec<_>, Vec<_>) =
             std::mem::take(&mut parts.measures).into_iter().partition(|(at, _)| is_type(at));
         parts.measures = counted;
-        let mut columns: Vec<usize> = fields.into_iter().map(|(_, column)| column).collect();
+        let mut columns: Vec<(usize, usize)> = fields;
         if !each {
             // A type on the way to what is named is no condition of its own.
             let (ways, others): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.groups)
                 .into_iter()
                 .partition(|(at, _)| is_type(at) && !parts.conditions.is_empty());
             parts.groups = ways;
-            columns.extend(others.into_iter().map(|(_, column)| column));
+            columns.extend(others);
         }
-        for column in columns {
+        for (at, column) in columns {
             if let Some(ColumnSpec::Field(field)) = self.columns.get(column) {
                 self.check_zero(*field)?;
             }
-            parts.filters.push(Test::Filled { column });
+            parts.filters.push((at, Test::Filled { column }));
         }
         Ok(())
     }
@@ -478,7 +528,7 @@ impl Reading<'_> {
     /// Whether a type leads from what is named to the rows.
     fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
         let Some(What::Type(kind)) = self.what(at) else { return false };
-        parts.conditions.iter().flat_map(|one| &one.steps).any(|step| step.to == *kind)
+        parts.conditions.iter().flat_map(|(_, one)| &one.steps).any(|step| step.to == *kind)
     }
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
@@ -488,8 +538,13 @@ impl Reading<'_> {
         let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
         let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
         self.put_filled(parts, each)?;
-        if self.has(Cue::Share) {
-            return self.share(parts);
+        let share = self.cues(false).find(|(_, cue)| *cue == Cue::Share);
+        if let Some((at, _)) = share {
+            return self.share(at, parts);
+        }
+        if let Some(column) = self.different(parts) {
+            parts.groups.retain(|(_, group)| *group != column);
+            return Ok(Operation::Number(Measure::Of(Function::Distinct, column)));
         }
         let measure = match parts.measures.first() {
             // The most of what is counted are not all of it.
@@ -513,7 +568,7 @@ impl Reading<'_> {
         }
         let counted = self.is_how_many(at)
             || self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::NumberOf);
-        let of_one = parts.conditions.iter().any(|condition| condition.steps.is_empty());
+        let of_one = parts.conditions.iter().any(|(_, condition)| condition.steps.is_empty());
         let says = self.said_at(at);
         if of_one || says.contains("average") || says.contains("mean") {
             return Ok(Function::Mean);
@@ -528,25 +583,22 @@ impl Reading<'_> {
         )))
     }
 
-    fn share(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
-        if parts.filters.is_empty() {
-            for condition in std::mem::take(&mut parts.conditions) {
-                let test = if condition.steps.is_empty() {
-                    Test::Is(condition.nodes)
-                } else {
-                    let end = condition.steps.first().map_or(TypeId::NONE, |step| step.to);
-                    let from =
-                        condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
-                    let column = self.column(ColumnSpec::Names(reversed(from, &condition.steps)));
-                    Test::Linked { column, nodes: condition.nodes }
-                };
-                parts.filters.push(test);
+    /// The category of which it is asked how many values there are.
+    fn different(&self, parts: &Parts) -> Option<usize> {
+        let counts = |at: usize| {
+            let before = self.beside(at, -1).and_then(|before| self.cue(before));
+            matches!(before, Some(Cue::HowMany | Cue::NumberOf))
+        };
+        let is_category = |at: usize| match self.what(at) {
+            Some(What::Field(fields)) => {
+                let field = self.field(fields, false);
+                field.and_then(|field| self.kind_of(field)) == Some(ColumnKind::Category)
             }
-        }
-        if parts.filters.is_empty() {
-            return Err(AskError::Missing("it does not say the share of which".to_owned()));
-        }
-        Ok(Operation::Share)
+            _ => false,
+        };
+        let plain = !parts.counts_rows && self.function().is_none() && self.extreme().is_none();
+        let found = parts.groups.iter().find(|(at, _)| plain && counts(*at) && is_category(*at));
+        found.map(|(_, column)| *column)
     }
 
     fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
@@ -554,8 +606,11 @@ impl Reading<'_> {
             return Err(AskError::Missing("it names no greatest or least".to_owned()));
         };
         let top = self.top.unwrap_or(1);
-        let asked = self.asked(parts);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
+        let asked = match self.asks_for_value(parts, implied.as_ref()) {
+            true => Asked::Number,
+            false => self.asked(parts),
+        };
         let column = match (implied, parts.measures.first()) {
             (Some(spec), _) => Some(self.column(spec)),
             (None, Some(&(_, column))) => Some(column),
@@ -579,7 +634,7 @@ impl Reading<'_> {
                 let measure = Measure::Of(function, column);
                 Ok(Operation::Groups { group, measure, first: Some((high, top)) })
             }
-            (Asked::Group(group), None) if parts.counts_rows => {
+            (Asked::Group(group), None) if parts.counts_rows || self.is_frequency() => {
                 Ok(Operation::Groups { group, measure: Measure::Rows, first: Some((high, top)) })
             }
             (Asked::Number, Some(column)) => {
@@ -589,6 +644,22 @@ impl Reading<'_> {
             (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
             _ => Err(self.no_number()),
         }
+    }
+
+    /// Whether the greatest or least value is asked for, and not what has it: `how much is the
+    /// cheapest`, `in which year was the first`.
+    fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
+        let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
+        let first = self.cues(false).next().map_or(0, |(at, _)| at);
+        let begin = self.mentions.all.get(first).map_or(0, |own| own.at.start);
+        if word(begin) == "how" && !self.has(Cue::HowMany) {
+            return true;
+        }
+        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
+        let Some(next) = which.and_then(|at| self.beside(at, 1)) else { return false };
+        let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
+        let said = said.and_then(|(_, column)| self.columns.get(*column));
+        implied.is_some() && said == implied
     }
 
     /// Of what the greatest or least is asked for.
@@ -627,7 +698,10 @@ impl Reading<'_> {
                 Asked::Rows
             }
             Some(&(at, group))
-                if self.function().is_some() || parts.counts_rows || at < extreme =>
+                if self.function().is_some()
+                    || parts.counts_rows
+                    || self.is_frequency()
+                    || at < extreme =>
             {
                 Asked::Group(group)
             }
@@ -709,18 +783,6 @@ impl Reading<'_> {
         }
     }
 
-    fn correlation(&self, parts: &Parts) -> Result<Operation, AskError> {
-        if !(self.has(Cue::Correlate) || self.has(Cue::Ranks)) {
-            return Err(AskError::NoTable);
-        }
-        match parts.measures.as_slice() {
-            &[(_, one), (_, other), ..] => {
-                Ok(Operation::Correlate(one, other, self.has(Cue::Ranks)))
-            }
-            _ => Err(self.no_number()),
-        }
-    }
-
     fn spread(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let varies = matches!(self.function(), Some(Function::Variance | Function::Deviation));
         let differs =
@@ -763,7 +825,7 @@ impl Reading<'_> {
         supposed: Option<&Change>,
     ) -> Result<(), AskError> {
         let mut used: Vec<usize> = operation.columns();
-        used.extend(parts.filters.iter().flat_map(Test::columns));
+        used.extend(parts.filters.iter().flat_map(|(_, test)| test.columns()));
         match supposed {
             Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
                 used.extend(tests.iter().flat_map(Test::columns));
@@ -774,7 +836,7 @@ impl Reading<'_> {
         let on_the_way = |kind: TypeId| {
             let of_columns = used.iter().filter_map(|at| self.columns.get(*at));
             let mut steps = of_columns.flat_map(|spec| spec.steps());
-            let mut to_rows = parts.conditions.iter().flat_map(|condition| &condition.steps);
+            let mut to_rows = parts.conditions.iter().flat_map(|(_, condition)| &condition.steps);
             steps.any(|step| step.to == kind) || to_rows.any(|step| step.to == kind)
         };
         for (at, column) in parts.groups.iter().chain(&parts.measures) {
@@ -794,6 +856,11 @@ impl Reading<'_> {
         }
         Ok(())
     }
+}
+
+/// That a column of counts is not 0.
+pub(super) fn some_of(column: usize) -> Test {
+    Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
 }
 
 /// The nodes of a name that are rows.

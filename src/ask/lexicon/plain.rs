@@ -1,0 +1,346 @@
+//! Words that say nothing by themselves, words that say the same, numbers in words: in English. Must not
+//! know: bases, tables, phrases.
+
+use crate::ask::lexicon::{CITED, PRICE, RATING};
+
+/// Words that say nothing beside what stands around them; those of every question are
+/// known to `words::is_question_word`.
+const FILLERS: &[&str] = &[
+    "appear",
+    "apiece",
+    "attract",
+    "attracts",
+    "came",
+    "employ",
+    "employs",
+    "issue",
+    "issued",
+    "publish",
+    "published",
+    "publishes",
+    "release",
+    "released",
+    "sell",
+    "sells",
+    "stock",
+    "stocks",
+    "use",
+    "used",
+    "uses",
+    "work",
+    "worked",
+    "works",
+    "appeared",
+    "appears",
+    "frequent",
+    "home",
+    "left",
+    "located",
+    "offer",
+    "offers",
+    "remaining",
+    "show",
+    "shows",
+    "written",
+    "wrote",
+    "according",
+    "across",
+    "actually",
+    "all",
+    "along",
+    "amid",
+    "among",
+    "amongst",
+    "available",
+    "base",
+    "based",
+    "be",
+    "been",
+    "being",
+    "belong",
+    "belonging",
+    "belongs",
+    "between",
+    "both",
+    "calculate",
+    "carried",
+    "carries",
+    "carry",
+    "carrying",
+    "case",
+    "change",
+    "changed",
+    "changes",
+    "check",
+    "coming",
+    "comes",
+    "come",
+    "compute",
+    "considered",
+    "contain",
+    "containing",
+    "contains",
+    "covered",
+    "data",
+    "database",
+    "dataset",
+    "describe",
+    "described",
+    "determine",
+    "displayed",
+    "distributed",
+    "distribution",
+    "each",
+    "end",
+    "entire",
+    "equally",
+    "evidence",
+    "exist",
+    "exists",
+    "existing",
+    "explain",
+    "fall",
+    "falling",
+    "fetch",
+    "fetched",
+    "figure",
+    "find",
+    "follow",
+    "followed",
+    "follows",
+    "found",
+    "get",
+    "gets",
+    "given",
+    "go",
+    "goes",
+    "happen",
+    "held",
+    "hold",
+    "holding",
+    "holds",
+    "i",
+    "identify",
+    "if",
+    "instead",
+    "it",
+    "its",
+    "kind",
+    "know",
+    "labelled",
+    "least",
+    "level",
+    "list",
+    "listed",
+    "made",
+    "make",
+    "makes",
+    "marked",
+    "n",
+    "named",
+    "number",
+    "numbers",
+    "occur",
+    "of",
+    "on",
+    "ones",
+    "order",
+    "our",
+    "out",
+    "over",
+    "overall",
+    "own",
+    "owned",
+    "owns",
+    "part",
+    "possess",
+    "present",
+    "produce",
+    "produced",
+    "put",
+    "rather",
+    "receive",
+    "received",
+    "recorded",
+    "remain",
+    "remained",
+    "report",
+    "reported",
+    "result",
+    "results",
+    "roughly",
+    "s",
+    "sample",
+    "say",
+    "set",
+    "shown",
+    "significance",
+    "significant",
+    "significantly",
+    "single",
+    "sit",
+    "sits",
+    "sorted",
+    "statistically",
+    "still",
+    "stand",
+    "stands",
+    "sort",
+    "stay",
+    "stayed",
+    "taken",
+    "tell",
+    "tend",
+    "test",
+    "that",
+    "their",
+    "them",
+    "there",
+    "these",
+    "they",
+    "those",
+    "through",
+    "together",
+    "two",
+    "three",
+    "type",
+    "under",
+    "us",
+    "value",
+    "values",
+    "was",
+    "way",
+    "were",
+    "when",
+    "where",
+    "while",
+    "whole",
+    "with",
+    "within",
+    "would",
+    "year",
+    "yield",
+];
+
+/// Words that say a field by another name.
+const SYNONYMS: &[(&str, &[&str])] = &[
+    ("charge", PRICE),
+    ("charges", PRICE),
+    ("charged", PRICE),
+    ("cost", PRICE),
+    ("costs", PRICE),
+    ("priced", PRICE),
+    ("pricing", PRICE),
+    ("expensive", PRICE),
+    ("rated", RATING),
+    ("stars", RATING),
+    ("cited", CITED),
+];
+
+/// The words of the fields that a folded word says by another name; none for most.
+pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
+    SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
+}
+
+/// Words that name things of one sort in bases of many subjects; each list begins with the words that
+/// types are mostly called.
+const SORTS: &[&[&str]] = &[
+    &["author", "writer", "researcher", "scientist", "scholar"],
+    &["institution", "organization", "organisation", "university", "affiliation"],
+    &["paper", "article", "publication"],
+    &["product", "item", "article"],
+    &["brand", "manufacturer", "maker", "producer", "company", "label"],
+    &["color", "colour", "shade"],
+    &["disease", "illness", "disorder"],
+    &["drug", "medicine", "medication", "medicament"],
+    &["venue", "conference", "journal"],
+    &["field", "topic", "subject", "discipline"],
+    &["country", "nation"],
+    &["movie", "film"],
+    &["person", "people"],
+];
+
+/// Other words for what a folded word names.
+pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
+    let is_own = move |own: &&str| {
+        *own == word
+            || word.strip_suffix('s') == Some(own)
+            || own.strip_suffix('y').is_some_and(|own| word.strip_suffix("ies") == Some(own))
+    };
+    SORTS.iter().filter(move |sort| sort.iter().any(is_own)).flat_map(|sort| *sort).copied()
+}
+
+/// Words for the nodes that questions are about, whatever they are.
+const ANYTHING: [&str; 7] = ["item", "items", "thing", "things", "stuff", "everything", "entries"];
+
+/// Whether a folded word stands for whatever questions are about.
+pub(crate) fn is_anything(word: &str) -> bool {
+    ANYTHING.contains(&word)
+}
+
+/// Words for types whose nodes `who` asks for.
+const PEOPLE: [&str; 16] = [
+    "author",
+    "person",
+    "people",
+    "user",
+    "customer",
+    "employee",
+    "director",
+    "actor",
+    "artist",
+    "member",
+    "student",
+    "scientist",
+    "researcher",
+    "player",
+    "patient",
+    "inventor",
+];
+
+/// Whether a word of a type says that its nodes are people.
+pub(crate) fn is_person(word: &str) -> bool {
+    PEOPLE.contains(&word)
+}
+
+/// Whether a phrase says how often something occurs.
+pub(crate) fn is_frequency(phrase: &str) -> bool {
+    ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))
+}
+
+/// Whether a folded word says nothing of what is asked for.
+pub(crate) fn is_filler(word: &str) -> bool {
+    FILLERS.contains(&word) || crate::words::is_question_word(word)
+}
+
+/// Small numbers in words.
+pub(crate) fn number_word(word: &str) -> Option<f64> {
+    const WORDS: [&str; 21] = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+    ];
+    const TENS: [&str; 8] =
+        ["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred"];
+    let small = WORDS.iter().position(|known| *known == word).map(|number| number as f64);
+    let tens = || TENS.iter().position(|known| *known == word).map(|at| 10.0 * (at + 3) as f64);
+    small.or_else(tens)
+}

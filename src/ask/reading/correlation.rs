@@ -1,0 +1,95 @@
+//! Here is a question for what goes together: which two numbers, and which way?
+
+use crate::{
+    ask::{
+        AskError,
+        lexicon::Cue,
+        plan::Operation,
+        reading::{
+            Reading,
+            operation::{Parts, YES_NO},
+        },
+    },
+    table::ColumnSpec,
+};
+
+impl Reading<'_> {
+    /// Whether two numbers of the rows go together.
+    ///
+    /// # Errors
+    /// That nothing asks for it, or not two numbers are said.
+    pub(super) fn correlation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        let ranks = self.has(Cue::Ranks);
+        let says = self.has(Cue::Correlate) || ranks;
+        let ways = self.ways();
+        if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !self.begins_yes_no()) {
+            return Err(AskError::NoTable);
+        }
+        // `pricier products`: a value that the word itself names.
+        let mut columns: Vec<(usize, usize)> = parts.measures.clone();
+        for (at, names) in ways.iter().filter_map(|(at, _, names)| Some((*at, (*names)?))) {
+            if let Some(field) = self.implied(self.rows, names) {
+                columns.push((at, self.column(ColumnSpec::Field(field))));
+            }
+        }
+        columns.sort_unstable();
+        let mut own: Vec<usize> = Vec::new();
+        for (_, column) in columns {
+            if !own.contains(&column) {
+                own.push(column);
+            }
+        }
+        let falls = self.mentions.tokens.iter().any(|token| {
+            ["negatively", "negative", "inversely", "inverse"].contains(&token.word.as_str())
+        });
+        let rises = self
+            .mentions
+            .tokens
+            .iter()
+            .any(|token| ["positively", "positive"].contains(&token.word.as_str()));
+        let signs: Vec<bool> = ways.iter().map(|(_, high, _)| *high).collect();
+        let rises = match (falls, rises, signs.as_slice()) {
+            (true, ..) => Some(false),
+            (_, true, _) => Some(true),
+            (_, _, &[one, other]) => Some(one == other),
+            (_, _, &[one]) if says => Some(one),
+            _ => None,
+        };
+        match own.as_slice() {
+            &[one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
+            &[_, _, _, ..] => Err(AskError::Missing(
+                "it names more than two numbers; ask whether two go together".to_owned(),
+            )),
+            _ => Err(self.no_number()),
+        }
+    }
+
+    /// The words that say which way numbers go, with what they are said of where they name it.
+    fn ways(&self) -> Vec<(usize, bool, Option<&'static [&'static str]>)> {
+        let way = |(at, cue)| match cue {
+            Cue::More(high) => Some((at, high, None)),
+            Cue::Comparative(high, names) => Some((at, high, Some(names))),
+            Cue::Raise => Some((at, true, None)),
+            Cue::Lower => Some((at, false, None)),
+            Cue::Correlate => {
+                let said = self.said_at(at);
+                let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+                if says(&["higher", "more", "rise", "grow", "increase", "hand in hand"]) {
+                    Some((at, true, None))
+                } else if says(&["lower", "fewer", "less", "decrease", "fall", "drop"]) {
+                    Some((at, false, None))
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        };
+        self.cues(false).filter_map(way).collect()
+    }
+
+    /// Whether the question begins with a word that asks for yes or no.
+    fn begins_yes_no(&self) -> bool {
+        let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
+        YES_NO.contains(&first)
+    }
+}

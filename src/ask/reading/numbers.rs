@@ -1,0 +1,199 @@
+//! Here are the numbers of a question: what does each bound, or of how many first ones is it said?
+
+use crate::ask::{
+    AskError,
+    lexicon::{Bound, Cue},
+    mentions::What,
+    reading::Reading,
+};
+
+/// Years that a bare number behind `in` may be.
+const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
+
+/// What a number bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Bounded {
+    /// The field or the count of a mention.
+    Mention(usize),
+    /// A field of one of these names.
+    Implied(&'static [&'static str]),
+    /// The year.
+    Year,
+}
+
+/// A number that bounds something.
+#[derive(Clone, Debug)]
+pub(super) struct NumberUse {
+    /// The mention of the number.
+    pub(super) at: usize,
+    pub(super) what: Bounded,
+    pub(super) bound: Bound,
+    pub(super) number: f64,
+    pub(super) to: Option<f64>,
+    pub(super) changed: bool,
+    /// Whether it is said as an alternative to the number before.
+    pub(super) or: bool,
+}
+
+impl Reading<'_> {
+    /// Whether a mention is a field or a count, which a number may bound.
+    pub(super) fn is_value(&self, at: usize) -> bool {
+        match self.what(at) {
+            Some(What::Field(_)) => !self.bound.contains_key(&at),
+            Some(What::Links(_)) => true,
+            _ => self.counted.contains_key(&at),
+        }
+    }
+
+    /// Finds what each number bounds.
+    pub(super) fn use_numbers(&mut self) -> Result<(), AskError> {
+        let mut uses: Vec<NumberUse> = Vec::new();
+        let mut at = 0;
+        while at < self.mentions.all.len() {
+            let Some(What::Number(number, unit)) = self.what(at).cloned() else {
+                at += 1;
+                continue;
+            };
+            let changed = self.changed.get(at).copied().unwrap_or(false);
+            let before = self.beside(at, -1);
+            let cue = before.and_then(|before| self.cue(before));
+            let next = self.beside(at, 1);
+            let next_cue = next.and_then(|next| self.cue(next));
+            // `top 5`, `the 5 cheapest`
+            let first = matches!(
+                next_cue,
+                Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+            );
+            // `which three of them are the cheapest`
+            let leads = matches!(cue, None | Some(Cue::Which))
+                && matches!(
+                    next.and_then(|next| self.what(next)),
+                    Some(What::Type(_) | What::Field(_))
+                )
+                && unit.is_none()
+                && number.fract() == 0.0
+                && self.begins(at)
+                && self.cues(false).any(|(_, cue)| {
+                    matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+                });
+            if cue == Some(Cue::Top) || first || leads {
+                self.top = Some(number.max(1.0) as usize);
+                at += 1;
+                continue;
+            }
+            // What is supposed of values themselves is read apart.
+            if changed && (unit.as_deref() == Some("%") || self.scales(at)) {
+                at += 1;
+                continue;
+            }
+            let mut to = None;
+            let mut end = at;
+            let mut bound = match cue {
+                Some(Cue::Bound(bound, _)) => Some(bound),
+                _ => None,
+            };
+            let mut implied = None;
+            if cue == Some(Cue::Versus)
+                && let Some(place) = before.and_then(|before| self.beside(before, -1))
+            {
+                match self.cue(place) {
+                    Some(Cue::Comparative(high, names)) => {
+                        // A newer thing has a larger year, and so on.
+                        bound = Some(if high { Bound::Above } else { Bound::Below });
+                        implied = Some(Bounded::Implied(names));
+                    }
+                    Some(Cue::More(high)) => {
+                        bound = Some(if high { Bound::Above } else { Bound::Below });
+                    }
+                    _ => {}
+                }
+            }
+            let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
+            let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
+            if let Some(second) = second
+                && let Some(What::Number(other, _)) = self.what(second)
+                && (bound == Some(Bound::Between)
+                    || bound == Some(Bound::Equal) && self.is_range(at, second))
+            {
+                bound = Some(Bound::Between);
+                to = Some(*other);
+                end = second;
+            } else if next_cue == Some(Cue::Versus)
+                && let Some(Cue::More(high)) =
+                    next.and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at))
+            {
+                bound = Some(if high { Bound::AtLeast } else { Bound::AtMost });
+                end = next.map_or(at, |next| next + 1);
+            }
+            let years = bound == Some(Bound::Between) && to.is_some_and(is_year);
+            let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none() || years;
+            let behind = self.beside(end, 1).filter(|place| {
+                let value = self.is_value(*place) && to.is_none();
+                (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
+            });
+            let ahead = (0..at)
+                .rev()
+                .find(|place| self.is_value(*place) && self.changed.get(*place) == Some(&changed));
+            let is_time = |place: usize| self.is_time(place);
+            let what = match (implied, behind, ahead) {
+                (Some(implied), _, _) => Some(implied),
+                (_, Some(place), _) if !(by_time && is_year(number) && !is_time(place)) => {
+                    Some(Bounded::Mention(place))
+                }
+                (_, _, Some(place)) if !(by_time && is_year(number)) || is_time(place) => {
+                    Some(Bounded::Mention(place))
+                }
+                _ if is_year(number) && unit.is_none() => Some(Bounded::Year),
+                _ if matches!(unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY")) => {
+                    Some(Bounded::Implied(&["price", "cost"]))
+                }
+                _ => None,
+            };
+            let Some(what) = what else {
+                return Err(AskError::Missing(format!(
+                    "it does not say of which value {number} is said; name a field"
+                )));
+            };
+            if let Bounded::Mention(place) = what {
+                self.bounded.insert(place);
+            }
+            let bound = bound.unwrap_or(Bound::Equal);
+            let or = uses.last().is_some() && self.is_alternative(at);
+            uses.push(NumberUse { at, what, bound, number, to, changed, or });
+            at = end + 1;
+        }
+        self.numbers = uses;
+        Ok(())
+    }
+
+    /// Whether nothing is named or counted before a mention.
+    fn begins(&self, at: usize) -> bool {
+        self.mentions.all.iter().take(at).all(|own| {
+            matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
+        })
+    }
+
+    /// Whether a field holds years or dates.
+    fn is_time(&self, at: usize) -> bool {
+        match self.what(at) {
+            Some(What::Field(fields)) => fields.iter().any(|(field, share)| {
+                let name = self.base.kb.field_name(*field);
+                *share > 0.4 && (name.contains("year") || name.contains("date"))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether a number within what is supposed says by how much values change, and not which.
+    fn scales(&self, at: usize) -> bool {
+        let near = |step: isize| self.beside(at, step).and_then(|at| self.cue(at));
+        let changes = |cue: Option<Cue>| {
+            matches!(cue, Some(Cue::Raise | Cue::Lower | Cue::More(_) | Cue::Comparative(..)))
+        };
+        let behind =
+            self.beside(at, 1).and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at));
+        changes(near(-1))
+            || changes(near(1))
+            || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))
+    }
+}

@@ -1,0 +1,131 @@
+//! Here is a question for a share: of what it says, what is the whole, and what the part?
+
+use crate::{
+    ask::{
+        AskError,
+        plan::{Condition, Operation, Test, reversed},
+        reading::{
+            Reading,
+            operation::{Parts, some_of},
+        },
+    },
+    kb::TypeId,
+    table::ColumnSpec,
+};
+
+/// Verbs between the whole and the part: `what share of the whole is the part`.
+const VERBS: [&str; 19] = [
+    "is", "are", "was", "were", "has", "have", "had", "do", "does", "did", "cost", "costs", "come",
+    "comes", "belong", "belongs", "appeared", "be", "been",
+];
+/// Words that begin a clause that says more of what stands before them.
+const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
+/// Words behind which the whole stands.
+const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
+
+/// Something that is so of a row, of the whole or of the part.
+enum Said {
+    Condition(Condition),
+    Test(Test),
+}
+
+impl Reading<'_> {
+    /// The share of the rows of the whole that are of the part as well.
+    ///
+    /// # Errors
+    /// That no part is said, or not which of several is the whole.
+    pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
+        let mut said: Vec<(usize, Said)> = Vec::new();
+        said.extend(parts.conditions.drain(..).map(|(at, one)| (at, Said::Condition(one))));
+        said.extend(parts.filters.drain(..).map(|(at, one)| (at, Said::Test(one))));
+        for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
+            let test = match self.columns.get(column) {
+                Some(ColumnSpec::Count(_)) => some_of(column),
+                _ => Test::Filled { column },
+            };
+            said.push((at, Said::Test(test)));
+        }
+        let (whole, part): (Vec<_>, Vec<_>) = match self.parting_place(cue, &said)? {
+            Some((place, part_is_behind)) => {
+                said.into_iter().partition(|(at, _)| (self.begin_of(*at) < place) == part_is_behind)
+            }
+            None => (Vec::new(), said),
+        };
+        if part.is_empty() {
+            return Err(AskError::Missing("it does not say the share of which".to_owned()));
+        }
+        for (at, one) in whole {
+            match one {
+                Said::Condition(one) => parts.conditions.push((at, one)),
+                Said::Test(one) => parts.filters.push((at, one)),
+            }
+        }
+        let tests = part.into_iter().map(|(_, one)| match one {
+            Said::Condition(one) => self.test_of(one),
+            Said::Test(one) => one,
+        });
+        Ok(Operation::Share(tests.collect()))
+    }
+
+    /// The token where the mention begins.
+    fn begin_of(&self, at: usize) -> usize {
+        self.mentions.all.get(at).map_or(0, |mention| mention.at.start)
+    }
+
+    /// The token between the whole and the part, and whether the part stands behind it; none where
+    /// all that is said is the part.
+    fn parting_place(
+        &self,
+        cue: usize,
+        said: &[(usize, Said)],
+    ) -> Result<Option<(usize, bool)>, AskError> {
+        let tokens = &self.mentions.tokens;
+        let word = |at: usize| tokens.get(at).map_or("", |token| token.word.as_str());
+        let (begin, end) =
+            self.mentions.all.get(cue).map_or((0, 0), |mention| (mention.at.start, mention.at.end));
+        let find = |from: usize, words: &[&str]| {
+            (from..tokens.len()).find(|at| words.contains(&word(*at)))
+        };
+        let between = |from: usize, to: usize| {
+            said.iter().any(|(at, _)| (from..to).contains(&self.begin_of(*at)))
+        };
+        if let Some(place) = find(end, &WHOLES) {
+            return Ok(Some((place, false)));
+        }
+        // `of the products of A, what share is B`
+        if word(0) == "of" {
+            return Ok(Some((begin, true)));
+        }
+        // `A is what share of B`
+        if between(0, begin) {
+            return Ok(Some((begin, false)));
+        }
+        if let Some(relative) = find(end, &RELATIVES) {
+            // A verb behind what the clause says is that of the question.
+            let verb = (relative..tokens.len())
+                .find(|&at| VERBS.contains(&word(at)) && between(relative, at));
+            return Ok(Some((verb.unwrap_or(relative), true)));
+        }
+        if let Some(verb) = find(end, &VERBS) {
+            return Ok(Some((verb, true)));
+        }
+        match said {
+            [] | [_] => Ok(None),
+            _ => Err(AskError::Missing(
+                "it does not say what is the whole; ask what share of the whole is the part"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// A condition as something that is so of a row or not.
+    fn test_of(&mut self, condition: Condition) -> Test {
+        if condition.steps.is_empty() {
+            return Test::Is(condition.nodes);
+        }
+        let end = condition.steps.first().map_or(TypeId::NONE, |step| step.to);
+        let from = condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
+        let column = self.column(ColumnSpec::Names(reversed(from, &condition.steps)));
+        Test::Linked { column, nodes: condition.nodes }
+    }
+}

@@ -1,0 +1,410 @@
+//! Tools over typed columns: here are nodes and where values come from, which table, which number of
+//! all of them?
+//!
+//! Must not know: questions, SQL.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
+    table::{
+        Cell, Column, ColumnSpec, read,
+        statistics::{Moments, quantile},
+    },
+    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, lookup},
+};
+
+/// Nodes and columns of one table.
+const MAX_ROWS: usize = 1_000;
+const MAX_COLUMNS: usize = 16;
+/// Names in one cell of a table; further ones are left out.
+const MAX_NAMES: usize = 20;
+/// Steps from a node to the names of its cell.
+const MAX_STEPS: usize = 3;
+/// Groups of one call; beyond them it fails.
+const MAX_GROUPS: usize = 10_000;
+/// What a look at the values of a whole field costs, by which its kind is known.
+const FIELD: usize = 1_000;
+
+const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
+
+pub(super) const TOOLS: &[ToolSpec] = &[
+    ToolSpec {
+        name: "table",
+        group: "table",
+        args: &[NODES, ArgSpec { name: "columns", kind: Kind::Texts, default: None }],
+        result: Kind::Any,
+        flow: NodeFlow::Carry,
+        cost: "1 per cell and per edge followed, 1,000 per field",
+        doc: "Typed values of at most 1,000 nodes of one type: a list of maps, by id, of `id` and the \
+              columns, at most 16, as they are written. A column is \"name\", a field, or up to 3 steps \
+              such as \"has_brand\" or \"has_brand:out has_brand:in\", which give a list of names, by \
+              id, at most 20; \"count \" before steps gives how many nodes they lead to, itself not \
+              counted. Fields whose values are numbers give numbers; what is absent is ().",
+        example: r#"table(nodes([0, 1]), ["name", "price", "has_brand:out", "count also_buy"])"#,
+        cached: true,
+        run: table,
+    },
+    ToolSpec {
+        name: "aggregate",
+        group: "table",
+        args: &[
+            NODES,
+            ArgSpec { name: "column", kind: Kind::Text, default: None },
+            ArgSpec { name: "how", kind: Kind::Text, default: Some("\"mean\"") },
+            ArgSpec { name: "by", kind: Kind::Text, default: Some("\"\"") },
+        ],
+        result: Kind::Any,
+        flow: NodeFlow::Carry,
+        cost: "1 per cell and per edge followed, 1,000 per field",
+        doc: "One number of a column, written as for table, over nodes of one type: how is \"count\" \
+              (nodes with a value), \"sum\", \"mean\", \"median\", \"min\", \"max\", \"variance\" or \
+              \"stddev\" (of a sample); () where there is no value. With by, another column, a list of \
+              maps of `group`, `value` and `n`, largest value first, ties by group; a node counts in \
+              each of its groups. Groups without a value are left out.",
+        example: r#"aggregate(of_type(neighbors(0), "product"), "price", "mean", "has_brand:out")"#,
+        cached: true,
+        run: aggregate,
+    },
+];
+
+/// What a column is made of.
+enum Source {
+    Name,
+    Field(FieldId),
+    /// How many nodes steps lead to, or which.
+    Steps(Vec<(RelationId, Direction)>, bool),
+}
+
+fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
+    if written == "name" {
+        return Ok(Source::Name);
+    }
+    if let Some(field) = ctx.base.kb.field_id(written) {
+        return Ok(Source::Field(field));
+    }
+    let (path, counts) = match written.strip_prefix("count ") {
+        Some(path) => (path, true),
+        None => (written, false),
+    };
+    let mut steps = Vec::new();
+    for step in path.split_whitespace() {
+        let (name, direction) = match step.rsplit_once(':') {
+            Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
+            _ => (step, "any"),
+        };
+        // The names of relations may have blanks in them: then the column is one step.
+        match lookup::relation(ctx.base, name) {
+            Ok(relation) => steps.push((relation, lookup::direction(direction)?)),
+            Err(error) => {
+                let whole =
+                    path.rsplit_once(':').filter(|pair| ["in", "out", "any"].contains(&pair.1));
+                let (name, direction) = whole.unwrap_or((path, "any"));
+                let Some(relation) = ctx.base.kb.relation_id(name) else {
+                    return Err(no_column(written, &error));
+                };
+                return Ok(Source::Steps(vec![(relation, lookup::direction(direction)?)], counts));
+            }
+        }
+    }
+    if steps.is_empty() || steps.len() > MAX_STEPS {
+        return Err(ToolError::BadArgs(format!(
+            "column {written:?} must be \"name\", a field, or 1 to {MAX_STEPS} steps"
+        )));
+    }
+    Ok(Source::Steps(steps, counts))
+}
+
+fn no_column(written: &str, error: &ToolError) -> ToolError {
+    ToolError::NotFound(format!("column {written:?} is no field, and {error}"))
+}
+
+/// The one type of some nodes; none for no nodes.
+fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolError> {
+    let kb = &ctx.base.kb;
+    let Some(&first) = nodes.first() else { return Ok(None) };
+    let kind = kb.node_type(first);
+    match nodes.iter().find(|&&node| kb.node_type(node) != kind) {
+        Some(&other) => Err(ToolError::BadArgs(format!(
+            "the nodes are of several types, {} and {}; take one with of_type",
+            kb.type_name(kind),
+            kb.type_name(kb.node_type(other))
+        ))),
+        None => Ok(Some(kind)),
+    }
+}
+
+/// The nodes that steps lead to from a node, ascending, without itself.
+fn reached(
+    ctx: &mut ToolCtx<'_>,
+    node: NodeId,
+    steps: &[(RelationId, Direction)],
+) -> Result<Vec<NodeId>, ToolError> {
+    let mut nodes = vec![node];
+    for &(relation, direction) in steps {
+        let mut next: Vec<NodeId> = Vec::new();
+        for &from in &nodes {
+            let neighbors = ctx.base.kb.neighbors(from, relation, direction);
+            ctx.meter.touch(1 + neighbors.len())?;
+            next.extend(neighbors.iter());
+        }
+        next.sort_unstable();
+        next.dedup();
+        nodes = next;
+    }
+    nodes.retain(|&other| other != node);
+    Ok(nodes)
+}
+
+/// A field's typed cells, one a node.
+fn cells(
+    ctx: &mut ToolCtx<'_>,
+    kind: TypeId,
+    nodes: &[NodeId],
+    field: FieldId,
+) -> Result<Column, ToolError> {
+    ctx.meter.touch(nodes.len() + FIELD)?;
+    read(&ctx.base.kb, kind, nodes, &ColumnSpec::Field(field))
+        .map_err(|error| ToolError::BadArgs(error.to_string()))
+}
+
+/// The values of a column for programs, one a node.
+fn values(
+    ctx: &mut ToolCtx<'_>,
+    kind: TypeId,
+    nodes: &[NodeId],
+    written: &str,
+) -> Result<Vec<Value>, ToolError> {
+    let own = match source(ctx, written)? {
+        Source::Name => {
+            ctx.meter.touch(nodes.len())?;
+            nodes.iter().map(|&node| Value::text(ctx.base.kb.name(node))).collect()
+        }
+        Source::Field(field) => {
+            let column = cells(ctx, kind, nodes, field)?;
+            column.cells.iter().map(value).collect()
+        }
+        Source::Steps(steps, counts) => {
+            let mut own = Vec::with_capacity(nodes.len());
+            for &node in nodes {
+                let ends = reached(ctx, node, &steps)?;
+                own.push(if counts {
+                    Value::Int(ends.len() as i64)
+                } else {
+                    let names = ends.iter().take(MAX_NAMES);
+                    Value::List(names.map(|&end| Value::text(ctx.base.kb.name(end))).collect())
+                });
+            }
+            own
+        }
+    };
+    Ok(own)
+}
+
+fn value(cell: &Cell) -> Value {
+    match cell {
+        Cell::Empty => Value::Unit,
+        Cell::Number(number) => Value::Float(*number),
+        Cell::Text(text) => Value::text(text),
+        Cell::Many(named) => Value::List(named.iter().map(|one| Value::text(&one.name)).collect()),
+    }
+}
+
+fn rows<'a>(ctx: &ToolCtx<'_>, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
+    lookup::nodes(ctx.base, nodes)
+}
+
+fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (nodes, columns) = (args.nodes(0)?, args.texts(1)?);
+    if nodes.len() > MAX_ROWS || columns.len() > MAX_COLUMNS {
+        return Err(ToolError::BadArgs(format!(
+            "{} nodes with {} columns are more than {MAX_ROWS} with {MAX_COLUMNS}",
+            nodes.len(),
+            columns.len()
+        )));
+    }
+    let nodes = rows(ctx, &nodes)?;
+    let Some(kind) = type_of(ctx, nodes)? else { return Ok(Value::List(Vec::new())) };
+    let of_row = |node: &NodeId| BTreeMap::from([("id".to_owned(), Value::Int((*node).into()))]);
+    let mut table: Vec<BTreeMap<String, Value>> = nodes.iter().map(of_row).collect();
+    for written in columns {
+        let own = values(ctx, kind, nodes, written)?;
+        for (row, value) in table.iter_mut().zip(own) {
+            row.insert(written.to_owned(), value);
+        }
+    }
+    Ok(Value::List(table.into_iter().map(Value::Map).collect()))
+}
+
+/// What is computed of numbers.
+type How = fn(&[f64]) -> Option<f64>;
+
+fn how(written: &str) -> Result<How, ToolError> {
+    Ok(match written {
+        "count" => |numbers| Some(numbers.len() as f64),
+        "sum" => |numbers| (!numbers.is_empty()).then(|| numbers.iter().sum()),
+        "mean" => |numbers| Moments::of(numbers).mean(),
+        "median" => |numbers| quantile(&mut numbers.to_vec(), 0.5),
+        "min" => |numbers| numbers.iter().copied().reduce(f64::min),
+        "max" => |numbers| numbers.iter().copied().reduce(f64::max),
+        "variance" => |numbers| Moments::of(numbers).variance(),
+        "stddev" => |numbers| Moments::of(numbers).variance().map(f64::sqrt),
+        other => {
+            return Err(ToolError::BadArgs(format!(
+                "how {other:?} must be count, sum, mean, median, min, max, variance or stddev"
+            )));
+        }
+    })
+}
+
+/// The groups that a value puts a node into.
+fn groups(value: Value) -> Vec<String> {
+    match value {
+        Value::Unit => Vec::new(),
+        Value::Text(text) => vec![text.to_string()],
+        Value::Int(number) => vec![number.to_string()],
+        Value::Float(number) => vec![number.to_string()],
+        Value::List(all) => all.into_iter().flat_map(groups).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let nodes = args.nodes(0)?;
+    let (written, function, by) = (args.text(1)?, args.text(2)?, args.text(3)?);
+    let (counts, function) = (function == "count", how(function)?);
+    let nodes = rows(ctx, &nodes)?;
+    let Some(kind) = type_of(ctx, nodes)? else {
+        return Ok(match by {
+            "" if counts => Value::Float(0.0),
+            "" => Value::Unit,
+            _ => Value::List(Vec::new()),
+        });
+    };
+    let mut numbers: Vec<Option<f64>> = Vec::with_capacity(nodes.len());
+    for value in values(ctx, kind, nodes, written)? {
+        numbers.push(match value {
+            Value::Unit => None,
+            Value::Int(number) => Some(number as f64),
+            Value::Float(number) => Some(number),
+            Value::List(all) if counts => (!all.is_empty()).then_some(0.0),
+            _ if counts => Some(0.0),
+            other => {
+                return Err(ToolError::BadArgs(format!(
+                    "column {written:?} holds no numbers but {}; how \"count\" takes it",
+                    other.describe()
+                )));
+            }
+        });
+    }
+    if by.is_empty() {
+        let known: Vec<f64> = numbers.into_iter().flatten().collect();
+        return Ok(function(&known).map_or(Value::Unit, Value::Float));
+    }
+    let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (number, value) in numbers.into_iter().zip(values(ctx, kind, nodes, by)?) {
+        let Some(number) = number else { continue };
+        for group in groups(value) {
+            parts.entry(group).or_default().push(number);
+            if parts.len() > MAX_GROUPS {
+                return Err(ToolError::BadArgs(format!("there are more than {MAX_GROUPS} groups")));
+            }
+        }
+    }
+    let mut found: Vec<(String, f64, usize)> = parts
+        .into_iter()
+        .filter_map(|(group, own)| Some((group, function(&own)?, own.len())))
+        .collect();
+    found.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    let row = |(group, value, n): (String, f64, usize)| {
+        Value::Map(BTreeMap::from([
+            ("group".to_owned(), Value::text(&group)),
+            ("value".to_owned(), Value::Float(value)),
+            ("n".to_owned(), Value::Int(n as i64)),
+        ]))
+    };
+    Ok(Value::List(found.into_iter().map(row).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Session, ToolHost, registry, testing::example_base};
+
+    fn call(name: &str, args: Vec<Value>) -> Result<Value, ToolError> {
+        let tool = registry().iter().position(|spec| spec.name == name).unwrap();
+        Session::new(example_base(), None).call(tool, args)
+    }
+
+    fn products() -> Value {
+        let base = example_base();
+        let kind = base.kb.type_id("product").unwrap();
+        Value::nodes(base.kb.nodes_of_type(kind).iter().copied().collect())
+    }
+
+    #[test]
+    fn a_table_has_typed_cells_of_fields_names_and_counts() {
+        let columns = ["name", "price", "has_brand:out", "count has_brand has_brand"];
+        let columns = Value::List(columns.map(Value::text).to_vec());
+        let table = call("table", vec![Value::List(vec![Value::Int(0)]), columns]).unwrap();
+        let Value::List(rows) = table else { panic!("{table:?}") };
+        let Value::Map(row) = &rows[0] else { panic!("{rows:?}") };
+        assert_eq!((rows.len(), &row["id"]), (1, &Value::Int(0)));
+        assert_eq!(row["name"], Value::text("Summit Steel Bottle"));
+        assert_eq!(row["price"], Value::Float(24.95));
+        let Value::List(brands) = &row["has_brand:out"] else { panic!("{row:?}") };
+        assert_eq!(brands.len(), 1);
+        // Three products of its brand: two others.
+        assert_eq!(row["count has_brand has_brand"], Value::Int(2));
+    }
+
+    #[test]
+    fn groups_part_what_one_number_is_of() {
+        let text = Value::text;
+        let number = |how: &str, column: &str| match call(
+            "aggregate",
+            vec![products(), text(column), text(how)],
+        )
+        .unwrap()
+        {
+            Value::Float(number) => number,
+            other => panic!("{other:?}"),
+        };
+        let n = number("count", "price");
+        assert!((number("sum", "price") / n - number("mean", "price")).abs() < 1e-9);
+        assert!(number("min", "price") <= number("median", "price"));
+        assert!((number("variance", "price").sqrt() - number("stddev", "price")).abs() < 1e-9);
+        let grouped = vec![products(), text("price"), text("count"), text("has_brand:out")];
+        let Value::List(groups) = call("aggregate", grouped).unwrap() else { panic!("no list") };
+        let total: f64 = groups
+            .iter()
+            .map(|group| match group {
+                Value::Map(group) => match group["value"] {
+                    Value::Float(value) => value,
+                    _ => panic!("{group:?}"),
+                },
+                _ => panic!("{group:?}"),
+            })
+            .sum();
+        assert!(groups.len() > 1 && total <= n, "{groups:?}");
+        let none = vec![Value::nodes(NodeSet::default()), text("price")];
+        assert_eq!(call("aggregate", none).unwrap(), Value::Unit);
+    }
+
+    #[test]
+    fn what_is_no_column_is_told() {
+        let text = Value::text;
+        let every = Value::nodes((0..example_base().kb.n_nodes()).collect());
+        for (tool, args, told) in [
+            ("table", vec![products(), text("colour")], "colour"),
+            ("table", vec![products(), text("")], "column"),
+            ("table", vec![every.clone(), text("price")], "several types"),
+            ("aggregate", vec![products(), text("name")], "no numbers"),
+            ("aggregate", vec![products(), text("price"), text("mode")], "median"),
+            ("aggregate", vec![every, text("price")], "several types"),
+        ] {
+            let error = call(tool, args).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
+}
