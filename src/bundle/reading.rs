@@ -366,11 +366,23 @@ struct Model<'a> {
     base: &'a IndexedBase,
     schema: Schema,
     question: &'a Question,
-    phrasings: BTreeMap<&'a [String], &'a Phrasing>,
+    /// By their metapaths in words.
+    phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
     /// The metapaths of all phrasings.
     learnt: BTreeSet<&'a str>,
     /// See [`Schema::first_said`].
     first: Option<Vec<TypeId>>,
+    /// The words that do not only shape the question, a bit each, as below.
+    topical: u64,
+    /// The words that are forms of those of each type's name, and of each relation's.
+    of_types: Vec<u64>,
+    of_relations: Vec<u64>,
+}
+
+/// A metapath with itself in words.
+struct Worded {
+    metapath: Metapath,
+    words: String,
 }
 
 /// A reading that may be meant.
@@ -386,9 +398,45 @@ impl<'a> Model<'a> {
         let first = schema.first_said(&question.said);
         let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
         let learnt = metapaths.map(String::as_str).collect();
-        let phrasings =
-            phrasings.0.iter().map(|phrasing| (phrasing.metapaths.as_slice(), phrasing)).collect();
-        Self { base, schema, question, phrasings, learnt, first }
+        let by_metapaths = |phrasing: &'a Phrasing| {
+            (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
+        };
+        let phrasings = phrasings.0.iter().map(by_metapaths).collect();
+        let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
+            let said = 0..question.said.len().min(MAX_WORDS);
+            said.filter(|&at| holds(at)).map(|at| 1 << at).sum()
+        };
+        let forms =
+            |own: &Vec<String>| bits(&|at| own.iter().any(|own| is_form(&question.said[at], own)));
+        let topical = bits(&|at| !question.asks[at]);
+        let of_types = schema.types.iter().map(forms).collect();
+        let of_relations = schema.relations.iter().map(forms).collect();
+        Self { base, schema, question, phrasings, learnt, first, topical, of_types, of_relations }
+    }
+
+    fn worded(&self, metapath: Metapath) -> Worded {
+        Worded { words: metapath_in_words(self.base, &metapath), metapath }
+    }
+
+    /// Whether metapaths may explain every word: those that say all of them themselves, or that
+    /// training questions took. All others are no readings of the question.
+    fn may_be_plain(&self, metapaths: &[&Worded]) -> bool {
+        let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
+        let mut said = 0;
+        for Worded { metapath, .. } in metapaths {
+            let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+            said |= types.fold(0, |said, kind| said | bits(&self.of_types, kind.0));
+            let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
+            said |= relations.fold(0, |said, own| said | own);
+        }
+        self.topical & !said == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// How training questions that took these metapaths were worded.
+    fn phrasing(&self, metapaths: &[&Worded]) -> Option<&'a Phrasing> {
+        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words.as_str()).collect();
+        told.sort_unstable();
+        self.phrasings.get(told.as_slice()).copied()
     }
 
     /// Whether every word that does not shape the question is one of the schema or of a phrasing:
@@ -426,10 +474,8 @@ impl<'a> Model<'a> {
 
     /// How likely the question's words are under metapaths: worded as in training or as the base
     /// names its types and relations, whichever is likelier.
-    fn guess(&self, metapaths: Vec<Metapath>) -> Guess {
-        let mut told: Vec<String> =
-            metapaths.iter().map(|metapath| metapath_in_words(self.base, metapath)).collect();
-        told.sort();
+    fn guess(&self, worded: &[&Worded]) -> Guess {
+        let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
         let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
         let expected_length =
@@ -439,7 +485,7 @@ impl<'a> Model<'a> {
         let unlearnt = self.wording(&expected, None);
         let by_schema =
             Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, metapaths };
-        let learnt = self.phrasings.get(told.as_slice()).map(|phrasing| {
+        let learnt = self.phrasing(worded).map(|phrasing| {
             let (log, plain) = self.wording(&expected, Some(phrasing));
             (log + (phrasing.n as f32 + 1.0).ln(), plain)
         });
@@ -533,7 +579,7 @@ impl<'a> Model<'a> {
     /// Readings that explain all words, most likely first; ties by their metapaths.
     fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
-        let of_name: Vec<Vec<Metapath>> = types
+        let of_name: Vec<Vec<Worded>> = types
             .iter()
             .map(|types| {
                 let learnt = |metapath: &Metapath| {
@@ -547,13 +593,13 @@ impl<'a> Model<'a> {
                         metapaths.sort();
                         metapaths.dedup();
                     }
-                    metapaths
+                    metapaths.into_iter().map(|metapath| self.worded(metapath))
                 };
                 types.iter().flat_map(of).collect()
             })
             .collect();
         let targets: BTreeSet<TypeId> =
-            of_name.iter().flatten().map(|metapath| metapath.target).collect();
+            of_name.iter().flatten().map(|one| one.metapath.target).collect();
         let mut guesses: Vec<Guess> =
             targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
         guesses.retain(|guess| guess.plain);
@@ -562,33 +608,31 @@ impl<'a> Model<'a> {
     }
 
     /// Readings that ask for one type: the likeliest metapaths from each name combined.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Metapath>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<Metapath>> = vec![Vec::new()];
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&Worded>> = vec![Vec::new()];
         for metapaths in of_name {
-            let own = metapaths.iter().filter(|metapath| metapath.target == target).cloned();
-            let mut own: Vec<Guess> = own.map(|metapath| self.guess(vec![metapath])).collect();
-            own.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
-            let learnt = |guess: &Guess| {
-                let told =
-                    guess.metapaths.first().map(|metapath| metapath_in_words(self.base, metapath));
-                told.is_some_and(|told| self.learnt.contains(told.as_str()))
-            };
-            let kept = own
+            let own = metapaths.iter().filter(|one| one.metapath.target == target);
+            let mut own: Vec<(f32, &Worded)> =
+                own.map(|one| (self.guess(&[one]).log, one)).collect();
+            own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
+            let kept: Vec<&Worded> = own
                 .into_iter()
-                .enumerate()
-                .filter(|(at, guess)| *at < KEPT_METAPATHS || learnt(guess))
                 .map(|pair| pair.1)
-                .collect::<Vec<_>>();
+                .enumerate()
+                .filter(|(at, one)| {
+                    *at < KEPT_METAPATHS || self.learnt.contains(one.words.as_str())
+                })
+                .map(|pair| pair.1)
+                .collect();
             combined = combined
                 .iter()
                 .flat_map(|before| {
-                    kept.iter().map(move |guess| {
-                        before.iter().cloned().chain(guess.metapaths.iter().cloned()).collect()
-                    })
+                    kept.iter().map(|&one| before.iter().copied().chain([one]).collect())
                 })
                 .collect();
         }
-        combined.into_iter().map(|metapaths| self.guess(metapaths)).collect()
+        let plain = combined.iter().filter(|metapaths| self.may_be_plain(metapaths));
+        plain.map(|metapaths| self.guess(metapaths)).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     index::{IndexedBase, TextPart},
-    kb::TypeId,
+    kb::{NodeId, TypeId},
     words::{is_question_word, is_stop_word, name_words},
 };
 
@@ -61,12 +61,10 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
         features.insert(format!("names {name}"), first);
         features.insert(format!("names two {name}"), second);
     }
-    let types = 0..base.kb.types().len();
-    let mut found: Vec<(TypeId, f32)> = Vec::new();
-    for kind in types.map(|kind| TypeId(kind as u16)) {
-        let best = base.text.search(query, TextPart::Document, &[kind], 1);
-        found.extend(best.first().map(|&(_, score)| (kind, score)));
-    }
+    let types: Vec<TypeId> = (0..base.kb.types().len()).map(|kind| TypeId(kind as u16)).collect();
+    let best = base.text.search_each(query, TextPart::Document, &types, 1);
+    let of_type = |(kind, best): (TypeId, Vec<(NodeId, f32)>)| Some((kind, best.first()?.1));
+    let found: Vec<(TypeId, f32)> = types.into_iter().zip(best).filter_map(of_type).collect();
     let top = found.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
     for (kind, score) in found {
         features.insert(format!("describes {}", base.kb.type_name(kind)), score / top);

@@ -30,7 +30,10 @@ use std::{
     collections::{BTreeSet, VecDeque},
     convert::Infallible,
     path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 pub use crate::index::entities::{build::build, spelled::Spelled};
@@ -109,8 +112,10 @@ pub struct EntityIndex {
     words: Strings,
     /// Idf by number of entries, for numbers below [`KEPT_IDFS`]; filled when first needed.
     idfs: OnceLock<Vec<f32>>,
-    /// What the last texts name, of any type: one query is linked again and again, by the router, by
-    /// every program, by what orders the answers.
+    /// Idf mass of each entry, as bits, filled when first needed; 0 for what is not known yet.
+    masses: OnceLock<Box<[AtomicU32]>>,
+    /// What the last texts name, of any type, by their words: one query is linked again and again, by
+    /// the router, by every program, by what orders the answers.
     named: Mutex<VecDeque<(String, Arc<Scores>)>>,
 }
 
@@ -149,6 +154,7 @@ impl EntityIndex {
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
             words: Strings::new(arrays.get("words_bounds")?, arrays.get("words")?),
             idfs: OnceLock::new(),
+            masses: OnceLock::new(),
             named: Mutex::default(),
         })
     }
@@ -187,25 +193,28 @@ impl EntityIndex {
         Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
     }
 
-    /// Every node that a text names, of any type, with its strength; texts that were asked for a
-    /// short while ago are not looked up again.
+    /// Every node that a text names, of any type, with its strength; texts whose words were asked for
+    /// a short while ago are not looked up again.
     fn named<E>(
         &self,
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<Scores>, E> {
         let lock = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().iter().find(|(known, _)| known == text).map(|pair| pair.1.clone());
+        // What stands between words says nothing.
+        let words: Vec<&str> = name_words(text).filter_map(|(range, _)| text.get(range)).collect();
+        let words = words.join(" ");
+        let known = lock().iter().find(|(known, _)| *known == words).map(|pair| pair.1.clone());
         if let Some(known) = known {
             return Ok(known);
         }
-        let found = Arc::new(self.find_named(text, go_on)?);
-        if found.len() <= MAX_KEPT_NODES && text.len() <= MAX_KEPT_BYTES {
+        let found = Arc::new(self.find_named(&words, go_on)?);
+        if found.len() <= MAX_KEPT_NODES && words.len() <= MAX_KEPT_BYTES {
             let mut kept = lock();
             if kept.len() >= MAX_KEPT_TEXTS {
                 kept.pop_front();
             }
-            kept.push_back((text.to_owned(), found.clone()));
+            kept.push_back((words, found.clone()));
         }
         Ok(found)
     }
@@ -429,15 +438,35 @@ impl EntityIndex {
         entry: u32,
         more: Option<(u32, f32)>,
     ) -> (f32, f32) {
-        let (mut matched, mut total) = (0.0, 0.0);
+        let mut matched = 0.0;
         for &stem in self.stems_of(entry) {
-            let idf = self.idf(stem);
-            total += idf;
-            let own = linked.strength(stem);
-            matched += idf * more.map_or(own, |(other, s)| if other == stem { s } else { own });
+            let strength = match more {
+                Some((other, strength)) if other == stem => strength,
+                _ => linked.strength(stem),
+            };
+            // Most stems of an entry are not in the query: their idf is not looked up.
+            if strength > 0.0 {
+                matched += self.idf(stem) * strength;
+            }
         }
-        let covered = matched / f32::max(total, f32::MIN_POSITIVE);
+        let covered = matched / f32::max(self.mass(entry), f32::MIN_POSITIVE);
         (covered, covered * covered * matched / (matched + PART_HALF))
+    }
+
+    /// The sum of the idfs of an entry's stems.
+    fn mass(&self, entry: u32) -> f32 {
+        let sum = || self.stems_of(entry).iter().map(|&stem| self.idf(stem)).sum::<f32>();
+        let n = self.entry_node.as_slice().len();
+        let masses = self.masses.get_or_init(|| (0..n).map(|_| AtomicU32::new(0)).collect());
+        let Some(kept) = masses.get(entry as usize) else { return sum() };
+        match kept.load(Ordering::Relaxed) {
+            0 => {
+                let mass = sum();
+                kept.store(mass.to_bits(), Ordering::Relaxed);
+                mass
+            }
+            bits => f32::from_bits(bits),
+        }
     }
 
     /// Every entry that shares a stem with the query, and another but for a typo in a word that

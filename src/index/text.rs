@@ -157,6 +157,23 @@ impl TextIndex {
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
     }
 
+    /// For each of the types the `k` best of its nodes, as [`search`](Self::search) finds them; the
+    /// text is gone through once for all types.
+    pub fn search_each(
+        &self,
+        text: &str,
+        part: TextPart,
+        types: &[TypeId],
+        k: usize,
+    ) -> Vec<Vec<(NodeId, f32)>> {
+        let masks: Vec<Arc<[u64]>> = types.iter().map(|&kind| self.mask(&[kind])).collect();
+        let postings = self.parts.get(part.place());
+        postings.map_or_else(
+            || vec![Vec::new(); types.len()],
+            |postings| postings.search_each(text, Bm25::default(), &masks, k),
+        )
+    }
+
     /// The texts of a part that belong to nodes of these types, as a collection of their own;
     /// `None` for a field that the base does not have. O(nodes).
     pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {

@@ -6,7 +6,7 @@
 //!
 //! Must not know: why somebody asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use petgraph::visit::{EdgeRef, IntoEdgesDirected, VisitMap, Visitable};
 
@@ -75,6 +75,9 @@ impl Path {
     }
 }
 
+/// Edges that a node of a large frontier has at least, for all that is known.
+const EDGES_PER_NODE: usize = 8;
+
 /// From where each node was reached, and over which edge.
 type Reached = HashMap<NodeId, (NodeId, Hop)>;
 
@@ -100,9 +103,14 @@ pub fn shortest_paths<E>(
         missing.remove(&node);
     }
     let (mut reached, mut nodes, mut edges) = (Reached::new(), bounds.nodes, bounds.edges);
-    'levels: for _ in 0..bounds.hops {
+    'levels: for level in 1..=bounds.hops {
+        // Nothing follows the last edges of a path, and most that leave a large frontier lead nowhere:
+        // they are looked for from their other end.
+        let at_ends =
+            level == bounds.hops && is_fewer(kb, &missing, EDGES_PER_NODE * frontier.len());
+        let mut ends = at_ends.then(|| LastEdges::new(kb, &frontier, &missing));
         let mut next = Vec::new();
-        for &node in &frontier {
+        for (at, &node) in frontier.iter().enumerate() {
             if missing.is_empty() {
                 break 'levels;
             }
@@ -112,6 +120,13 @@ pub fn shortest_paths<E>(
             };
             (edges, nodes) = (left, fewer);
             follow(1 + own)?;
+            if let Some(ends) = &mut ends {
+                for hop in ends.begun_at(at) {
+                    reached.insert(hop.node, (node, hop));
+                    missing.remove(&hop.node);
+                }
+                continue;
+            }
             for hop in hops(kb, node) {
                 if seen.visit(hop.node) {
                     reached.insert(hop.node, (node, hop));
@@ -129,6 +144,42 @@ pub fn shortest_paths<E>(
         known.then(|| path_to(node, |node| reached.get(&node).copied()))
     };
     Ok(to.iter().map(path).collect())
+}
+
+/// Whether nodes have at most so many edges together.
+fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, most: usize) -> bool {
+    let mut left = Some(most);
+    for &node in nodes {
+        left = left.and_then(|left| left.checked_sub(all_edges(kb, node)));
+    }
+    left.is_some()
+}
+
+/// The edges by which a search gets from its frontier to the nodes that it looks for: for each of
+/// these the first in the order of the search.
+struct LastEdges(BTreeMap<usize, Vec<Hop>>);
+
+impl LastEdges {
+    /// Of an ascending frontier. O(edges of the nodes that are looked for).
+    fn new(kb: &Kb, frontier: &[NodeId], wanted: &BTreeSet<NodeId>) -> Self {
+        let mut by_place: BTreeMap<usize, Vec<Hop>> = BTreeMap::new();
+        for &node in wanted {
+            let back = hops(kb, node).filter_map(|Hop { relation, direction, node: near }| {
+                let at = frontier.binary_search(&near).ok()?;
+                Some((at, Hop { relation, direction: direction.reversed(), node }))
+            });
+            let first = back.min_by_key(|(at, hop)| (*at, hop.direction, hop.relation));
+            if let Some((at, hop)) = first {
+                by_place.entry(at).or_default().push(hop);
+            }
+        }
+        Self(by_place)
+    }
+
+    /// Those that begin at a node of the frontier, by its place.
+    fn begun_at(&mut self, at: usize) -> Vec<Hop> {
+        self.0.remove(&at).unwrap_or_default()
+    }
 }
 
 /// For each node of `to`, in their order, a path from any node of `from` along a metapath; none

@@ -145,6 +145,17 @@ proptest! {
             }
             prop_assert!(found.is_none() || at == *node);
         }
+        // Of one length, each ends the search alone as it does among others, and as it does where
+        // the search could go on.
+        for hops in 1..4 {
+            let bounds = PathBounds { hops, ..FAR };
+            let together = shortest(&kb, &[from], &all, bounds);
+            for (node, way) in all.iter().zip(together) {
+                prop_assert_eq!(&shortest(&kb, &[from], &[*node], bounds)[0], &way);
+                let longer = shortest(&kb, &[from], &[*node], FAR).remove(0);
+                prop_assert_eq!(longer.filter(|way| way.hops.len() <= hops), way);
+            }
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Ask {
 struct ByTable<'a> {
     /// The base.
     base: &'a str,
-    /// `table`, or `bundle` for nodes, which come as `hits`.
+    /// `table`.
     by: &'static str,
     /// The question.
     question: &'a str,
@@ -128,18 +128,31 @@ struct Row<'a> {
 }
 
 /// An answer by the bundle.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ByBundle<'a> {
+    /// The base.
     base: &'a str,
+    /// `bundle`.
     by: &'static str,
+    /// The question.
     question: &'a str,
+    /// Best first, ties by id; each as `agent search --json` prints it.
+    #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
+}
+
+/// An answer, with its evidence.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum AskReply<'a> {
+    Table(ByTable<'a>),
+    Bundle(ByBundle<'a>),
 }
 
 /// Answer a question over many nodes with a table: how many, which most, whether related, what if.
 /// A question for nodes is answered by the bundle that is active.
 #[utoipa::path(post, path = "/v1/ask", request_body = Ask, responses(
-    (status = 200, description = "The answer with its evidence", body = ByTable),
+    (status = 200, description = "The answer with its evidence", body = AskReply),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn ask(
@@ -159,7 +172,8 @@ fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiE
     match opened.analyst().ask(question) {
         Ok(answered) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
-            in_json(&by_table(opened.name(), question, &answered, &opened.base.kb, rows, ms))
+            let kb = &opened.base.kb;
+            in_json(&AskReply::Table(by_table(opened.name(), question, &answered, kb, rows, ms)))
         }
         Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
         Err(error) => {
@@ -179,7 +193,8 @@ fn by_bundle(opened: &Opened, question: &str) -> Result<String, ApiError> {
     let (base, detail) = (&opened.base, Detail::default());
     let answer = infer::answer(base, active.answers().as_ref(), question, NODES, detail)?;
     let hits = infer::hits(&base.kb, &answer);
-    in_json(&ByBundle { base: opened.name(), by: "bundle", question, hits })
+    let base = opened.name();
+    in_json(&AskReply::Bundle(ByBundle { base, by: "bundle", question, hits }))
 }
 
 fn by_table<'a>(

@@ -2,9 +2,11 @@
 //! slowly, finished when the server ends. Must not know what is asked.
 //!
 //! The accept loop is our own because `axum::serve` sets no timer, so that whoever sends half a
-//! header would keep a connection for ever.
+//! header would keep a connection for ever. It runs apart from what answers: where thousands
+//! connect at a time and nobody accepts them, the system drops those that come on top, a probe among
+//! them, and they try again after seconds.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -13,7 +15,8 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
+    runtime::Handle,
     sync::{Semaphore, watch},
     time::{sleep, timeout},
 };
@@ -27,10 +30,24 @@ const DRAIN_TIME: Duration = Duration::from_secs(30);
 /// Pause after the system could not accept a connection, for want of file descriptors for example.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `ending` says so, then finishes what is under way, at most [`DRAIN_TIME`].
+/// Listens, with as long a queue as the system grants.
+///
+/// # Errors
+/// That the address cannot be had.
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(MAX_CONNECTIONS)
+}
+
+/// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`].
+/// Requests are answered by the runtime `answering`, not by the one that polls this.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
+    answering: &Handle,
     mut ending: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
@@ -43,8 +60,11 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 let (router, ending) = (router.clone(), ending.clone());
-                tokio::spawn(async move {
-                    answer(stream, from, router, ending).await;
+                let Ok(stream) = stream.into_std() else { continue };
+                answering.spawn(async move {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        answer(stream, from, router, ending).await;
+                    }
                     drop(place);
                 });
             }

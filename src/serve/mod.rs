@@ -46,7 +46,6 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 pub use access::{Hosts, KeyError, Keys, Scope};
 pub use engine::{Find, Opening, Places, Served};
 use tokio::{
-    net::TcpListener,
     runtime::{Builder, Runtime},
     sync::{Semaphore, watch},
 };
@@ -185,18 +184,24 @@ pub fn run(
         return Err(ServeError::Open(address));
     }
     let runtime = runtime(options.threads)?;
+    let accepting = Builder::new_current_thread().enable_all().build();
+    let accepting = accepting.map_err(ServeError::Threads)?;
     let (end, ending) = watch::channel(false);
     let server = Server::new(options, keys, hosts, ending.clone())?;
-    let outcome = runtime.block_on(async move {
+    let router = {
+        let _answering = runtime.enter();
+        routes::router(server.clone())
+    };
+    let outcome = accepting.block_on(async {
         let failed = |source| ServeError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = connections::listen(address).map_err(failed)?;
         started(listener.local_addr().map_err(failed)?);
         tokio::spawn(async move {
             ended(ends).await;
             // Fails only where nobody listens any more.
             let _ = end.send(true);
         });
-        connections::serve(listener, routes::router(server.clone()), ending).await;
+        connections::serve(listener, router, runtime.handle(), ending).await;
         server.queue.close();
         Ok(())
     });

@@ -193,7 +193,7 @@ struct Point {
 
 /// A part of the programs of a run, in the order in which they were tried.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Programs {
+pub(super) struct TriedPrograms {
     /// This part.
     programs: Vec<TriedProgram>,
     /// All of them.
@@ -490,7 +490,7 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
 
 /// The programs of a run: sources, scores, and from which others they were made.
 #[utoipa::path(get, path = "/v1/runs/{id}/programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
-    (status = 200, description = "A part of the programs", body = Programs),
+    (status = 200, description = "A part of the programs", body = TriedPrograms),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
@@ -498,7 +498,7 @@ pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Programs>, ApiError> {
+) -> Result<Json<TriedPrograms>, ApiError> {
     let (Path(id), Query(part)) = (id.map_err(bad_id)?, part.map_err(bad_query)?);
     let limit = page(part.limit, PROGRAMS, MAX_PROGRAMS)?;
     let cursor = part.cursor.unwrap_or(0);
@@ -508,7 +508,7 @@ pub(super) async fn programs(
         let part = sources.entries.iter().skip(cursor).take(limit);
         let programs: Vec<TriedProgram> = part.map(|entry| tried(&sources, entry)).collect();
         let (end, total) = (cursor.saturating_add(programs.len()), sources.entries.len());
-        Ok::<_, ApiError>(Programs { programs, total, next: (end < total).then_some(end) })
+        Ok::<_, ApiError>(TriedPrograms { programs, total, next: (end < total).then_some(end) })
     };
     Ok(Json(server.reads.run(deadline(None)?, work).await??))
 }

@@ -382,6 +382,26 @@ fn files_of(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_of(&path) } else { vec![path] }).collect()
 }
 
+/// Two schemas of one name would be one in /openapi.json, whichever comes first.
+#[test]
+fn each_schema_has_a_name_of_its_own() {
+    let serve = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/serve");
+    let mut names = std::collections::BTreeSet::new();
+    for file in files_of(&serve) {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        for derived in text.split("ToSchema)]").skip(1) {
+            let is_item = |line: &&str| line.contains("struct ") || line.contains("enum ");
+            let item = derived.lines().find(is_item).unwrap();
+            let name =
+                item.split_whitespace().skip_while(|word| !["struct", "enum"].contains(word));
+            let name = name.skip(1).take(1).collect::<String>();
+            let name = name.split(['<', '(', ';']).next().unwrap().to_owned();
+            assert!(names.insert(name.clone()), "{}: a second {name}", file.display());
+        }
+    }
+    assert!(names.len() > 20);
+}
+
 #[test]
 fn a_bundle_of_another_version_of_its_base_is_taken_only_by_force() {
     let world = optimized();

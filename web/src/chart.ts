@@ -11,6 +11,8 @@ import type { Run } from './model';
 import { percent } from './parts';
 
 const HEIGHT = 260;
+/** Steps between marks of the axis: whole ones. */
+const MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 const FONT = '12px system-ui, sans-serif';
 
 export class Chart extends Plain {
@@ -70,7 +72,7 @@ export class Chart extends Plain {
         scales: { x: { time: false } },
         legend: { live: false },
         cursor: { show: false },
-        axes: [{ ...axis, label: 'step', labelSize: 18, labelFont: FONT, font: FONT }, { ...axis, label: 'mean reciprocal rank, %', labelSize: 18, labelFont: FONT, font: FONT }],
+        axes: [{ ...axis, incrs: MARKS, label: 'step', labelSize: 18, labelFont: FONT, font: FONT }, { ...axis, label: 'mean reciprocal rank, %', labelSize: 18, labelFont: FONT, font: FONT }],
         series: [
           { label: 'step' },
           { label: 'tried', stroke: colour('--soft'), paths: () => null, points: { show: true, size: 6 } },

@@ -50,8 +50,10 @@ const ALL_LABELS = 40;
 const EDGE_LABELS = 10;
 const CHOSEN_LABELS = 4;
 const TICKS = 300;
-/** Room around a node that says its name, pixels. */
+/** Room around a node that says its name, pixels; more where there are few. */
 const ROOM = 40;
+const FEW = 12;
+const FEW_ROOM = 68;
 const HEIGHT = 420;
 
 /** Says that a node was chosen; the detail is its id. */
@@ -132,11 +134,14 @@ export class Graph extends Plain {
     this.placed = new Map(nodes.map((node) => [node.id, node]));
     const known = edges.filter(({ from, to }) => this.placed.has(from) && this.placed.has(to));
     const links = known.map(({ from, to }) => ({ source: from, target: to }));
+    const few = nodes.length <= FEW;
+    const room = few ? FEW_ROOM : nodes.length <= ALL_LABELS ? ROOM : RADIUS * 2.2;
+    const reach = few ? Math.max(this.reach, 2 * FEW_ROOM) : this.reach;
     const wide = this.width > 0 ? Math.min(1, HEIGHT / this.width) : 0.6;
     forceSimulation(nodes)
-      .force('link', forceLink<Placed, { source: string; target: string }>(links).id(({ id }) => id).distance(this.reach))
-      .force('charge', forceManyBody().strength(-3.5 * this.reach))
-      .force('collide', forceCollide(nodes.length <= ALL_LABELS ? ROOM : RADIUS * 2.2))
+      .force('link', forceLink<Placed, { source: string; target: string }>(links).id(({ id }) => id).distance(reach))
+      .force('charge', forceManyBody().strength(-3.5 * reach))
+      .force('collide', forceCollide(room))
       .force('x', forceX(0).strength(0.05 * wide))
       .force('y', forceY(0).strength(0.08))
       .stop()

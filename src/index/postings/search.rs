@@ -83,6 +83,10 @@ struct Best {
 }
 
 impl Best {
+    fn new(k: usize) -> Self {
+        Self { k, found: Vec::new(), least: 0.0 }
+    }
+
     /// Takes a score above 0.
     #[inline]
     fn take(&mut self, node: NodeId, score: f32) {
@@ -147,6 +151,19 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
+    /// The same for each of several sets of nodes, given as `allowed` is: what each search would
+    /// find. The words are gone through once.
+    pub fn search_each(
+        &self,
+        text: &str,
+        setting: Bm25,
+        sets: &[Arc<[u64]>],
+        k: usize,
+    ) -> Vec<Vec<(NodeId, f32)>> {
+        let sets: Vec<Option<&[u64]>> = sets.iter().map(|set| Some(&**set)).collect();
+        self.best_of_each(self.words(text, None), setting, self.mean, &sets, k)
+    }
+
     /// The same among a collection, as if nothing else were indexed: the number of texts, those
     /// with a word and the mean length are the collection's. O(postings).
     pub fn search_in(
@@ -183,8 +200,21 @@ impl Postings {
         allowed: Option<&[u64]>,
         k: usize,
     ) -> Vec<(NodeId, f32)> {
+        let mut each = self.best_of_each(words, setting, mean, &[allowed], k);
+        each.pop().unwrap_or_default()
+    }
+
+    /// The best of each set of allowed nodes; see [`Self::best`].
+    fn best_of_each(
+        &self,
+        words: Vec<(u32, u32, f32)>,
+        setting: Bm25,
+        mean: f32,
+        sets: &[Option<&[u64]>],
+        k: usize,
+    ) -> Vec<Vec<(NodeId, f32)>> {
         if words.is_empty() || k == 0 {
-            return Vec::new();
+            return vec![Vec::new(); sets.len()];
         }
         let lengths = self.lengths.as_slice();
         let n_blocks = lengths.len().div_ceil(BLOCK);
@@ -201,16 +231,24 @@ impl Postings {
             shares: shares(setting, self.mean / mean),
             frequent: Vec::with_capacity(words.len()),
             bounds: vec![0.0; n_blocks],
-            best: Best { k, found: Vec::new(), least: 0.0 },
+            best: Best::new(k),
         };
         let mut touched = Vec::new();
         for (count, id, weight) in words {
             search.add(count, id, weight, &mut touched);
         }
-        search.run(allowed);
+        let bounds = search.bounds.clone();
+        let mut found = Vec::with_capacity(sets.len());
+        for (at, allowed) in sets.iter().enumerate() {
+            if at > 0 {
+                search.bounds.copy_from_slice(&bounds);
+            }
+            search.run(*allowed);
+            found.push(std::mem::replace(&mut search.best, Best::new(k)).ranking());
+        }
         touched.into_iter().for_each(|node: NodeId| search.rare[node as usize] = 0.0);
         RARE_SCORES.set(search.rare);
-        search.best.ranking()
+        found
     }
 
     /// The query's words that the index, or the collection, has, rarest first: nodes with it,

@@ -1,6 +1,6 @@
 //! Postings against scores that bm25s wrote, against scoring every node, and against damage.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, sync::Arc};
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -102,6 +102,12 @@ proptest! {
         let all = index.search(&query, setting, None, texts.len());
         let expected: Vec<_> = all.iter().copied().filter(|pair| is_allowed(pair.0)).take(k).collect();
         prop_assert_eq!(index.search(&query, setting, mask.as_deref(), k), expected);
+        let sets = [u64::MAX / 3, u64::MAX, 0xff00].map(|set| {
+            Arc::from(vec![set; texts.len().div_ceil(64)])
+        });
+        let alone = |set: &Arc<[u64]>| index.search(&query, setting, Some(set), k);
+        let alone: Vec<_> = sets.iter().map(alone).collect();
+        prop_assert_eq!(index.search_each(&query, setting, &sets, k), alone);
 
         let naive = naive(&texts, &query, setting);
         prop_assert_eq!(all.len(), naive.iter().filter(|score| **score > 0.0).count());
