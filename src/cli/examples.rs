@@ -116,6 +116,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("systems", &["agent systems --json"]),
     (
+        "train dense",
+        &[
+            "agent train dense --dataset shop",
+            "agent train dense --dataset shop --negatives self --refresh 3 --name ance-shop",
+        ],
+    ),
+    (
         "train mfar",
         &[
             "agent train mfar --dataset shop",

@@ -11,6 +11,7 @@ mod late;
 mod mfar;
 mod multi;
 mod stark;
+mod trained;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use late::Late;
 pub use mfar::Mfar;
 pub use multi::{Multi, Pooling};
 pub use stark::Stark;
+pub use trained::Trained;
 
 use crate::{
     answer::{Cell, Explanation},
