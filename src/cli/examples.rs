@@ -123,6 +123,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "train graph",
+        &[
+            "agent train graph --dataset shop",
+            "agent train graph --dataset shop --without relations --name graph-shop-plain",
+        ],
+    ),
+    (
         "train mfar",
         &[
             "agent train mfar --dataset shop",

@@ -23,8 +23,12 @@ const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
 const BUNDLE: &str = "bundle:";
 /// What begins the names of systems that are trained models, and what may stand behind the model.
-const MODELS: [(&str, &str); 3] =
-    [("mfar:", ":mask="), ("dense:trained:", ":weight="), ("hybrid:trained:", ":weight=")];
+const MODELS: [(&str, &str); 4] = [
+    ("mfar:", ":mask="),
+    ("dense:trained:", ":weight="),
+    ("hybrid:trained:", ":weight="),
+    ("graph:", ":weight="),
+];
 /// Names that differ in more letters are not suggested.
 const MAX_DISTANCE: usize = 3;
 

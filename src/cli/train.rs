@@ -2,6 +2,7 @@
 //! in the home directory. Must not know how weights are learnt.
 
 mod dense;
+mod graph;
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +24,7 @@ use crate::{
     dataset::{LabelledQuery, Split, load_split},
     index::IndexedBase,
     train::{
-        Look, Record, Source,
+        Look, Progress as InEpochs, Record, Source, TrainError,
         mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
     },
 };
@@ -48,6 +49,12 @@ pub(super) enum Command {
     /// which epoch to stop. The same dataset, queries, seed and options give the same model. Ctrl-C
     /// leaves a checkpoint, and --resume goes on from it to the same model.
     Dense(dense::DenseArgs),
+    /// Learn to order nodes by the graph around the query (QAGNN)
+    ///
+    /// Training queries teach; validation queries say after which epoch to stop. The same dataset,
+    /// queries, seed and options give the same model. Ctrl-C leaves a checkpoint, and --resume goes on
+    /// from it to the same model.
+    Graph(graph::GraphArgs),
 }
 
 /// What every training is told.
@@ -123,6 +130,51 @@ impl CommonArgs {
     }
 }
 
+/// The parts of training in batches, with about what share of its time each takes.
+const EPOCHS: crate::cli::progress::Plan =
+    &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
+
+/// Trains in batches, telling how far that is.
+fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) -> T) -> T {
+    let progress = ctx.printer.progress_of("training", EPOCHS);
+    train(&|at| match at {
+        InEpochs::Preparing { done, of, .. } => {
+            progress.at("preparing", done as u64, of as u64);
+        }
+        InEpochs::Learning { done, of } => progress.at("learning", done as u64, of as u64),
+        InEpochs::Completing => progress.at("completing", 0, 1),
+        InEpochs::Looked(look, of) => ctx.printer.notice(&of_epoch(&look, of)),
+    })
+}
+
+/// How far training is after an epoch.
+fn of_epoch(look: &Look, of: usize) -> String {
+    let Look { step, loss, mrr } = look;
+    format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)
+}
+
+/// The end of training; where it was stopped, how it goes on.
+fn stopped<T>(trained: std::result::Result<T, TrainError>, checkpoint: &Path) -> Result<T> {
+    match trained {
+        Err(error @ TrainError::Stopped) if checkpoint.exists() => {
+            Err(error).hint("go on with the same options and --resume")
+        }
+        trained => Ok(trained?),
+    }
+}
+
+/// A number of the command line.
+fn at_most<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (0..=MOST).contains(number));
+    number.ok_or_else(|| format!("give a number up to {MOST}"))
+}
+
+/// A step size of the command line.
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (1e-9..=1.0).contains(number));
+    number.ok_or_else(|| "give a number above 0, at most 1".to_owned())
+}
+
 /// Where the checkpoint of a model's training is.
 fn checkpoint_of(dir: &Path) -> PathBuf {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -188,6 +240,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::Mfar(args) => mfar(&args, ctx),
         Command::Dense(args) => dense::run(&args, ctx),
+        Command::Graph(args) => graph::run(&args, ctx),
     }
 }
 

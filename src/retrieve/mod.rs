@@ -7,6 +7,7 @@
 mod ann;
 mod answer;
 mod baseline;
+mod graph;
 mod late;
 mod mfar;
 mod multi;
@@ -20,6 +21,7 @@ pub use answer::{
     Answer, Call, Detail, End, Feature, LinkedEntity, SchemaWord, StandIn, Understood, Way, Why,
 };
 pub use baseline::{Baseline, System, shortlist};
+pub use graph::Graph;
 pub use late::Late;
 pub use mfar::Mfar;
 pub use multi::{Multi, Pooling};

@@ -16,6 +16,7 @@ mod ask;
 mod asks;
 mod dense;
 mod expand;
+mod graph;
 mod hybrid;
 mod late;
 mod lexical;
@@ -63,6 +64,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     hybrid::TRAINED,
     prf::SPEC,
     mfar::SPEC,
+    graph::SPEC,
     expand::GRAPH,
     expand::PRF,
     expand::HYDE,

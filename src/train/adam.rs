@@ -14,10 +14,10 @@ const LEAST: f64 = 1e-9;
 
 /// What is remembered of earlier gradients, one number each for every weight.
 pub(crate) struct Adam {
-    rate: f64,
-    steps: i32,
-    mean: Vec<f64>,
-    square: Vec<f64>,
+    pub(super) rate: f64,
+    pub(super) steps: i32,
+    pub(super) mean: Vec<f64>,
+    pub(super) square: Vec<f64>,
 }
 
 impl Adam {

@@ -8,10 +8,13 @@
 
 mod adam;
 pub mod dense;
+mod epochs;
+pub mod graph;
 pub mod mfar;
 mod store;
 
 pub(crate) use adam::Adam;
+pub use epochs::{Progress, Task};
 pub use store::{Look, Record, Source};
 
 use std::{
@@ -89,6 +92,9 @@ pub enum TrainError {
         /// The scorer as given.
         scorer: String,
     },
+    /// A network cannot be computed.
+    #[error("the network cannot be computed: {0}")]
+    Network(String),
     /// The caller asked to stop; of a model nothing is left behind.
     #[error("stopped")]
     Stopped,

@@ -32,7 +32,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
         ],
     ),
     ("parquet", &["src/dataset/tables/columnar.rs", "src/dataset/tables/tests.rs"]),
-    ("candle_core", &["src/embed/bert/weights.rs"]),
+    ("candle_core", &["src/embed/bert/weights.rs", "src/train/graph/net.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),
     ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
     ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs", "src/serve/"]),

@@ -5,18 +5,14 @@ use clap::ValueEnum;
 use crate::{
     cli::{
         Context, Exit,
-        failure::{Explain, Result},
-        train::{CommonArgs, checkpoint_of},
+        failure::Result,
+        train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
     },
     train::{
-        Look, Record, TrainError,
-        dense::{self, Described, EncoderKind, Negatives, Progress, Settings, Task},
+        Record, Task,
+        dense::{self, Described, EncoderKind, Negatives, Settings},
     },
 };
-
-/// The parts of the work, with about what share of its time each takes.
-const STAGES: crate::cli::progress::Plan =
-    &[("preparing", 1.0), ("learning", 10.0), ("fusing", 1.0)];
 
 /// Learn a dual encoder
 #[derive(Debug, clap::Args)]
@@ -41,18 +37,24 @@ pub(in crate::cli) struct DenseArgs {
     #[arg(long, value_name = "N", default_value_t = Settings::default().epochs,
         value_parser = at_most::<1_000>)]
     epochs: usize,
+    /// Numbers of a vector, at most 1024, and at most those of the built-in embedder
+    #[arg(long, value_name = "N", default_value_t = Settings::default().dim,
+        value_parser = at_most::<1_024>)]
+    dim: usize,
+    /// Pairs of a batch, at most 1000
+    #[arg(long, value_name = "N", default_value_t = Settings::default().batch,
+        value_parser = at_most::<1_000>)]
+    batch: usize,
+    /// Step size
+    #[arg(long, value_name = "R", default_value_t = Settings::default().rate,
+        value_parser = positive)]
+    rate: f64,
     /// Seed of made queries, batches and negatives
     #[arg(long, value_name = "S", default_value_t = Settings::default().seed)]
     seed: u64,
     /// Go on from where training with the same options was stopped
     #[arg(long)]
     resume: bool,
-}
-
-/// A number of the command line.
-fn at_most<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (0..=MOST).contains(number));
-    number.ok_or_else(|| format!("give a number up to {MOST}"))
 }
 
 impl ValueEnum for EncoderKind {
@@ -83,8 +85,20 @@ impl ValueEnum for Negatives {
 pub(super) fn run(args: &DenseArgs, ctx: &Context) -> Result<Exit> {
     let begun = args.common.begin("dense", ctx)?;
     let DenseArgs { encoder, negatives, refresh, made, epochs, seed, resume, .. } = *args;
-    let settings =
-        Settings { encoder, negatives, refresh, made, epochs, seed, ..Settings::default() };
+    let DenseArgs { dim, batch, rate, .. } = *args;
+    let (dim, batch) = (dim.max(1), batch.max(1));
+    let settings = Settings {
+        encoder,
+        negatives,
+        refresh,
+        made,
+        epochs,
+        seed,
+        dim,
+        batch,
+        rate,
+        ..Settings::default()
+    };
     let checkpoint = checkpoint_of(&begun.dir);
     let task = Task {
         base: &begun.base,
@@ -96,34 +110,15 @@ pub(super) fn run(args: &DenseArgs, ctx: &Context) -> Result<Exit> {
         checkpoint: &checkpoint,
         resume,
     };
-    let progress = ctx.printer.progress_of("training", STAGES);
-    let report = |at: Progress| match at {
-        Progress::Preparing(_) => progress.at("preparing", 0, 1),
-        Progress::Learning { done, of } => progress.at("learning", done as u64, of as u64),
-        Progress::Fusing => progress.at("fusing", 0, 1),
-        Progress::Looked(look, of) => ctx.printer.notice(&told(&look, of)),
-    };
-    let trained = dense::train(&task, &report, &ctx.stop);
-    drop(progress);
-    let record = match trained {
-        Err(error @ TrainError::Stopped) if checkpoint.exists() => {
-            return Err(error).hint("go on with the same options and --resume");
-        }
-        trained => trained?,
-    };
+    let trained = in_epochs(ctx, |report| dense::train(&task, report, &ctx.stop));
+    let record = stopped(trained, &checkpoint)?;
     args.common.end(&begun, &record, &lines(&record), ctx)
-}
-
-/// How far the encoder is.
-fn told(look: &Look, of: usize) -> String {
-    let Look { step, loss, mrr } = look;
-    format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)
 }
 
 /// What was learnt, in a few lines.
 fn lines(record: &Record<Described>) -> String {
     let Described { settings, stems, made, weight, fused: [fused, lexical], .. } = &record.model;
-    let kept = record.best().map(|look| told(look, settings.epochs)).unwrap_or_default();
+    let kept = record.best().map(|look| of_epoch(look, settings.epochs)).unwrap_or_default();
     format!(
         "{} with negatives of {}, {stems} stems, {made} made queries; {kept}\n\
          with weight {weight:.2} beside bm25+names: validation mrr {:.1} %, which alone has {:.1} %\n",

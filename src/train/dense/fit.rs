@@ -1,7 +1,7 @@
 //! Learns a table of word vectors from pairs, epoch by epoch, until validation queries are ranked no
 //! better. What is needed to go on is written when the caller stops it, and only then.
 
-use std::{fs, ops::ControlFlow, path::Path, sync::atomic::AtomicBool};
+use std::{ops::ControlFlow, sync::atomic::AtomicBool};
 
 use rand::{
     RngExt, SeedableRng,
@@ -10,7 +10,6 @@ use rand::{
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use safetensors::Dtype;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     dataset::LabelledQuery,
@@ -21,7 +20,7 @@ use crate::{
     index::{EmbedderChoice, IndexError, IndexedBase, TextPart, arrays::Arrays},
     kb::{NodeId, Scores, best},
     train::{
-        Look, Record, Source, TrainError, Watch,
+        Look, Record, TrainError, Watch,
         adam::RowAdam,
         dense::{
             Described, Negatives, Settings, fused,
@@ -30,7 +29,7 @@ use crate::{
             table::{Gradient, Table},
             words::{Bag, Words},
         },
-        store::best_of,
+        epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look},
     },
 };
 
@@ -47,73 +46,32 @@ const WEIGHT_STEP: f32 = 0.05;
 /// The arrays of a checkpoint.
 const STATE: &str = "state";
 
-/// What is learnt, from what, and where it goes.
-pub struct Task<'a> {
-    /// The base with its indexes.
-    pub base: &'a IndexedBase,
-    /// What it is learnt from, for the record.
-    pub source: &'a Source,
-    /// Training queries.
-    pub train: &'a [LabelledQuery],
-    /// Validation queries.
-    pub val: &'a [LabelledQuery],
-    /// How.
-    pub settings: &'a Settings,
-    /// Where the model goes.
-    pub dir: &'a Path,
-    /// Where what is needed to go on goes, if it is stopped.
-    pub checkpoint: &'a Path,
-    /// Whether it goes on from there.
-    pub resume: bool,
-}
-
-/// How far training is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Progress {
-    /// What has to be there first: words, pairs, negatives.
-    Preparing(&'static str),
-    /// Batches of all epochs.
-    Learning {
-        /// Batches done.
-        done: usize,
-        /// Batches in all, unless it ends before.
-        of: usize,
-    },
-    /// A look at validation queries after an epoch, of so many.
-    Looked(Look, usize),
-    /// The weight in a fusion is chosen, and the model written.
-    Fusing,
-}
-
-/// What is in the record of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stopped {
-    settings: Settings,
-    epoch: usize,
-    batch: usize,
-    loss: f64,
-    steps: i32,
-}
-
 /// All that changes while it learns.
 struct State {
-    /// Epochs that are complete, batches of the next one, and their summed loss.
-    epoch: usize,
-    batch: usize,
-    loss: f64,
+    position: Position,
+    curve: Vec<Look>,
+    weights: Weights,
+}
+
+/// What is learnt.
+struct Weights {
     table: Table,
     adam: RowAdam,
     /// The table at the best look.
     best: Vec<f32>,
-    curve: Vec<Look>,
     /// For each labelled query nodes that do not answer it, of which negatives are drawn.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// All that does not.
+/// Weights that learn in one run.
+struct Learning<'a> {
+    run: &'a Run<'a>,
+    weights: &'a mut Weights,
+}
+
+/// All that does not change.
 struct Run<'a> {
-    task: &'a Task<'a>,
+    task: &'a Task<'a, Settings>,
     words: Words,
     pairs: Pairs,
     /// Validation queries with an answer that may be one.
@@ -132,7 +90,7 @@ struct Run<'a> {
 /// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is
 /// written; [`TrainError::NoCheckpoint`] where it cannot go on from one.
 pub fn train(
-    task: &Task<'_>,
+    task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
 ) -> Result<Record<Described>, TrainError> {
@@ -141,32 +99,36 @@ pub fn train(
         true => run.read()?,
         false => run.begin()?,
     };
-    match run.learn(&mut state) {
+    let limits = Limits {
+        epochs: task.settings.epochs,
+        patience: task.settings.patience,
+        batches: run.n_batches(),
+    };
+    let State { position, curve, weights } = &mut state;
+    let learner = &mut Learning { run: &run, weights };
+    let go_on = || run.watch.go_on();
+    match learn(learner, position, curve, limits, &go_on, run.watch.report) {
         Err(TrainError::Stopped) => {
             run.write(&state)?;
             return Err(TrainError::Stopped);
         }
         other => other?,
     }
-    (run.watch.report)(Progress::Fusing);
-    let State { table, best, curve, .. } = state;
+    (run.watch.report)(Progress::Completing);
+    let State { curve, weights: Weights { table, best, .. }, .. } = state;
     let table = Table { dim: table.dim, numbers: best };
     let (weight, fused) = run.fuse(&table)?;
     let (settings, n_made) = (task.settings, run.pairs.queries.len() - run.pairs.n_labelled);
     let learnt = Learnt { settings, words: &run.words, table: &table, n_made, weight, fused };
     let record = learnt.save(task.base, task.dir, task.source, curve)?;
-    // It went on from there; nothing is left to go on with.
-    if task.checkpoint.exists() {
-        let failed = |error| TrainError::io(task.checkpoint, error);
-        fs::remove_dir_all(task.checkpoint).map_err(failed)?;
-    }
+    task.finished()?;
     Ok(record)
 }
 
 impl<'a> Run<'a> {
-    fn new(task: &'a Task<'a>, watch: Watch<'a, Progress>) -> Result<Self, TrainError> {
+    fn new(task: &'a Task<'a, Settings>, watch: Watch<'a, Progress>) -> Result<Self, TrainError> {
         let Task { base, settings, train, val, .. } = *task;
-        (watch.report)(Progress::Preparing("words"));
+        (watch.report)(preparing("words"));
         let words = Words::of_base(base, train.iter().map(|query| query.text.as_str()));
         let pairs = Pairs::new(base, &words, train, settings.made, settings.seed);
         let may =
@@ -189,7 +151,7 @@ impl<'a> Run<'a> {
     /// The table before any pair has taught.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
-        (self.watch.report)(Progress::Preparing("word vectors"));
+        (self.watch.report)(preparing("word vectors"));
         let own;
         let embedder = match base.embedder_choice() {
             EmbedderChoice::Builtin => base.embedder(),
@@ -215,19 +177,19 @@ impl<'a> Run<'a> {
             self.words.stems.par_iter().map(vector).collect();
         let numbers = rows?.concat();
         self.watch.go_on()?;
-        (self.watch.report)(Progress::Preparing("negatives"));
+        (self.watch.report)(preparing("negatives"));
         let negatives = lexical_negatives(base, train);
         self.watch.go_on()?;
         let adam = RowAdam::new(numbers.len(), settings.rate);
         let table = Table { dim, numbers };
-        let (best, curve) = (table.numbers.clone(), Vec::new());
-        let mut state =
-            State { epoch: 0, batch: 0, loss: 0.0, table, adam, best, curve, negatives };
+        let best = table.numbers.clone();
+        let mut weights = Weights { table, adam, best, negatives };
         // Before all epochs the loss is that of one batch.
-        let order = self.order(0);
-        let loss = self.gradient(&state, &order, 0).loss;
-        self.look(&mut state, loss)?;
-        Ok(state)
+        let loss = self.gradient(&weights, 0, 0).loss;
+        let (mut curve, learner) = (Vec::new(), &mut Learning { run: self, weights: &mut weights });
+        let first = look(learner, &mut curve, 0, loss)?;
+        (self.watch.report)(Progress::Looked(first, settings.epochs));
+        Ok(State { position: Position::default(), curve, weights })
     }
 
     /// The built-in embedder, where the index has another.
@@ -256,34 +218,6 @@ impl<'a> Run<'a> {
         negatives == Negatives::Own && (1..=refresh).any(due)
     }
 
-    fn learn(&self, state: &mut State) -> Result<(), TrainError> {
-        let Settings { epochs, patience, .. } = *self.task.settings;
-        let n_batches = self.n_batches();
-        while state.epoch < epochs {
-            let best = best_of(&state.curve).map_or(0, |look| look.step);
-            if state.batch == 0 && state.epoch >= best + patience {
-                break;
-            }
-            if state.batch == 0 && self.is_refreshed(state.epoch) {
-                self.watch.go_on()?;
-                state.negatives = self.own_negatives(&state.table);
-            }
-            let order = self.order(state.epoch);
-            while state.batch < n_batches {
-                self.watch.go_on()?;
-                let gradient = self.gradient(state, &order, state.batch);
-                state.adam.descend(&mut state.table.numbers, &gradient.rows);
-                (state.loss, state.batch) = (state.loss + gradient.loss, state.batch + 1);
-                let done = state.epoch * n_batches + state.batch;
-                (self.watch.report)(Progress::Learning { done, of: epochs * n_batches });
-            }
-            let loss = state.loss / n_batches as f64;
-            (state.epoch, state.batch, state.loss) = (state.epoch + 1, 0, 0.0);
-            self.look(state, loss)?;
-        }
-        Ok(())
-    }
-
     /// The pairs of an epoch in the order in which they teach.
     fn order(&self, epoch: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.pairs.all.len()).collect();
@@ -298,16 +232,18 @@ impl<'a> Run<'a> {
         random
     }
 
-    fn gradient(&self, state: &State, order: &[usize], batch: usize) -> Gradient {
+    /// What a batch of an epoch says of the weights.
+    fn gradient(&self, weights: &Weights, epoch: usize, batch: usize) -> Gradient {
         let Settings { batch: size, temperature, .. } = *self.task.settings;
+        let order = self.order(epoch);
         let end = order.len().min((batch + 1) * size);
         let pairs: Vec<(usize, NodeId)> =
             order[batch * size..end].iter().map(|&at| self.pairs.all[at]).collect();
-        let mut random = self.random(state.epoch, batch as u64 + 1);
+        let mut random = self.random(epoch, batch as u64 + 1);
         let mut nodes: Vec<NodeId> = pairs.iter().map(|pair| pair.1).collect();
         let drawn = pairs
             .iter()
-            .filter_map(|(query, _)| state.negatives.get(*query)?.choose(&mut random).copied());
+            .filter_map(|(query, _)| weights.negatives.get(*query)?.choose(&mut random).copied());
         nodes.extend(drawn.collect::<Vec<_>>());
         let base = self.task.base;
         let documents: Vec<Bag> =
@@ -317,7 +253,7 @@ impl<'a> Run<'a> {
             |query: usize, at: usize| asked[query].answers.binary_search(&nodes[at]).is_ok();
         let queries: Vec<&Bag> = asked.iter().map(|query| &query.bag).collect();
         let documents: Vec<&Bag> = documents.iter().collect();
-        state.table.gradient(&queries, &documents, &is_hidden, temperature)
+        weights.table.gradient(&queries, &documents, &is_hidden, temperature)
     }
 
     /// What the encoder itself finds for labelled queries that does not answer them.
@@ -331,25 +267,6 @@ impl<'a> Run<'a> {
             without_answers(found.into_iter().map(|pair| pair.0), &query.answers, HARD)
         };
         self.task.train.par_iter().map(of).collect()
-    }
-
-    /// Ranks validation queries among all candidates.
-    fn look(&self, state: &mut State, loss: f64) -> Result<(), TrainError> {
-        let base = self.task.base;
-        let rows = embed_candidates(base, &self.words, &state.table);
-        let rank = |(bag, query): &(Bag, &LabelledQuery)| {
-            let scores = scores(base, &rows, &state.table.embed(bag));
-            reciprocal_rank(&scores, &query.answers)
-        };
-        let ranks: Vec<f64> = self.held.par_iter().map(rank).collect();
-        let mrr = ranks.iter().sum::<f64>() / ranks.len() as f64;
-        let look = Look { step: state.epoch, loss, mrr };
-        if best_of(&state.curve).is_none_or(|best| mrr > best.mrr) {
-            state.best.copy_from_slice(&state.table.numbers);
-        }
-        state.curve.push(look);
-        (self.watch.report)(Progress::Looked(look, self.task.settings.epochs));
-        Ok(())
     }
 
     /// The weight in a ranking with `bm25+names` that validation queries are best with, the smallest
@@ -383,24 +300,24 @@ impl<'a> Run<'a> {
 
     /// Writes what is needed to go on.
     fn write(&self, state: &State) -> Result<(), TrainError> {
-        let State { epoch, batch, loss, .. } = *state;
-        let settings = self.task.settings.clone();
-        let stopped = Stopped { settings, epoch, batch, loss, steps: state.adam.steps };
-        let record = Record::new(SYSTEM, self.task.source, stopped, state.curve.clone());
+        let State { position, curve, weights } = state;
+        let (settings, position) = (self.task.settings.clone(), position.clone());
+        let stopped = Stopped { settings, position, steps: weights.adam.steps };
+        let record = Record::new(SYSTEM, self.task.source, stopped, curve.clone());
         let mut bounds = vec![0u64];
-        bounds.extend(state.negatives.iter().scan(0, |end, nodes| {
+        bounds.extend(weights.negatives.iter().scan(0, |end, nodes| {
             *end += nodes.len() as u64;
             Some(*end)
         }));
-        let negatives = state.negatives.concat();
+        let negatives = weights.negatives.concat();
         record.save(self.task.checkpoint, &[STATE], |staging| {
             let numbers = |numbers| (Dtype::F32, bytemuck::cast_slice::<f32, u8>(numbers));
             let of = [
                 ("bounds", (Dtype::U64, bytemuck::cast_slice(&bounds))),
-                ("table", numbers(&state.table.numbers)),
-                ("best", numbers(&state.best)),
-                ("mean", numbers(&state.adam.mean)),
-                ("square", numbers(&state.adam.square)),
+                ("table", numbers(&weights.table.numbers)),
+                ("best", numbers(&weights.best)),
+                ("mean", numbers(&weights.adam.mean)),
+                ("square", numbers(&weights.adam.square)),
                 ("negatives", (Dtype::U32, bytemuck::cast_slice(&negatives))),
             ];
             let arrays = of.map(|(name, (dtype, bytes))| (name, dtype, bytes));
@@ -411,19 +328,9 @@ impl<'a> Run<'a> {
 
     /// Reads what an earlier run left to go on with.
     fn read(&self) -> Result<State, TrainError> {
-        let Task { checkpoint: dir, settings, source, train, .. } = *self.task;
-        let none = |why| TrainError::NoCheckpoint { path: dir.display().to_string(), why };
-        if !dir.exists() {
-            return Err(none("it is not there"));
-        }
-        let record = Record::<Stopped>::read(dir, SYSTEM)?;
-        if record.source != *source {
-            return Err(none("the dataset or its queries changed"));
-        }
-        let Stopped { settings: had, epoch, batch, loss, steps } = record.model;
-        if had != *settings {
-            return Err(none("other options were given then"));
-        }
+        let Task { checkpoint: dir, settings, train, .. } = *self.task;
+        let record = self.task.stopped(SYSTEM)?;
+        let Stopped { position, steps, .. } = record.model;
         let arrays = Arrays::open(&dir.join(STATE))?;
         let numbers = |name| Ok::<_, IndexError>(arrays.get::<f32>(name)?.as_slice().to_vec());
         let (numbers, best, mean, square) =
@@ -435,13 +342,49 @@ impl<'a> Run<'a> {
             && bounds.as_slice().len() == train.len() + 1
             && dim > 0;
         if !fits {
-            return Err(none("it is of another version"));
+            return Err(self.task.no_checkpoint("it is of another version"));
         }
         let negatives = (0..train.len()).map(|at| negatives.part(&bounds, at).to_vec()).collect();
         let adam = RowAdam { rate: settings.rate, steps, mean, square };
         let table = Table { dim, numbers };
-        Ok(State { epoch, batch, loss, table, adam, best, curve: record.curve, negatives })
+        let weights = Weights { table, adam, best, negatives };
+        Ok(State { position, curve: record.curve, weights })
     }
+}
+
+impl Learner for Learning<'_> {
+    fn begin(&mut self, epoch: usize) -> Result<(), TrainError> {
+        if self.run.is_refreshed(epoch) {
+            self.weights.negatives = self.run.own_negatives(&self.weights.table);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError> {
+        let Gradient { loss, rows } = self.run.gradient(self.weights, epoch, batch);
+        self.weights.adam.descend(&mut self.weights.table.numbers, &rows);
+        Ok(loss)
+    }
+
+    /// Among all candidates.
+    fn validate(&mut self) -> Result<f64, TrainError> {
+        let (base, table) = (self.run.task.base, &self.weights.table);
+        let rows = embed_candidates(base, &self.run.words, table);
+        let rank = |(bag, query): &(Bag, &LabelledQuery)| {
+            reciprocal_rank(&scores(base, &rows, &table.embed(bag)), &query.answers)
+        };
+        let ranks: Vec<f64> = self.run.held.par_iter().map(rank).collect();
+        Ok(ranks.iter().sum::<f64>() / ranks.len().max(1) as f64)
+    }
+
+    fn keep(&mut self) {
+        self.weights.best.copy_from_slice(&self.weights.table.numbers);
+    }
+}
+
+/// What has to be there first.
+fn preparing(what: &'static str) -> Progress {
+    Progress::Preparing { what, done: 0, of: 1 }
 }
 
 /// The candidates with the products of their rows with a vector; none of a text without known words.

@@ -28,7 +28,7 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    fit::{Progress, Task, train},
+    fit::train,
     model::{Described, Encoder, fused},
 };
 

@@ -18,7 +18,7 @@ use crate::{
     dataset::LabelledQuery,
     index::{self, Access, IndexedBase, Plan, TextPart, VectorSource},
     kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{Source, TrainError},
+    train::{Progress, Source, Task, TrainError},
 };
 
 /// Concepts, each with so many words in documents and as many others in queries.
@@ -63,7 +63,7 @@ impl World {
         World { dir, base }
     }
 
-    fn task<'a>(&'a self, given: &'a Given, settings: &'a Settings) -> Task<'a> {
+    fn task<'a>(&'a self, given: &'a Given, settings: &'a Settings) -> Task<'a, Settings> {
         Task {
             base: &self.base,
             source: &given.source,
