@@ -6,7 +6,7 @@ mod graph;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
@@ -136,6 +136,8 @@ const EPOCHS: crate::cli::progress::Plan =
 
 /// Trains in batches, telling how far that is.
 fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) -> T) -> T {
+    // A checkpoint is written, however long that takes.
+    ctx.ends_itself.store(true, Ordering::Relaxed);
     let progress = ctx.printer.progress_of("training", EPOCHS);
     train(&|at| match at {
         InEpochs::Preparing { done, of, .. } => {

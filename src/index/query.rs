@@ -335,7 +335,7 @@ const UNWANTED: Score = Score::NEG_INFINITY;
 fn only(
     kb: &Kb,
     types: &[TypeId],
-) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + 'static {
+) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
     let mut is_wanted = vec![false; kb.n_nodes() as usize];
     for &node in types.iter().flat_map(|&kind| kb.nodes_of_type(kind)) {
         if let Some(is_wanted) = is_wanted.get_mut(node as usize) {

@@ -100,7 +100,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
               in the name of a neighbour, field:[5 TO 20] or field:>=5 for numbers, AND, OR, NOT \
               and parentheses. No stems. A text of the query is best quoted: \"...\". What cannot \
               be read fails, with the character where it is wrong.",
-        example: r#"find("+bottle -plastic +price:[5 TO 60]", "product", 10)"#,
+        example: r#"find("+steel bottl* -mug", "product", 10)"#,
         cached: true,
         run: find,
     },
