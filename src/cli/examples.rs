@@ -116,6 +116,20 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("systems", &["agent systems --json"]),
     (
+        "train dense",
+        &[
+            "agent train dense --dataset shop",
+            "agent train dense --dataset shop --negatives self --refresh 3 --name ance-shop",
+        ],
+    ),
+    (
+        "train graph",
+        &[
+            "agent train graph --dataset shop",
+            "agent train graph --dataset shop --without relations --name graph-shop-plain",
+        ],
+    ),
+    (
         "train mfar",
         &[
             "agent train mfar --dataset shop",

@@ -22,8 +22,13 @@ use crate::{
 const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
 const BUNDLE: &str = "bundle:";
-/// Begins the name of a system that is a trained model, and what may stand behind the model in it.
-const MODEL: (&str, &str) = ("mfar:", ":mask=");
+/// What begins the names of systems that are trained models, and what may stand behind the model.
+const MODELS: [(&str, &str); 4] = [
+    ("mfar:", ":mask="),
+    ("dense:trained:", ":weight="),
+    ("hybrid:trained:", ":weight="),
+    ("graph:", ":weight="),
+];
 /// Names that differ in more letters are not suggested.
 const MAX_DISTANCE: usize = 3;
 
@@ -92,8 +97,10 @@ pub(super) fn system(name: &str, home: &Home) -> Result<String> {
     if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
         return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()));
     }
-    let (model, behind) = MODEL;
-    if let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) {
+    for (model, behind) in MODELS {
+        let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) else {
+            continue;
+        };
         let end = given.find(behind).unwrap_or(given.len());
         let dir = model_dir(Path::new(&given[..end]), home)?;
         return Ok(format!("{model}{}{}", dir.display(), &given[end..]));

@@ -10,7 +10,7 @@ use crate::{
         query::UNASSISTED,
         systems::{Resources, SandboxArgs, open_system},
     },
-    index::{IndexedBase, Part, query::QueryIndex},
+    index::IndexedBase,
     infer,
     retrieve::{Answer, Detail, checked},
     systems,
@@ -55,8 +55,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let k = args.k as usize;
     if let Some(query) = &args.query {
         let base = dataset::open(&dataset::find(&args.dataset, ctx)?, ctx)?;
-        let index = QueryIndex::open(&base.part(Part::Query)?)?;
-        let answer = Answer::of(index.search(&base.kb, query, k)?);
+        let answer = Answer::of(base.query_index()?.search(&base.kb, query, &[], k)?);
         return print(&base, &answer, args, ctx);
     }
     let text = checked(args.text.as_deref().unwrap_or_default())?;

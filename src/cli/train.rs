@@ -1,7 +1,14 @@
 //! `agent train`: learns the weights of a retriever from labelled queries, and keeps them as a model
 //! in the home directory. Must not know how weights are learnt.
 
-use std::time::Instant;
+mod dense;
+mod graph;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
@@ -14,13 +21,11 @@ use crate::{
         named,
         printer::table,
     },
-    dataset::{Split, load_split},
+    dataset::{LabelledQuery, Split, load_split},
+    index::IndexedBase,
     train::{
-        digest,
-        mfar::{
-            self, Conditioning, Described, Look, Progress, Record, Scorers, Settings, Told,
-            Validated, Variant,
-        },
+        Look, Progress as InEpochs, Record, Source, TrainError,
+        mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
     },
 };
 
@@ -38,17 +43,151 @@ pub(super) enum Command {
     /// query depend on is chosen by cross-validation over training queries. The same dataset, queries,
     /// seed and options give the same model. Needs `agent index N --with fields`.
     Mfar(MfarArgs),
+    /// Learn vectors of queries and nodes, so that a query is near to what answers it (DPR, ANCE)
+    ///
+    /// Training queries teach, and queries that are made of documents; validation queries say after
+    /// which epoch to stop. The same dataset, queries, seed and options give the same model. Ctrl-C
+    /// leaves a checkpoint, and --resume goes on from it to the same model.
+    Dense(dense::DenseArgs),
+    /// Learn to order nodes by the graph around the query (QAGNN)
+    ///
+    /// Training queries teach; validation queries say after which epoch to stop. The same dataset,
+    /// queries, seed and options give the same model. Ctrl-C leaves a checkpoint, and --resume goes on
+    /// from it to the same model.
+    Graph(graph::GraphArgs),
+}
+
+/// What every training is told.
+#[derive(Debug, clap::Args)]
+struct CommonArgs {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    dataset: String,
+    /// Call the model so [default: the kind of model, - and the name of the dataset]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Replace a model of that name
+    #[arg(long)]
+    force: bool,
+    /// Print the record as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What every training begins with.
+struct Begun {
+    name: String,
+    dir: PathBuf,
+    base: Arc<IndexedBase>,
+    train: Vec<LabelledQuery>,
+    val: Vec<LabelledQuery>,
+    source: Source,
+    began: Instant,
+}
+
+impl CommonArgs {
+    /// Opens the base and its queries; `kind` begins the name of a model that has none.
+    fn begin(&self, kind: &str, ctx: &Context) -> Result<Begun> {
+        let dataset = dataset::find(&self.dataset, ctx)?;
+        let known = &dataset.base.name;
+        let name = self.name.clone().unwrap_or_else(|| format!("{kind}-{known}"));
+        let dir = named::new_model_dir(&name, &ctx.home)?;
+        if dir.exists() && !self.force {
+            return Err(anyhow!("there is a model {name:?} already"))
+                .hint("replace it with --force, or give another --name");
+        }
+        let base = dataset::open(&dataset, ctx)?;
+        let began = Instant::now();
+        let [train, val] =
+            [Split::Train, Split::Val].map(|split| load_split(&dataset.base, &split));
+        let (train, val) = (train?, val?);
+        let source = Source::new(known, base.kb.fingerprint(), &train, &val);
+        Ok(Begun { name, dir, base, train, val, source, began })
+    }
+
+    /// Says what was learnt: the record as JSON, or lines made of it.
+    fn end<M: Serialize>(
+        &self,
+        begun: &Begun,
+        record: &Record<M>,
+        lines: &str,
+        ctx: &Context,
+    ) -> Result<Exit> {
+        let Begun { name, dir, began, source, .. } = begun;
+        let seconds = began.elapsed().as_secs_f64();
+        if self.json {
+            let directory = dir.display().to_string();
+            ctx.printer.json(&Printed { name, directory, seconds, record })?;
+            return Ok(Exit::Done);
+        }
+        ctx.printer.data(lines)?;
+        ctx.printer.notice(&format!("wrote the model to {} in {seconds:.1} s", dir.display()));
+        ctx.printer.notice(&format!(
+            "measure it: agent eval --dataset {} --split val --system {}:{name}",
+            source.dataset, record.system
+        ));
+        Ok(Exit::Done)
+    }
+}
+
+/// The parts of training in batches, with about what share of its time each takes.
+const EPOCHS: crate::cli::progress::Plan =
+    &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
+
+/// Trains in batches, telling how far that is.
+fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) -> T) -> T {
+    // A checkpoint is written, however long that takes.
+    ctx.ends_itself.store(true, Ordering::Relaxed);
+    let progress = ctx.printer.progress_of("training", EPOCHS);
+    train(&|at| match at {
+        InEpochs::Preparing { done, of, .. } => {
+            progress.at("preparing", done as u64, of as u64);
+        }
+        InEpochs::Learning { done, of } => progress.at("learning", done as u64, of as u64),
+        InEpochs::Completing => progress.at("completing", 0, 1),
+        InEpochs::Looked(look, of) => ctx.printer.notice(&of_epoch(&look, of)),
+    })
+}
+
+/// How far training is after an epoch.
+fn of_epoch(look: &Look, of: usize) -> String {
+    let Look { step, loss, mrr } = look;
+    format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)
+}
+
+/// The end of training; where it was stopped, how it goes on.
+fn stopped<T>(trained: std::result::Result<T, TrainError>, checkpoint: &Path) -> Result<T> {
+    match trained {
+        Err(error @ TrainError::Stopped) if checkpoint.exists() => {
+            Err(error).hint("go on with the same options and --resume")
+        }
+        trained => Ok(trained?),
+    }
+}
+
+/// A number of the command line.
+fn at_most<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (0..=MOST).contains(number));
+    number.ok_or_else(|| format!("give a number up to {MOST}"))
+}
+
+/// A step size of the command line.
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (1e-9..=1.0).contains(number));
+    number.ok_or_else(|| "give a number above 0, at most 1".to_owned())
+}
+
+/// Where the checkpoint of a model's training is.
+fn checkpoint_of(dir: &Path) -> PathBuf {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    dir.with_file_name(format!(".{name}.checkpoint"))
 }
 
 /// Learn the weights of fields
 #[derive(Debug, clap::Args)]
 pub(super) struct MfarArgs {
-    /// Installed dataset, directory in neutral format, or built-in sample
-    #[arg(long, value_name = "N")]
-    dataset: String,
-    /// Call the model so [default: mfar- and the name of the dataset]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    common: CommonArgs,
     /// What is weighed: fields alone, or the whole document with the names of neighbours too
     #[arg(long, value_enum, value_name = "VARIANT", default_value_t = Variant::OnePlusN)]
     variant: Variant,
@@ -62,12 +201,6 @@ pub(super) struct MfarArgs {
     #[arg(long, value_name = "K", default_value_t = Settings::default().steps,
         value_parser = parse_steps)]
     steps: usize,
-    /// Replace a model of that name
-    #[arg(long)]
-    force: bool,
-    /// Print the record as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Steps of the command line.
@@ -108,33 +241,24 @@ impl ValueEnum for Conditioning {
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::Mfar(args) => mfar(&args, ctx),
+        Command::Dense(args) => dense::run(&args, ctx),
+        Command::Graph(args) => graph::run(&args, ctx),
     }
 }
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Printed<'a> {
-    model: &'a str,
+struct Printed<'a, M> {
+    name: &'a str,
     directory: String,
     seconds: f64,
     #[serde(flatten)]
-    record: &'a Record,
+    record: &'a Record<M>,
 }
 
 fn mfar(args: &MfarArgs, ctx: &Context) -> Result<Exit> {
-    let dataset = dataset::find(&args.dataset, ctx)?;
-    let name = args.name.clone().unwrap_or_else(|| format!("mfar-{}", dataset.base.name));
-    let dir = named::new_model_dir(&name, &ctx.home)?;
-    if dir.exists() && !args.force {
-        return Err(anyhow!("there is a model {name:?} already"))
-            .hint("replace it with --force, or give another --name");
-    }
-    let base = dataset::open(&dataset, ctx)?;
-    let began = Instant::now();
-    let scorers = Scorers::open(base.clone(), args.variant)?;
-    let splits = [Split::Train, Split::Val];
-    let [train, val] = splits.map(|split| load_split(&dataset.base, &split));
-    let (train, val) = (train?, val?);
+    let begun = args.common.begin("mfar", ctx)?;
+    let scorers = Scorers::open(begun.base.clone(), args.variant)?;
     let settings = Settings {
         conditioning: args.conditioning,
         seed: args.seed,
@@ -152,30 +276,11 @@ fn mfar(args: &MfarArgs, ctx: &Context) -> Result<Exit> {
             }
         }
     };
-    let trained = mfar::train(&scorers, &train, &val, &settings, &report, &ctx.stop)?;
+    let trained = mfar::train(&scorers, &begun.train, &begun.val, &settings, &report, &ctx.stop)?;
     drop(progress);
-    let of = Described {
-        dataset: &dataset.base.name,
-        base: base.kb.fingerprint(),
-        queries: [digest(&train), digest(&val)],
-        n_queries: [train.len(), val.len()],
-        settings: &settings,
-    };
-    let said = Told { cross_validation: trained.cross_validation, curve: trained.curve };
-    let record = trained.model.save(&dir, &of, said)?;
-    let seconds = began.elapsed().as_secs_f64();
-    if args.json {
-        let directory = dir.display().to_string();
-        ctx.printer.json(&Printed { model: &name, directory, seconds, record: &record })?;
-        return Ok(Exit::Done);
-    }
-    print(&record, ctx)?;
-    ctx.printer.notice(&format!("wrote the model to {} in {seconds:.1} s", dir.display()));
-    ctx.printer.notice(&format!(
-        "measure it: agent eval --dataset {} --split val --system mfar:{name}",
-        dataset.base.name
-    ));
-    Ok(Exit::Done)
+    let mfar::Trained { model, cross_validation, curve } = trained;
+    let record = model.save(&begun.dir, &begun.source, &settings, cross_validation, curve)?;
+    args.common.end(&begun, &record, &lines(&record), ctx)
 }
 
 /// How far the weights are.
@@ -184,23 +289,20 @@ fn told(look: &Look) -> String {
 }
 
 /// What was learnt, in a few lines.
-fn print(record: &Record, ctx: &Context) -> Result<()> {
+fn lines(record: &Record<Described>) -> String {
+    let Described { cross_validation, variant, conditioning, .. } = &record.model;
     let mut choices = table(["conditioning", "steps", "mrr"], &[1, 2]);
-    for Validated { conditioning, step, mrr } in &record.cross_validation {
+    for Validated { conditioning, step, mrr } in cross_validation {
         let mrr = format!("{:.1}", 100.0 * mrr);
         choices.add_row([conditioning.name().to_owned(), step.to_string(), mrr]);
     }
     let mut lines = Vec::new();
-    if !record.cross_validation.is_empty() {
-        lines.push(format!("cross-validation over {} training queries", record.queries[0]));
+    if !cross_validation.is_empty() {
+        let n = record.source.queries[0];
+        lines.push(format!("cross-validation over {n} training queries"));
         lines.push(choices.to_string());
     }
     let kept = record.best().map(told).unwrap_or_default();
-    lines.push(format!(
-        "{}, conditioned on {}; {kept}",
-        record.variant.name(),
-        record.conditioning.name()
-    ));
-    ctx.printer.data(&(lines.join("\n") + "\n"))?;
-    Ok(())
+    lines.push(format!("{}, conditioned on {}; {kept}", variant.name(), conditioning.name()));
+    lines.join("\n") + "\n"
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
             fingerprint, part_path,
         },
         parts,
+        query::QueryIndex,
         terms::TermIndex,
         text::TextIndex,
         vectors::VectorIndex,
@@ -42,6 +43,8 @@ pub struct IndexedBase {
     pub entities: EntityIndex,
     /// One embedding per node.
     pub vectors: VectorIndex,
+    /// The query language, once it was asked for.
+    query: OnceLock<QueryIndex>,
     /// The stemmer of all forward indexes.
     pub stems: Stems,
     embedder: IndexEmbedder,
@@ -101,6 +104,7 @@ impl IndexedBase {
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
             kept_vectors: Mutex::default(),
+            query: OnceLock::new(),
             kb,
         })
     }
@@ -160,6 +164,18 @@ impl IndexedBase {
             return Ok(part_path(&self.index_dir, part));
         }
         Err(IndexError::MissingPart { base: self.name.clone(), part })
+    }
+
+    /// The query language over all nodes, opened when it is first asked for.
+    ///
+    /// # Errors
+    /// [`IndexError::MissingPart`] unless it was indexed; that a file is damaged.
+    pub fn query_index(&self) -> Result<&QueryIndex, IndexError> {
+        if let Some(index) = self.query.get() {
+            return Ok(index);
+        }
+        let opened = QueryIndex::open(&self.part(Part::Query)?)?;
+        Ok(self.query.get_or_init(|| opened))
     }
 
     /// The optional parts that are there, each in a line for people.

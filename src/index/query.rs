@@ -24,11 +24,13 @@ use std::{
     ops::Range,
     panic::catch_unwind,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use safetensors::Dtype;
 use tantivy::{
-    DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument,
+    DocAddress, DocId, Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher,
+    SegmentReader, TantivyDocument,
     collector::TopDocs,
     index::SegmentId,
     indexer::NoMergePolicy,
@@ -47,7 +49,7 @@ use crate::{
         arrays::{Array, Arrays, Strings},
         build::Watch,
     },
-    kb::{Direction, FileRecord, Kb, NodeId, RelationId},
+    kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId},
     words::name_words,
 };
 
@@ -288,12 +290,18 @@ impl QueryIndex {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }
 
-    /// The `k` best nodes that a query wants, best first; ties by ascending id. `kb` names its
-    /// fields and relations.
+    /// The `k` best nodes that a query wants of the given types, or of all if none is given, best
+    /// first; ties by ascending id. `kb` names its fields and relations.
     ///
     /// # Errors
     /// [`QueryError`] says where the query is wrong, or that the index is damaged.
-    pub fn search(&self, kb: &Kb, query: &str, k: usize) -> Result<Vec<(NodeId, f32)>, QueryError> {
+    pub fn search(
+        &self,
+        kb: &Kb,
+        query: &str,
+        types: &[TypeId],
+        k: usize,
+    ) -> Result<Vec<(NodeId, f32)>, QueryError> {
         let query = Parser { kb, at: self.fields, text: query }.query()?;
         if k == 0 {
             return Ok(Vec::new());
@@ -302,8 +310,13 @@ impl QueryIndex {
             QueryError::Index(IndexError::damaged(&self.dir, error.to_string()))
         };
         let k = k.min(self.searcher.num_docs().max(1) as usize);
-        let best = TopDocs::with_limit(k).order_by_score();
-        let found = self.searcher.search(&*query, &best).map_err(damaged)?;
+        let best = TopDocs::with_limit(k);
+        let found = match types.is_empty() {
+            true => self.searcher.search(&*query, &best.order_by_score()),
+            false => self.searcher.search(&*query, &best.tweak_score(only(kb, types))),
+        };
+        let mut found = found.map_err(damaged)?;
+        found.retain(|(score, _)| *score > UNWANTED);
         let node = |(score, at): (f32, DocAddress)| {
             let segment = self.searcher.segment_reader(at.segment_ord);
             let id = segment.fast_fields().u64("id").map_err(damaged)?.first(at.doc_id);
@@ -312,6 +325,31 @@ impl QueryIndex {
             Ok((id.ok_or_else(unknown)?, score))
         };
         found.into_iter().map(node).collect()
+    }
+}
+
+/// The score of a node of another type, below all others.
+const UNWANTED: Score = Score::NEG_INFINITY;
+
+/// Scores of nodes of these types as they are.
+fn only(
+    kb: &Kb,
+    types: &[TypeId],
+) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
+    let mut is_wanted = vec![false; kb.n_nodes() as usize];
+    for &node in types.iter().flat_map(|&kind| kb.nodes_of_type(kind)) {
+        if let Some(is_wanted) = is_wanted.get_mut(node as usize) {
+            *is_wanted = true;
+        }
+    }
+    let is_wanted = Arc::new(is_wanted);
+    move |segment| {
+        let (ids, is_wanted) = (segment.fast_fields().u64("id").ok(), is_wanted.clone());
+        Box::new(move |document, score| {
+            let id = ids.as_ref().and_then(|ids| ids.first(document));
+            let is_wanted = id.and_then(|id| is_wanted.get(usize::try_from(id).ok()?)).copied();
+            if is_wanted.unwrap_or_default() { score } else { UNWANTED }
+        })
     }
 }
 

@@ -186,6 +186,12 @@ impl TermIndex {
         self.lengths.as_slice().get(node as usize).copied().unwrap_or(0)
     }
 
+    /// All stems, ascending: their places are their ids.
+    pub fn vocabulary(&self) -> impl Iterator<Item = &str> {
+        let stem = |at| std::str::from_utf8(self.vocabulary.get(at)).unwrap_or_default();
+        (0..self.vocabulary.len()).map(stem)
+    }
+
     /// The id of a stem, if any text has it.
     pub fn stem_id(&self, stem: &str) -> Option<u32> {
         self.vocabulary.find(stem).map(|at| at as u32)

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     answer::{Cell, Explanation},
-    index::IndexedBase,
+    index::{IndexedBase, Part},
     infer::{Asks, shown::Linked},
     kb::{Kb, NodeId},
     llm::{LlmError, Message, Request, RoleSpec},
@@ -113,7 +113,8 @@ impl React {
         llm_tools: bool,
     ) -> Self {
         let schema = schema_text(&base.kb);
-        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools });
+        let query = base.part(Part::Query).is_ok();
+        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools, query });
         Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 

@@ -133,9 +133,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// The tools that models are told of.
-    pub(crate) fn told(&self) -> Told {
-        Told { avatar: self.avatar_tools, llm: self.llm_tools }
+    /// The tools that models are told of; `query` says whether the base has a query language.
+    pub(crate) fn told(&self, query: bool) -> Told {
+        Told { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
 }
 

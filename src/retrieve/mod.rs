@@ -7,10 +7,12 @@
 mod ann;
 mod answer;
 mod baseline;
+mod graph;
 mod late;
 mod mfar;
 mod multi;
 mod stark;
+mod trained;
 
 use std::sync::Arc;
 
@@ -19,10 +21,12 @@ pub use answer::{
     Answer, Call, Detail, End, Feature, LinkedEntity, SchemaWord, StandIn, Understood, Way, Why,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
+pub use graph::Graph;
 pub use late::Late;
 pub use mfar::Mfar;
 pub use multi::{Multi, Pooling};
 pub use stark::Stark;
+pub use trained::Trained;
 
 use crate::{
     answer::{Cell, Explanation},

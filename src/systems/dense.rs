@@ -1,9 +1,9 @@
-//! `dense` and `dense:ann`: nodes whose embedding is near to that of the query.
+//! `dense`, `dense:ann` and `dense:trained:FILE`: nodes whose embedding is near to that of the query.
 
 use crate::{
     index::Part,
-    retrieve::{Ann, System},
-    systems::{Need, SystemSpec, lexical::baseline},
+    retrieve::{Ann, System, Trained},
+    systems::{Need, SystemSpec, file_of, lexical::baseline},
 };
 
 pub(super) const EXACT: SystemSpec = SystemSpec {
@@ -20,4 +20,13 @@ pub(super) const ANN: SystemSpec = SystemSpec {
     summary: "approximate search over embeddings of documents",
     needs: &[Need::Part(Part::Ann)],
     open: |_, opener| Ok(Box::new(Ann::open(opener.base.clone())?)),
+};
+
+pub(super) const TRAINED: SystemSpec = SystemSpec {
+    name: "dense:trained",
+    arguments: ":FILE",
+    summary: "exact search over vectors of documents with the names of neighbours, by an encoder \
+              trained on labelled queries (DPR, ANCE); the directory of a model, or its name",
+    needs: &[Need::File],
+    open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };

@@ -1,9 +1,10 @@
-//! `hybrid` and `hybrid:weighted[=A]`: words and embeddings in one ranking.
+//! `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: words and embeddings in one
+//! ranking.
 
 use crate::{
     index::EmbedderChoice,
-    retrieve::{Retriever, System},
-    systems::{Opener, SystemError, SystemSpec, lexical::baseline},
+    retrieve::{Retriever, System, Trained},
+    systems::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline},
 };
 
 /// Weight of `dense` unless the name says otherwise, in hundredths: with the built-in embedder, and with
@@ -27,6 +28,30 @@ pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     needs: &[],
     open: weighted,
 };
+
+pub(super) const TRAINED: SystemSpec = SystemSpec {
+    name: "hybrid:trained",
+    arguments: ":FILE[:weight=A]",
+    summary: "bm25+names and dense:trained, fused by score; A is the weight of the latter, 0 to 1; by \
+              default the one that validation queries chose in training",
+    needs: &[Need::File],
+    open: trained,
+};
+
+/// Stands between a model and its weight.
+const WEIGHT: &str = ":weight=";
+
+fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
+    let (dir, weight) = match arguments.split_once(WEIGHT) {
+        None => (arguments, None),
+        Some((dir, weight)) => {
+            let weight = hundredths(weight)
+                .ok_or_else(|| TRAINED.wrong(arguments, "has no weight from 0 to 1"))?;
+            (dir, Some(f32::from(weight) / 100.0))
+        }
+    };
+    Ok(Box::new(Trained::open(opener.base, file_of(dir))?.fused(weight)))
+}
 
 fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let weight = match arguments.strip_prefix('=') {

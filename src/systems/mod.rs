@@ -16,6 +16,7 @@ mod ask;
 mod asks;
 mod dense;
 mod expand;
+mod graph;
 mod hybrid;
 mod late;
 mod lexical;
@@ -53,14 +54,17 @@ pub static SYSTEMS: &[SystemSpec] = &[
     lexical::NAMES,
     dense::EXACT,
     dense::ANN,
+    dense::TRAINED,
     multi::MAX,
     multi::MEAN,
     multi::TOP3,
     late::SPEC,
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
+    hybrid::TRAINED,
     prf::SPEC,
     mfar::SPEC,
+    graph::SPEC,
     expand::GRAPH,
     expand::PRF,
     expand::HYDE,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    index::{TextPart, terms::QueryTerms},
+    index::{IndexError, TextPart, query::QueryError, terms::QueryTerms},
     kb::{NodeId, Scores},
     tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
     words::{name_words, quoted},
@@ -86,6 +86,23 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             let field = lookup::field(ctx.base, args.text(1)?)?;
             search(ctx, args, 2, TextPart::Field(field))
         },
+    },
+    ToolSpec {
+        name: FIND,
+        group: "text",
+        args: &[ArgSpec { name: "expression", kind: Kind::Text, default: None }, TYPES, k("50")],
+        result: Kind::Scores,
+        flow: NodeFlow::Find,
+        cost: "1 per node of the base and 1,000 per word",
+        doc: "The k nodes that an expression wants, of the given types or of all, best first by \
+              BM25: words (in name or document), +must, -not, \"a phrase\", \"a phrase\"~2 with \
+              words moved, word* by its beginning, word~1 with a typo, field:word, relation:word \
+              in the name of a neighbour, field:[5 TO 20] or field:>=5 for numbers, AND, OR, NOT \
+              and parentheses. No stems. A text of the query is best quoted: \"...\". What cannot \
+              be read fails, with the character where it is wrong.",
+        example: r#"find("+steel bottl* -mug", "product", 10)"#,
+        cached: true,
+        run: find,
     },
     ToolSpec {
         name: "search_vectors",
@@ -250,6 +267,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     },
 ];
 
+/// The tool that needs an index of the query language.
+pub(super) const FIND: &str = "find";
+
 /// An index that fails is no fault of the program.
 pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
     ToolError::Internal(error.to_string())
@@ -282,6 +302,22 @@ fn search(
     let types = lookup::node_types(ctx.base, &args.texts(types_at)?)?;
     cost::words(ctx, text)?;
     Ok(Value::scores(Scores::new(ctx.base.text.search(text, part, &types, k))))
+}
+
+fn find(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (expression, k) = (args.text(0)?, found_count(args, 2)?);
+    let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
+    let index = ctx.base.query_index().map_err(|error| match error {
+        IndexError::MissingPart { .. } => ToolError::NotFound(error.to_string()),
+        error => internal(error),
+    })?;
+    ctx.meter.touch(ctx.base.kb.n_nodes() as usize)?;
+    cost::words(ctx, expression)?;
+    let found = index.search(&ctx.base.kb, expression, &types, k).map_err(|error| match error {
+        QueryError::Index(error) => internal(error),
+        error => ToolError::BadArgs(error.to_string()),
+    })?;
+    Ok(Value::scores(Scores::new(found)))
 }
 
 fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::{
     kb::{Kb, Tuple, TypeId},
-    tools::{ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal},
+    tools::{
+        ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal, text::FIND,
+    },
 };
 
 /// The toolkit's name, and its folder under `toolkits/`.
@@ -102,6 +104,8 @@ pub struct Told {
     pub avatar: bool,
     /// Functions that ask a language model themselves.
     pub llm: bool,
+    /// Those that need an index of the query language.
+    pub query: bool,
 }
 
 /// What a language model is told of the tools: by group, for each its signature, what it does and an
@@ -117,7 +121,8 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
         let mut costs: Vec<(&str, Vec<&str>)> = Vec::new();
-        for spec in registry().iter().filter(|spec| spec.group == group) {
+        let is_told = |spec: &&ToolSpec| spec.group == group && (told.query || spec.name != FIND);
+        for spec in registry().iter().filter(is_told) {
             let _ = write!(text, "- {}: {}", spec.signature(), spec.doc);
             match names.example(spec.example).filter(|_| !spec.is_operator()) {
                 Some(example) => drop(writeln!(text, " Example: {example}")),

@@ -1,6 +1,8 @@
 //! Adam (Kingma & Ba 2015): ascent with a step of its own for every weight. One order of summation,
 //! so that the same gradients give the same weights. Must not know what is learnt.
 
+use rayon::prelude::*;
+
 /// Share of the mean gradient that stays at a step, and that of the new gradient.
 const KEPT_MEAN: f64 = 0.9;
 const NEW_MEAN: f64 = 0.1;
@@ -12,10 +14,10 @@ const LEAST: f64 = 1e-9;
 
 /// What is remembered of earlier gradients, one number each for every weight.
 pub(crate) struct Adam {
-    rate: f64,
-    steps: i32,
-    mean: Vec<f64>,
-    square: Vec<f64>,
+    pub(super) rate: f64,
+    pub(super) steps: i32,
+    pub(super) mean: Vec<f64>,
+    pub(super) square: Vec<f64>,
 }
 
 impl Adam {
@@ -27,8 +29,7 @@ impl Adam {
     /// Moves every weight up its gradient.
     pub(crate) fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
-        let bias = |kept: f64| 1.0 - kept.powi(self.steps);
-        let (bias_mean, bias_square) = (bias(KEPT_MEAN), bias(KEPT_SQUARE));
+        let [bias_mean, bias_square] = biases(self.steps);
         for (at, part) in gradient.iter().enumerate() {
             self.mean[at] = KEPT_MEAN * self.mean[at] + NEW_MEAN * part;
             self.square[at] = KEPT_SQUARE * self.square[at] + NEW_SQUARE * part * part;
@@ -36,4 +37,60 @@ impl Adam {
             weights[at] += self.rate * first / (second.sqrt() + LEAST);
         }
     }
+}
+
+/// What means and mean squares are divided by after so many steps, as both began at 0.
+fn biases(steps: i32) -> [f64; 2] {
+    [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
+}
+
+/// Adam over the rows of a table, few of which have a gradient at a step: the others stay, and so does
+/// what is remembered of them.
+pub(super) struct RowAdam {
+    pub(super) rate: f64,
+    pub(super) steps: i32,
+    pub(super) mean: Vec<f32>,
+    pub(super) square: Vec<f32>,
+}
+
+impl RowAdam {
+    /// Nothing is remembered yet of `n` numbers; a step moves a number by about `rate`.
+    pub(super) fn new(n: usize, rate: f64) -> Self {
+        Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
+    }
+
+    /// Moves rows down their gradients, rows ascending.
+    pub(super) fn descend(&mut self, numbers: &mut [f32], rows: &[(u32, Vec<f64>)]) {
+        self.steps += 1;
+        let [bias_mean, bias_square] = biases(self.steps);
+        let dim = rows.first().map_or(0, |row| row.1.len());
+        let (mut numbers, mut mean, mut square) =
+            (numbers, self.mean.as_mut_slice(), self.square.as_mut_slice());
+        let mut parts = Vec::with_capacity(rows.len());
+        let mut next = 0;
+        for (row, gradient) in rows {
+            let skipped = (*row as usize - next) * dim;
+            next = *row as usize + 1;
+            let [of_numbers, of_mean, of_square] =
+                [&mut numbers, &mut mean, &mut square].map(|of| cut(of, skipped, dim));
+            parts.push((of_numbers, of_mean, of_square, gradient));
+        }
+        parts.into_par_iter().for_each(|(numbers, mean, square, gradient)| {
+            for (at, part) in gradient.iter().enumerate() {
+                let first = KEPT_MEAN * f64::from(mean[at]) + NEW_MEAN * part;
+                let second = KEPT_SQUARE * f64::from(square[at]) + NEW_SQUARE * part * part;
+                (mean[at], square[at]) = (first as f32, second as f32);
+                let by = self.rate * (first / bias_mean) / ((second / bias_square).sqrt() + LEAST);
+                numbers[at] = (f64::from(numbers[at]) - by) as f32;
+            }
+        });
+    }
+}
+
+/// The next `n` numbers behind those skipped; both are gone from `of` then.
+fn cut<'a>(of: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {
+    let rest = std::mem::take(of).split_at_mut(skipped).1;
+    let (part, rest) = rest.split_at_mut(n);
+    *of = rest;
+    part
 }

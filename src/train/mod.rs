@@ -7,11 +7,21 @@
 //! Must not know: programs, command lines, the test split.
 
 mod adam;
+pub mod dense;
+mod epochs;
+pub mod graph;
 pub mod mfar;
+mod store;
 
 pub(crate) use adam::Adam;
+pub use epochs::{Progress, Task};
+pub use store::{Look, Record, Source};
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use crate::{dataset::LabelledQuery, index::IndexError, kb::KbError};
 
@@ -40,6 +50,24 @@ pub enum TrainError {
         /// Its directory.
         path: String,
     },
+    /// The model answers as another system.
+    #[error("the model in {path} is one of {found}, not of {wanted}")]
+    OtherSystem {
+        /// Its directory.
+        path: String,
+        /// The system it is of.
+        found: String,
+        /// The system that was asked for.
+        wanted: String,
+    },
+    /// Training that was stopped cannot go on.
+    #[error("{path} is no checkpoint of this training: {why}; begin again without --resume")]
+    NoCheckpoint {
+        /// The directory of the checkpoint.
+        path: String,
+        /// What is not as it was.
+        why: &'static str,
+    },
     /// No query of a split teaches or tells anything.
     #[error(
         "{split} has no query with an answer that may be one; labelled queries of {split} are needed"
@@ -64,7 +92,10 @@ pub enum TrainError {
         /// The scorer as given.
         scorer: String,
     },
-    /// The caller asked to stop; nothing is left behind.
+    /// A network cannot be computed.
+    #[error("the network cannot be computed: {0}")]
+    Network(String),
+    /// The caller asked to stop; of a model nothing is left behind.
     #[error("stopped")]
     Stopped,
     /// The index could not be used.
@@ -82,6 +113,22 @@ impl TrainError {
 
     fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.display().to_string(), what: what.into() }
+    }
+}
+
+/// Reports progress and learns whether to stop.
+struct Watch<'a, P> {
+    report: &'a (dyn Fn(P) + Sync),
+    stop: &'a AtomicBool,
+}
+
+impl<P> Watch<'_, P> {
+    /// Whether to go on; costs next to nothing.
+    ///
+    /// # Errors
+    /// [`TrainError::Stopped`] once the caller wants that.
+    fn go_on(&self) -> Result<(), TrainError> {
+        if self.stop.load(Ordering::Relaxed) { Err(TrainError::Stopped) } else { Ok(()) }
     }
 }
 

@@ -32,7 +32,10 @@ const FOREIGN: &[(&str, &[&str])] = &[
         ],
     ),
     ("parquet", &["src/dataset/tables/columnar.rs", "src/dataset/tables/tests.rs"]),
-    ("candle_core", &["src/embed/bert/weights.rs", "src/embed/bert/architectures.rs"]),
+    (
+        "candle_core",
+        &["src/embed/bert/weights.rs", "src/embed/bert/architectures.rs", "src/train/graph/net.rs"],
+    ),
     ("candle_nn", &["src/embed/bert/architectures.rs"]),
     ("candle_transformers", &["src/embed/bert/architectures.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),

@@ -10,7 +10,7 @@ use std::{
 
 use agent::{
     dataset::{Home, ImportOptions, import_neutral},
-    index::{IndexedBase, build},
+    index::{IndexedBase, Part, Plan, build_parts},
     infer::{ParamValues, Runtime},
     program::Program,
     sandbox::{Failure, FailureKind, Outcome, Place, SandboxOptions, Workers},
@@ -29,7 +29,8 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let report = import_neutral(&source, &home, "example", &options, &mut |_| {}, &stop).unwrap();
     let kb_dir = report.base.kb_dir();
     let index = report.base.index_dir();
-    build(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
+    let plan = Plan { parts: &[Part::Query], ..Plan::complete() };
+    build_parts(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &plan, &|_| {}, &stop).unwrap();
     let base = IndexedBase::open(&kb_dir, &index, "example").unwrap();
     // What is mapped stays readable after its files are gone.
     Runtime::new(Arc::new(base), Arc::new(Workers::new(2).unwrap()), None)
@@ -173,4 +174,32 @@ fn example_programs_answer_as_expected() {
         assert!(!top.is_empty() && *top == names[..n_top], "{name}: {names:?}");
     }
     assert!(n_programs >= 4, "examples are missing");
+}
+
+#[test]
+fn an_expression_finds_phrases_and_what_must_not_be_there() {
+    let found = |expression: &str| {
+        let call = format!("find({}, \"product\", 50)", agent::tools::source::literal(expression));
+        evaluate(&call)
+    };
+    let kb = &RUNTIME.base().kb;
+    let product = kb.type_id("product").unwrap();
+    // A scan for the same.
+    let words = |node| {
+        let text = format!("{} {}", kb.name(node), kb.text(node)).to_lowercase();
+        let split = text.split(|c: char| !c.is_alphanumeric()).map(str::to_owned);
+        split.filter(|word| !word.is_empty()).collect::<Vec<String>>()
+    };
+    let of = |node: &&u32| {
+        let words = words(**node);
+        words.windows(2).any(|pair| pair == ["steel", "bottle"])
+            && !words.iter().any(|word| word == "plastic")
+    };
+    let n = kb.nodes_of_type(product).iter().filter(of).count();
+    assert!(n > 0);
+    let given = found("\"steel bottle\" -plastic").unwrap();
+    assert!(given.contains(&format!("({n} score")), "{given} for {n}");
+    let wrong = found("+bottle titel:x").unwrap_err();
+    assert_eq!(wrong.kind, FailureKind::Tool);
+    assert!(wrong.message.contains("at character 9 of the query"), "{}", wrong.message);
 }

@@ -172,7 +172,7 @@ fn want() -> impl Strategy<Value = Want> {
 
 fn found(query: &str) -> Vec<NodeId> {
     let world = &*WORLD;
-    let ranking = world.index.search(&world.kb, query, 1_000).unwrap();
+    let ranking = world.index.search(&world.kb, query, &[], 1_000).unwrap();
     assert!(ranking.is_sorted_by(|a, b| (b.1, a.0) <= (a.1, b.0)), "{query}: {ranking:?}");
     let mut nodes: Vec<NodeId> = ranking.into_iter().map(|pair| pair.0).collect();
     nodes.sort_unstable();
@@ -223,9 +223,9 @@ fn the_language_has_groups_sets_and_open_ranges() {
     assert_eq!(found("price:[* TO *]"), has_number);
     assert!(found("\"steel bottle\"").len() < found("\"steel bottle\"~3").len());
     let world = &*WORLD;
-    let best = world.index.search(&world.kb, "steel bottle^3", 5).unwrap();
-    assert_eq!(best, world.index.search(&world.kb, "steel bottle^3", 9).unwrap()[..5]);
-    assert_eq!(world.index.search(&world.kb, "steel", 0).unwrap(), []);
+    let best = world.index.search(&world.kb, "steel bottle^3", &[], 5).unwrap();
+    assert_eq!(best, world.index.search(&world.kb, "steel bottle^3", &[], 9).unwrap()[..5]);
+    assert_eq!(world.index.search(&world.kb, "steel", &[], 0).unwrap(), []);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("(steel", 7, "close quotes and brackets"),
         ("\"steel bottle", 14, "close quotes and brackets"),
     ] {
-        match world.index.search(&world.kb, query, 5) {
+        match world.index.search(&world.kb, query, &[], 5) {
             Err(QueryError::Wrong { at: found, what }) => {
                 assert!(what.contains(told), "{query}: {what}");
                 assert!(told.is_empty() || found == at, "{query}: {found} {what}");
@@ -256,7 +256,7 @@ fn wrong_queries_say_where_and_what_to_do() {
     let deep = format!("{}steel{}", "(".repeat(17), ")".repeat(17));
     let long = "steel ".repeat(1_000);
     for (query, told) in [(deep, "more than 16 parentheses"), (long, "at most 4096")] {
-        let error = world.index.search(&world.kb, &query, 5).unwrap_err().to_string();
+        let error = world.index.search(&world.kb, &query, &[], 5).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }
 }
@@ -274,6 +274,19 @@ fn an_index_is_only_read() {
     assert!(before.iter().all(|name| !name.to_string_lossy().starts_with('.')));
     let again = QueryIndex::open(&world.index.dir).unwrap();
     assert_eq!(again.describe(), format!("{N_NODES} nodes in a query language"));
-    again.search(&world.kb, "steel", 3).unwrap();
+    again.search(&world.kb, "steel", &[], 3).unwrap();
     assert_eq!(names(), before);
+}
+
+#[test]
+fn only_nodes_of_the_types_that_are_asked_for_are_found() {
+    let world = &*WORLD;
+    let all = world.index.search(&world.kb, "steel", &[], 1_000).unwrap();
+    for kind in (0..world.kb.types().len() as u16).map(TypeId) {
+        let of_type: Vec<_> =
+            all.iter().copied().filter(|pair| world.kb.node_type(pair.0) == kind).collect();
+        assert_eq!(world.index.search(&world.kb, "steel", &[kind], 1_000).unwrap(), of_type);
+        let two: Vec<_> = of_type.iter().copied().take(2).collect();
+        assert_eq!(world.index.search(&world.kb, "steel", &[kind], 2).unwrap(), two);
+    }
 }

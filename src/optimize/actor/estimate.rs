@@ -85,7 +85,8 @@ pub fn estimate(
     validation: &[LabelledQuery],
     options: &Options,
 ) -> Estimate {
-    let briefing = Briefing::new(kb, options.told());
+    // Few words more, if the base has a query language.
+    let briefing = Briefing::new(kb, options.told(true));
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let sent = |bytes: &str, more: u64| {
         let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;

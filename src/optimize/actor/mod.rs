@@ -42,6 +42,7 @@ pub(in crate::optimize) use crate::optimize::actor::{
 };
 use crate::{
     bundle::LlmProvenance,
+    index::Part,
     llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
     optimize::{
         Event, OptimizeError, Options, Run, Stop,
@@ -176,7 +177,8 @@ pub(super) struct Actor {
 impl Actor {
     /// An actor for a run.
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
-        let briefing = Briefing::new(&run.base.kb, run.options.told());
+        let briefing =
+            Briefing::new(&run.base.kb, run.options.told(run.base.part(Part::Query).is_ok()));
         Self {
             assistant,
             briefing,

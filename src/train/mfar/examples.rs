@@ -9,8 +9,8 @@ use crate::{
     dataset::LabelledQuery,
     kb::NodeId,
     train::{
-        TrainError,
-        mfar::{Conditioning, Progress, Scorers, fit::Watch},
+        TrainError, Watch,
+        mfar::{Conditioning, Progress, Scorers},
     },
     words::{Analysis, Stems, for_each_reference_word},
 };
@@ -127,7 +127,7 @@ impl Example {
 pub(super) fn of_queries(
     queries: &[LabelledQuery],
     scorers: &Scorers,
-    watch: &Watch<'_>,
+    watch: &Watch<'_, Progress>,
 ) -> Result<Vec<Example>, TrainError> {
     let done = std::sync::atomic::AtomicUsize::new(0);
     let example = |query: &LabelledQuery| {

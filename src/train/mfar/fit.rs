@@ -13,7 +13,7 @@
 //!
 //! Full-batch Adam (Kingma & Ba 2015); queries are summed in their order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -23,11 +23,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dataset::LabelledQuery,
     train::{
-        Adam, TrainError,
+        Adam, Look, TrainError, Watch,
         mfar::{
             Conditioning, Mfar, Scorers,
             examples::{self, Example, conditions, n_conditions, scales, vocabulary},
         },
+        store::best_of,
     },
 };
 
@@ -82,17 +83,6 @@ pub enum Progress {
     Learning(Look, usize),
 }
 
-/// A look at the queries that do not teach.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Look {
-    /// Steps done.
-    pub step: usize,
-    /// The loss of training queries, in nats, without the penalty.
-    pub loss: f64,
-    /// Mean reciprocal rank among candidates, in `0..=1`, of the queries that do not teach.
-    pub mrr: f64,
-}
-
 /// What cross-validation says of one conditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validated {
@@ -112,22 +102,6 @@ pub struct Trained {
     pub cross_validation: Vec<Validated>,
     /// Looks at validation queries; the weights are those of the best, the first of equals.
     pub curve: Vec<Look>,
-}
-
-/// Reports progress and learns whether to stop.
-pub(super) struct Watch<'a> {
-    pub(super) report: &'a (dyn Fn(Progress) + Sync),
-    pub(super) stop: &'a AtomicBool,
-}
-
-impl Watch<'_> {
-    /// Whether to go on; costs next to nothing.
-    ///
-    /// # Errors
-    /// [`TrainError::Stopped`] once the caller wants that.
-    pub(super) fn go_on(&self) -> Result<(), TrainError> {
-        if self.stop.load(Ordering::Relaxed) { Err(TrainError::Stopped) } else { Ok(()) }
-    }
 }
 
 /// Weights in the making, all in one row, as Adam takes them.
@@ -316,11 +290,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// The best look, the first of equals.
-pub(super) fn best_of(looks: &[Look]) -> Option<&Look> {
-    looks.iter().reduce(|best, look| if look.mrr > best.mrr { look } else { best })
 }
 
 /// The conditions of examples.

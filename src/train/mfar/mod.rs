@@ -29,8 +29,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    fit::{Look, Progress, Settings, Trained, Validated, train},
-    model::{Described, Found, Mfar, Part, Record, Told},
+    fit::{Progress, Settings, Trained, Validated, train},
+    model::{Described, Found, Mfar, Part},
     scorers::{Mask, Scorers},
 };
 

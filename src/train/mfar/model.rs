@@ -1,40 +1,30 @@
 //! The weights of mFAR as a model: scores of nodes, and the files it is kept in.
 //!
-//! A model is a directory of two files. `weights.json` has what scores need; `record.json` says what
-//! it was learnt from, and has the digests of both. Must not know how weights are learnt.
+//! `weights.json` has what scores need. Must not know how weights are learnt.
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     files,
     index::IndexedBase,
-    kb::{NodeId, best, publish},
+    kb::{NodeId, best},
     train::{
-        TrainError,
+        Look, Record, Source, TrainError,
         mfar::{
             Conditioning, Mask, Scorers, Variant,
             examples::{conditions, n_conditions, stems_of},
-            fit::{Look, Settings, Validated, Weights, best_of},
+            fit::{Settings, Validated, Weights},
         },
+        store::write_file,
     },
 };
 
-const RECORD: &str = "record.json";
+/// The system that answers with such models.
+const SYSTEM: &str = "mfar";
 const WEIGHTS: &str = "weights.json";
-/// What the names of models in the making begin with.
-const STAGING_PREFIX: &str = ".training-";
-/// Version of both files.
-const FORMAT: u32 = 1;
-/// Longest files, bytes.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
+/// Longest file of weights, bytes.
 const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 
 /// Learnt weights.
@@ -55,23 +45,10 @@ pub struct Mfar {
     weights: Vec<f32>,
 }
 
-/// What a model was learnt from and how well it did.
+/// How weights were learnt, and what they weigh.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
-    format: u32,
-    /// The system that answers with it.
-    pub system: String,
-    /// The dataset, by its name at the time.
-    pub dataset: String,
-    /// Fingerprint of the knowledge base.
-    pub base: String,
-    /// Digests of the training and the validation queries with their answers.
-    pub train: String,
-    /// See `train`.
-    pub val: String,
-    /// How many training and validation queries there were.
-    pub queries: [usize; 2],
+pub struct Described {
     /// How weights were learnt.
     pub settings: Settings,
     /// Which scorers there are.
@@ -80,26 +57,6 @@ pub struct Record {
     pub conditioning: Conditioning,
     /// What cross-validation over training queries says of each conditioning.
     pub cross_validation: Vec<Validated>,
-    /// Looks at validation queries; the weights are those of the best, the first of equals.
-    pub curve: Vec<Look>,
-    /// blake3 of `weights.json`, hex.
-    weights: String,
-    /// blake3 of this object with an empty `checksum`, hex.
-    checksum: String,
-}
-
-/// What is said of a model that is to be written.
-pub struct Described<'a> {
-    /// The dataset's name.
-    pub dataset: &'a str,
-    /// Fingerprint of the knowledge base.
-    pub base: &'a str,
-    /// Digests of the training and the validation queries.
-    pub queries: [String; 2],
-    /// How many there were.
-    pub n_queries: [usize; 2],
-    /// How weights were learnt.
-    pub settings: &'a Settings,
 }
 
 /// Why a node has its score: what each scorer adds, in the order of scorers.
@@ -230,67 +187,34 @@ impl Mfar {
     ///
     /// # Errors
     /// [`TrainError::Io`] names the path; then the directory is what it was before.
-    pub fn save(&self, dir: &Path, of: &Described<'_>, told: Told) -> Result<Record, TrainError> {
-        let parent = dir.parent().unwrap_or(Path::new("."));
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| TrainError::io(&path, error)
-        };
-        let json = |error: serde_json::Error| TrainError::io(dir, error.into());
-        fs::create_dir_all(parent).map_err(failed(parent))?;
-        let weights = serde_json::to_vec(self).map_err(json)?;
-        let [train, val] = of.queries.clone();
-        let mut record = Record {
-            format: FORMAT,
-            system: "mfar".to_owned(),
-            dataset: of.dataset.to_owned(),
-            base: of.base.to_owned(),
-            train,
-            val,
-            queries: of.n_queries,
-            settings: of.settings.clone(),
-            variant: self.variant,
-            conditioning: self.conditioning,
-            cross_validation: told.cross_validation,
-            curve: told.curve,
-            weights: blake3::hash(&weights).to_hex().to_string(),
-            checksum: String::new(),
-        };
-        record.checksum = record.own_digest().map_err(json)?;
-        let staging = files::temporary_dir(parent, STAGING_PREFIX).map_err(failed(parent))?;
-        let written = serde_json::to_vec_pretty(&record).map_err(json)?;
-        for (name, bytes) in [(WEIGHTS, &weights), (RECORD, &written)] {
-            let path = staging.path().join(name);
-            let mut file = fs::File::create_new(&path).map_err(failed(&path))?;
-            file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed(&path))?;
-        }
-        publish(&staging.keep(), dir)?;
-        Ok(record)
+    pub fn save(
+        &self,
+        dir: &Path,
+        source: &Source,
+        settings: &Settings,
+        cross_validation: Vec<Validated>,
+        curve: Vec<Look>,
+    ) -> Result<Record<Described>, TrainError> {
+        let (variant, conditioning) = (self.variant, self.conditioning);
+        let settings = settings.clone();
+        let described = Described { settings, variant, conditioning, cross_validation };
+        Record::new(SYSTEM, source, described, curve).save(dir, &[WEIGHTS], |staging| {
+            let path = staging.join(WEIGHTS);
+            let json =
+                serde_json::to_vec(self).map_err(|error| TrainError::io(&path, error.into()))?;
+            write_file(&path, &json)
+        })
     }
 
     /// Reads the model in a directory.
     ///
     /// # Errors
-    /// [`TrainError::Io`], [`TrainError::Damaged`].
-    pub fn read(dir: &Path) -> Result<(Self, Record), TrainError> {
-        let read = |name: &str, limit| -> Result<(PathBuf, Vec<u8>), TrainError> {
-            let path = dir.join(name);
-            let bytes = files::read(&path, limit).map_err(|error| TrainError::io(&path, error))?;
-            Ok((path, bytes))
-        };
-        let (path, bytes) = read(RECORD, MAX_RECORD_BYTES)?;
-        let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
-        let record: Record = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if record.format != FORMAT {
-            return Err(TrainError::damaged(&path, format!("format {}", record.format)));
-        }
-        if record.own_digest().map_err(damaged)? != record.checksum {
-            return Err(TrainError::damaged(&path, "its digest is not the one it states"));
-        }
-        let (path, bytes) = read(WEIGHTS, MAX_WEIGHTS_BYTES)?;
-        if blake3::hash(&bytes).to_hex().as_str() != record.weights {
-            return Err(TrainError::damaged(&path, "its digest is not the one in its record"));
-        }
+    /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
+    pub fn read(dir: &Path) -> Result<(Self, Record<Described>), TrainError> {
+        let record = Record::read(dir, SYSTEM)?;
+        let path = dir.join(WEIGHTS);
+        let bytes =
+            files::read(&path, MAX_WEIGHTS_BYTES).map_err(|error| TrainError::io(&path, error))?;
         let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
         let model: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
         if !model.is_whole() {
@@ -305,39 +229,17 @@ impl Mfar {
     /// [`TrainError::OtherBase`]; those of [`Scorers::open`].
     pub fn scorers(
         &self,
-        record: &Record,
+        record: &Record<Described>,
         base: &Arc<IndexedBase>,
         dir: &Path,
     ) -> Result<Scorers, TrainError> {
-        let other = || TrainError::OtherBase { path: dir.display().to_string() };
-        if record.base != base.kb.fingerprint() {
-            return Err(other());
-        }
+        record.check_base(base.kb.fingerprint(), dir)?;
         let scorers = Scorers::open(base.clone(), self.variant)?;
-        if scorers.names() == self.scorers { Ok(scorers) } else { Err(other()) }
+        match scorers.names() == self.scorers {
+            true => Ok(scorers),
+            false => Err(TrainError::OtherBase { path: dir.display().to_string() }),
+        }
     }
-}
-
-impl Record {
-    /// The look at validation queries whose weights were kept.
-    pub fn best(&self) -> Option<&Look> {
-        best_of(&self.curve)
-    }
-
-    /// The digest that `checksum` must hold.
-    fn own_digest(&self) -> serde_json::Result<String> {
-        let unsigned = Self { checksum: String::new(), ..self.clone() };
-        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
-    }
-}
-
-/// What training told, for the record.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
-    /// What cross-validation says.
-    pub cross_validation: Vec<Validated>,
-    /// Looks at validation queries.
-    pub curve: Vec<Look>,
 }
 
 /// What a search gave.

@@ -13,7 +13,7 @@ use crate::{
     dataset::LabelledQuery,
     index::{self, Access, IndexedBase, Part, Plan, VectorSource},
     kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{TrainError, digest},
+    train::{Source, TrainError},
 };
 
 /// Values that a field may have.
@@ -150,15 +150,9 @@ fn the_same_seed_gives_the_same_bytes_on_one_thread_and_two() {
         let dir = world.dir.path().join("models").join(name);
         let Trained { model, cross_validation, curve } = pool.install(|| trained(&scorers, None));
         let (train, val) = (queries(0, ["a", "b"]), queries(1, ["a", "b"]));
-        let of = Described {
-            dataset: "world",
-            base: world.base.kb.fingerprint(),
-            queries: [digest(&train), digest(&val)],
-            n_queries: [20, 20],
-            settings: &Settings::default(),
-        };
-        let told = Told { cross_validation, curve };
-        let record = model.save(&dir, &of, told).unwrap();
+        let source = Source::new("world", world.base.kb.fingerprint(), &train, &val);
+        let record =
+            model.save(&dir, &source, &Settings::default(), cross_validation, curve).unwrap();
         let (read, again) = Mfar::read(&dir).unwrap();
         assert_eq!((&read, &again), (&model, &record));
         assert!(read.scorers(&again, &world.base, &dir).is_ok());
@@ -175,14 +169,8 @@ fn a_damaged_model_and_a_wrong_mask_are_told() {
     let scorers = world.scorers(Variant::Lexical);
     let model = trained(&scorers, Some(Conditioning::None)).model;
     let dir = world.dir.path().join("model");
-    let of = Described {
-        dataset: "world",
-        base: "another",
-        queries: Default::default(),
-        n_queries: [0, 0],
-        settings: &Settings::default(),
-    };
-    let record = model.save(&dir, &of, Told::default()).unwrap();
+    let source = Source::new("world", "another", &[], &[]);
+    let record = model.save(&dir, &source, &Settings::default(), Vec::new(), Vec::new()).unwrap();
     let other = model.scorers(&record, &world.base, &dir);
     assert!(matches!(other, Err(TrainError::OtherBase { .. })));
     for file in ["record.json", "weights.json"] {

@@ -1,0 +1,16 @@
+//! `graph:FILE`: a network over the graph around the query, by a model that `agent train` made.
+
+use crate::{
+    retrieve::Graph,
+    systems::{Need, SystemSpec, file_of},
+};
+
+pub(super) const SPEC: SystemSpec = SystemSpec {
+    name: "graph",
+    arguments: ":FILE",
+    summary: "the first nodes of bm25+names and neighbours of the entities that the query names, \
+              ordered by a trained network over the edges between them (QAGNN); the directory of a \
+              model, or its name",
+    needs: &[Need::File],
+    open: |arguments, opener| Ok(Box::new(Graph::open(opener.base, file_of(arguments))?)),
+};

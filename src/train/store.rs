@@ -1,0 +1,211 @@
+//! Trained models in files: a directory with what scores need, and `record.json`, which says what it
+//! was learnt from and has the digests of both. Checkpoints of training lie in directories of the
+//! same form. Must not know what is learnt.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    dataset::LabelledQuery,
+    files,
+    kb::publish,
+    train::{TrainError, digest},
+};
+
+const RECORD: &str = "record.json";
+/// What the names of models in the making begin with.
+const STAGING_PREFIX: &str = ".training-";
+/// Version of the record.
+const FORMAT: u32 = 2;
+/// Longest record, bytes.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+
+/// A look at the queries that do not teach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// Steps done, or epochs.
+    pub step: usize,
+    /// The loss of training queries, in nats, without the penalty.
+    pub loss: f64,
+    /// Mean reciprocal rank, in `0..=1`, of the queries that do not teach.
+    pub mrr: f64,
+}
+
+/// The best look, the first of equals.
+pub(super) fn best_of(looks: &[Look]) -> Option<&Look> {
+    looks.iter().reduce(|best, look| if look.mrr > best.mrr { look } else { best })
+}
+
+/// What a model is learnt from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The dataset, by its name at the time.
+    pub dataset: String,
+    /// Fingerprint of the knowledge base.
+    pub base: String,
+    /// Digests of the training and the validation queries with their answers.
+    pub train: String,
+    /// See `train`.
+    pub val: String,
+    /// How many training and validation queries there are.
+    pub queries: [usize; 2],
+}
+
+impl Source {
+    /// What these queries over a base teach.
+    pub fn new(dataset: &str, base: &str, train: &[LabelledQuery], val: &[LabelledQuery]) -> Self {
+        Self {
+            dataset: dataset.to_owned(),
+            base: base.to_owned(),
+            train: digest(train),
+            val: digest(val),
+            queries: [train.len(), val.len()],
+        }
+    }
+}
+
+/// What a model was learnt from and how well it did; `M` is what its kind alone says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record<M> {
+    format: u32,
+    /// The system that answers with it.
+    pub system: String,
+    /// What it was learnt from.
+    pub source: Source,
+    /// How it was learnt, and what it is.
+    pub model: M,
+    /// Looks at validation queries; the weights are those of the best, the first of equals.
+    pub curve: Vec<Look>,
+    /// blake3 of its files, hex.
+    files: BTreeMap<String, String>,
+    /// blake3 of this object with an empty `checksum`, hex.
+    checksum: String,
+}
+
+impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
+    /// The record of a model that is not written yet.
+    pub(super) fn new(system: &str, source: &Source, model: M, curve: Vec<Look>) -> Self {
+        Self {
+            format: FORMAT,
+            system: system.to_owned(),
+            source: source.clone(),
+            model,
+            curve,
+            files: BTreeMap::new(),
+            checksum: String::new(),
+        }
+    }
+
+    /// The look at validation queries whose weights were kept.
+    pub fn best(&self) -> Option<&Look> {
+        best_of(&self.curve)
+    }
+
+    /// Writes files into a model's directory, and the record with the digests of those named;
+    /// replaces a directory that is there in one step.
+    ///
+    /// # Errors
+    /// Those of `write`; [`TrainError::Io`] names the path. Then the directory is what it was before.
+    pub(super) fn save(
+        mut self,
+        dir: &Path,
+        names: &[&str],
+        write: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<Self, TrainError> {
+        let parent = dir.parent().unwrap_or(Path::new("."));
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| TrainError::io(&path, error)
+        };
+        fs::create_dir_all(parent).map_err(failed(parent))?;
+        let staging = files::temporary_dir(parent, STAGING_PREFIX).map_err(failed(parent))?;
+        write(staging.path())?;
+        for &name in names {
+            let path = staging.path().join(name);
+            self.files.insert(name.to_owned(), digest_of(&path).map_err(failed(&path))?);
+        }
+        let json = |error: serde_json::Error| TrainError::io(dir, error.into());
+        self.checksum = self.own_digest().map_err(json)?;
+        let record = serde_json::to_vec_pretty(&self).map_err(json)?;
+        write_file(&staging.path().join(RECORD), &record)?;
+        publish(&staging.keep(), dir)?;
+        Ok(self)
+    }
+
+    /// Reads the record in a model's directory, and compares the files it names with their digests.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`], [`TrainError::Damaged`].
+    pub(super) fn read(dir: &Path, system: &str) -> Result<Self, TrainError> {
+        let path = dir.join(RECORD);
+        let bytes =
+            files::read(&path, MAX_RECORD_BYTES).map_err(|error| TrainError::io(&path, error))?;
+        let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
+        let of: Format = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if of.format != FORMAT {
+            return Err(TrainError::damaged(&path, format!("format {}", of.format)));
+        }
+        if of.system != system {
+            let (path, found) = (dir.display().to_string(), of.system);
+            return Err(TrainError::OtherSystem { path, found, wanted: system.to_owned() });
+        }
+        let record: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if record.own_digest().map_err(damaged)? != record.checksum {
+            return Err(TrainError::damaged(&path, "its digest is not the one it states"));
+        }
+        for (name, digest) in &record.files {
+            let path = dir.join(name);
+            if digest_of(&path).map_err(|error| TrainError::io(&path, error))? != *digest {
+                return Err(TrainError::damaged(&path, "its digest is not the one in its record"));
+            }
+        }
+        Ok(record)
+    }
+
+    /// That the model was learnt from this base.
+    ///
+    /// # Errors
+    /// [`TrainError::OtherBase`].
+    pub(super) fn check_base(&self, base: &str, dir: &Path) -> Result<(), TrainError> {
+        if self.source.base == base {
+            return Ok(());
+        }
+        Err(TrainError::OtherBase { path: dir.display().to_string() })
+    }
+
+    /// The digest that `checksum` must hold.
+    fn own_digest(&self) -> serde_json::Result<String> {
+        let unsigned = Self { checksum: String::new(), ..self.clone() };
+        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+    }
+}
+
+/// What every record begins with.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+    #[serde(default)]
+    system: String,
+}
+
+/// blake3 of a file, hex.
+fn digest_of(path: &Path) -> std::io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Writes a new file and makes it durable.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    File::create_new(path)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .map_err(|error| TrainError::io(path, error))
+}
