@@ -212,9 +212,8 @@ impl Base {
                 Err(BundleError::OtherBase { .. }) if force => {}
                 checked => checked.map_err(SystemError::from)?,
             }
-            let opened = self.opened(place.as_deref(), |opener| {
-                Ok(systems::bundle::open(&bundle, opener)?)
-            })?;
+            let opened = self
+                .opened(place.as_deref(), |opener| Ok(systems::bundle::open(&bundle, opener)?))?;
             Ok(self.system_of(opened.answers))
         })
     }

@@ -13,7 +13,7 @@ use agent::{
     cli::{sandbox_of_user, trust_of_user},
     dataset::{Split, load_split},
     optimize::{
-        self, Actors, Event, Inputs, Options, OptimizeError,
+        self, Actors, Event, Inputs, OptimizeError, Options,
         journal::{DATABASE_FILE, Journal},
         mine::DEFAULT_HOPS,
     },

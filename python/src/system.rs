@@ -122,9 +122,8 @@ impl System {
         explained: usize,
         paths: bool,
     ) -> PyResult<Answer> {
-        let found = without_gil(py, || {
-            self.found(&query, within(k, MAX_K, "k")?, explained, paths)
-        })?;
+        let found =
+            without_gil(py, || self.found(&query, within(k, MAX_K, "k")?, explained, paths))?;
         Ok(found.into_python(py))
     }
 
@@ -198,7 +197,11 @@ impl System {
             Ok(Measured {
                 json: serde_json::to_string(&evaluation)?,
                 queries: queries.iter().map(|query: &LabelledQuery| query.id).collect(),
-                by_query: measured.results.iter().map(|one| one.metrics.values().to_vec()).collect(),
+                by_query: measured
+                    .results
+                    .iter()
+                    .map(|one| one.metrics.values().to_vec())
+                    .collect(),
                 rankings: measured.rankings,
                 failures: failed,
             })
