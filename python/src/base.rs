@@ -36,8 +36,8 @@ pub(crate) struct Base {
 }
 
 /// The systems as they are written, each with what it does.
-#[pyfunction]
-pub(crate) fn systems() -> Vec<(String, &'static str)> {
+#[pyfunction(name = "systems")]
+pub(crate) fn all_systems() -> Vec<(String, &'static str)> {
     SYSTEMS.iter().map(|spec| (spec.written(), spec.summary)).collect()
 }
 

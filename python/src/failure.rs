@@ -95,7 +95,7 @@ pub(crate) fn without_gil<T: Send>(
 
 /// Panics, so that a test can see what becomes of it.
 #[pyfunction]
+#[expect(clippy::panic, reason = "that is what it is for")]
 pub(crate) fn fail(py: Python<'_>, message: String) -> PyResult<()> {
-    #[expect(clippy::panic, reason = "that is what it is for")]
     without_gil(py, || panic!("{message}"))
 }

@@ -63,9 +63,9 @@ fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>>
 /// Optimizes programs on a base and freezes the best; the directory of the run and what is printed of
 /// its end. `progress` is called with each event; what it raises ends the run, as an interrupt does,
 /// and everything done so far is kept.
-#[pyfunction]
+#[pyfunction(name = "optimize")]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
-pub(crate) fn optimize(
+pub(crate) fn learn(
     py: Python<'_>,
     base: &Base,
     seed: u64,

@@ -22,7 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<system::System>()?;
     module.add_class::<system::Answer>()?;
     module.add_class::<system::Measured>()?;
-    module.add_function(wrap_pyfunction!(learn::optimize, module)?)?;
-    module.add_function(wrap_pyfunction!(base::systems, module)?)?;
+    module.add_function(wrap_pyfunction!(learn::learn, module)?)?;
+    module.add_function(wrap_pyfunction!(base::all_systems, module)?)?;
     module.add_function(wrap_pyfunction!(failure::fail, module)?)
 }
