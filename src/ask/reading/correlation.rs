@@ -52,9 +52,9 @@ impl Reading<'_> {
             (_, _, &[one]) if says => Some(one),
             _ => None,
         };
-        match own.as_slice() {
-            &[one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
-            &[_, _, _, ..] => Err(AskError::Missing(
+        match *own.as_slice() {
+            [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
+            [_, _, _, ..] => Err(AskError::Missing(
                 "it names more than two numbers; ask whether two go together".to_owned(),
             )),
             _ => Err(self.no_number()),
