@@ -5,9 +5,11 @@
     agent data sample mag --scale 0.0008 --to DIR/mag
     agent data sample prime --scale 0.01 --to DIR/prime
     python3 scripts/ask-wordings.py DIR > tests/data/ask/wordings.tsv
+    python3 scripts/ask-wordings.py DIR further > tests/data/ask/further.tsv
 
 Every answer is computed here from the files of the sample, with NumPy and SciPy, and without anything
-of the program. The first 100 questions were written before any was asked. A line is the sample, the
+of the program. The first 100 questions were written before any was asked, the further 50 when the
+program had been mended by the first and before any of them was asked. A line is the sample, the
 kind, the question and the answer as JSON: {"number": x}, {"names": [...]}, {"truth": b}, with
 "statistic" where a test stands behind it, or {"groups": {name: x}}.
 """
@@ -111,7 +113,7 @@ def large(groups, least=2):
     return [v for _, v in sorted(groups.items()) if len(v) >= least]
 
 
-def amazon(base):
+def amazon(base, further):
     products = base.of("product")
     price = {p: float(base.field(p, "price").lstrip("$").replace(",", "")) for p in products}
     many = {r: {p: len(base.to(r, p)) for p in products} for r in base.out}
@@ -155,6 +157,29 @@ def amazon(base):
     for b, c in bc:
         counts[rows.index(b), cols.index(c)] += 1
     chi = stats.chi2_contingency(counts, correction=False)
+    if further:
+        return [
+            ("aggregation", "What's the total number of items in fitness shelter?", number(len(P("fitness shelter")))),
+            ("aggregation", "On average, how much do royal silver items go for?", number(np.mean(prices("royal silver")))),
+            ("aggregation", "Give the standard deviation of prices in leisure games storage.", number(np.std(prices("leisure games storage"), ddof=1))),
+            ("aggregation", "How many products come without a color?", number(sum(not n for n in many["has_color"].values()))),
+            ("aggregation", "What percentage of Bekrifil products cost at least 50 dollars?", number(sum(x >= 50 for x in prices("Bekrifil")) / len(P("Bekrifil")))),
+            ("aggregation", "Count the products per brand.", {"groups": {k: v for k, v in sizes(brands).items() if v}}),
+            ("superlative", "Which Quest Team product is the most expensive?", names(named(P("Quest Team")), max)),
+            ("superlative", "What brand has the highest median price?", names({base.name(o): float(np.median([price[p] for p in ps])) for o, ps in brands.items() if ps}, max)),
+            ("superlative", "Which category contains the fewest products?", names({k: v for k, v in sizes(categories).items() if v}, min)),
+            ("superlative", "Tell me the two cheapest products in washed pink.", names(named(P("washed pink")), min, 2)),
+            ("superlative", "Which color do the most Bekrifil products have?", names(dict(collections.Counter(base.name(c) for p in P("Bekrifil") for c in base.to("has_color", p))), max)),
+            ("intercomparison", "Is Pairobro pricier than Jeabrodir on average?", truth(np.mean(prices("Pairobro")) > np.mean(prices("Jeabrodir")))),
+            ("intercomparison", "Who has the larger assortment, Libugri or Quest Team?", {"names": [max(("Libugri", "Quest Team"), key=lambda n: len(P(n)))]}),
+            ("distribution", "Is the price of coral pink products distributed normally?", normal(prices("coral pink"))),
+            ("correlation", "Does the price of a product go up with its number of categories?", grows([price[p] for p in products], [many["has_category"][p] for p in products])),
+            ("variance", "Do Libugri prices vary more than Bekrifil prices?", truth(stats.levene(prices("Libugri"), prices("Bekrifil"), center="median").pvalue < 0.05 and np.var(prices("Libugri")) > np.var(prices("Bekrifil")))),
+            ("descriptive", "Does price depend on the category?", depends(*large(grouped(pairs(categories)), 1))),
+            ("hypothetical", "If all prices doubled, how many products would cost over 200 dollars?", number(sum(2 * x > 200 for x in price.values()))),
+            ("hypothetical", "What would the median price be if we only kept fencing tools?", number(np.median(prices("fencing tools")))),
+            ("hypothetical", "Leaving out cycling gear, how many products remain?", number(len(without("cycling gear")))),
+        ]
     return [
         ("aggregation", "how many items do you carry from Quest Team?", number(len(P("Quest Team")))),
         ("aggregation", "What's the number of products priced under ten dollars?", number(sum(x < 10 for x in price.values()))),
@@ -200,7 +225,7 @@ def amazon(base):
     ]
 
 
-def mag(base):
+def mag(base, further):
     papers, authors, places = base.of("paper"), base.of("author"), base.of("institution")
     W, C, T, A = "author___writes___paper", "paper___cites___paper", "paper___has_topic___field_of_study", "author___affiliated_with___institution"
     year = {p: base.field(p, "Year") for p in papers}
@@ -222,6 +247,26 @@ def mag(base):
         return dict(collections.Counter(v for v in values if v is not None))
 
     known = [(venue[p], refs[p]) for p in papers if venue[p] is not None]
+    if further:
+        return [
+            ("aggregation", "How many articles were released between 2008 and 2011?", number(sum(2008 <= y <= 2011 for y in year.values()))),
+            ("aggregation", "What is the median number of references of papers in the Annals of Measured Progress?", number(np.median([refs[p] for p in of_venue("Annals of Measured Progress")]))),
+            ("aggregation", "How many scientists are affiliated with the University of Tigru?", number(len(at("University of Tigru")))),
+            ("aggregation", "What's the average paper count per author?", number(mean(len(base.to(W, a)) for a in authors))),
+            ("aggregation", "How many papers deal with Spectral metallurgy of lasers?", number(len(topics["Spectral metallurgy of lasers"]))),
+            ("aggregation", "What fraction of papers appeared after 2015?", number(sum(y > 2015 for y in year.values()) / len(papers))),
+            ("superlative", "Which researcher published the most?", names({base.name(a): len(base.to(W, a)) for a in authors}, max)),
+            ("superlative", "Which author from Floufazild Laboratories has the most papers?", names({base.name(a): len(base.to(W, a)) for a in at("Floufazild Laboratories")}, max)),
+            ("superlative", "What topic has the most papers?", names({k: len(v) for k, v in topics.items()}, max)),
+            ("superlative", "Which venue has the highest average reference count?", names({v: mean(r) for v, r in grouped(known).items()}, max)),
+            ("intercomparison", "Were more papers published in 2017 than in 2014?", truth(sum(y == 2017 for y in year.values()) > sum(y == 2014 for y in year.values()))),
+            ("intercomparison", "Which journal has more papers, Archive of Practical Theory or World Notes on Inquiry?", {"names": [max(("Archive of Practical Theory", "World Notes on Inquiry"), key=lambda v: len(of_venue(v)))]}),
+            ("distribution", "Do publication years of papers follow a Gaussian?", normal(list(year.values()))),
+            ("correlation", "Are papers with more authors newer?", grows([writers[p] for p in papers], [year[p] for p in papers])),
+            ("variance", "Is the spread of years equal in the Journal of Slow Systems and the Archive of Practical Theory?", same_spread([year[p] for p in of_venue("Journal of Slow Systems")], [year[p] for p in of_venue("Archive of Practical Theory")])),
+            ("descriptive", "Does the number of authors have anything to do with the venue of a paper?", depends(*large(grouped([(venue[p], writers[p]) for p in papers if venue[p]]), 1))),
+            ("hypothetical", "How many papers would there be without those from the Bulletin of Open Questions?", number(sum(v != "Bulletin of Open Questions" for v in venue.values()))),
+        ]
     return [
         ("aggregation", "how many papers came out in 2010?", number(sum(y == 2010 for y in year.values()))),
         ("aggregation", "How many papers appeared in the Journal of Slow Systems after 2012?", number(sum(year[p] > 2012 for p in of_venue("Journal of Slow Systems")))),
@@ -260,7 +305,7 @@ def mag(base):
     ]
 
 
-def prime(base):
+def prime(base, further):
     drugs, diseases, genes = base.of("drug"), base.of("disease"), base.of("gene/protein")
     state = {d: base.field(d, "state") for d in drugs}
 
@@ -287,6 +332,22 @@ def prime(base):
 
     prevalence = grouped([(base.field(d, "orphanet_prevalence"), genes_of[d]) for d in diseases])
     ataxia = base.named("idiopathic pituitary gland ataxia")
+    if further:
+        return [
+            ("aggregation", "How many medicines are solid?", number(len(of("solid")))),
+            ("aggregation", "What's the average number of targets of a liquid drug?", number(mean(targets[d] for d in of("liquid")))),
+            ("aggregation", "How many drugs cause more than five side effects?", number(sum(x > 5 for x in effects.values()))),
+            ("aggregation", "How many side effects does Treajuparin have?", number(effects[base.named("Treajuparin")])),
+            ("aggregation", "What share of drugs is liquid?", number(len(of("liquid")) / len(drugs))),
+            ("superlative", "Which drug has the most contraindications?", names(named(forbids), max)),
+            ("superlative", "Which disease is associated with the most genes?", names(named(genes_of), max)),
+            ("intercomparison", "Do gas drugs have fewer targets on average than solid drugs?", truth(mean(targets[d] for d in of("gas")) < mean(targets[d] for d in of("solid")))),
+            ("intercomparison", "Does Prabrilisetron have more indications than Haipraazole?", truth(treats[base.named("Prabrilisetron")] > treats[base.named("Haipraazole")])),
+            ("distribution", "Does the number of targets of drugs look normal?", normal(list(targets.values()))),
+            ("correlation", "Do drugs with more indications tend to have more contraindications?", grows(list(treats.values()), list(forbids.values()))),
+            ("descriptive", "Is the number of targets of a drug dependent on its state?", depends(*each(targets))),
+            ("hypothetical", "If the solid drugs were ignored, what would be the mean number of side effects of drugs?", number(mean(effects[d] for d in drugs if state[d] != "solid"))),
+        ]
     return [
         ("aggregation", "How many drugs come as a gas?", number(len(of("gas")))),
         ("aggregation", "how many diseases is Prabrilisetron contraindicated for?", number(forbids[base.named("Prabrilisetron")])),
@@ -318,7 +379,7 @@ def prime(base):
 
 def main():
     for name, questions in (("amazon", amazon), ("mag", mag), ("prime", prime)):
-        for kind, question, answer in questions(Base(f"{sys.argv[1]}/{name}")):
+        for kind, question, answer in questions(Base(f"{sys.argv[1]}/{name}"), "further" in sys.argv[2:]):
             print(name, kind, question, json.dumps(answer), sep="\t")
 
 

@@ -297,7 +297,8 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
                                     | Cue::More(_)
                                     | Cue::Not
                                     | Cue::Of(_)
-                                    | Cue::Bound(..)
+                                    | Cue::Correlate
+                                    | Cue::Bound(_, false)
                             )
                     )
                 );
@@ -313,7 +314,7 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
                             Some(What::Links(_))
                         );
                 let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
-                let counted = (by_cue || article || listed) && !of_thing;
+                let counted = by_cue || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
             }
             // `how many things`: those that questions are about, where they are of one type.
@@ -730,8 +731,15 @@ impl Reader<'_> {
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
                 // Of equal parts of names, that of the type.
                 let share = fields.first().map_or(0.0, |(_, share)| *share);
+                let stem = own.first().map_or("", |token| token.stem.as_str());
+                let is_said = |words: &Words| words.stems.iter().any(|own| own == stem);
+                let exact = |(field, _): &(FieldId, f32)| {
+                    self.schema.fields.get(field.0 as usize).is_some_and(is_said)
+                };
                 if let Some((words, id)) = of_type.filter(|_| n == 1)
-                    && 1.0 / words as f32 >= share
+                    && (1.0 / words as f32 >= share
+                        || self.schema.types.get(id).is_some_and(is_said)
+                            && !fields.iter().any(exact))
                 {
                     return Some((at + 1, What::Type(TypeId(id as u16))));
                 }
@@ -742,11 +750,13 @@ impl Reader<'_> {
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
+        // `causes` is a relation of that name, and no causal agent.
+        let is_said = |own: &Words| own.stems.contains(&token.stem);
+        let links = self.schema.relations.iter().any(is_said);
+        let of_type =
+            of_type.filter(|(_, id)| !links || self.schema.types.get(*id).is_some_and(is_said));
         if let Some((_, id)) = of_type {
             return Some((at + 1, What::Type(TypeId(id as u16))));
-        }
-        if self.schema.is_of_relation(&token.stem) {
-            return Some((at + 1, What::Relation));
         }
         let others: Vec<&str> = same_sort(&token.word).collect();
         let kind = self
@@ -756,6 +766,9 @@ impl Reader<'_> {
             .position(|kind| kind.words.iter().any(|word| others.contains(&word.as_str())));
         if let Some(id) = kind {
             return Some((at + 1, What::Type(TypeId(id as u16))));
+        }
+        if self.schema.is_of_relation(&token.stem) {
+            return Some((at + 1, What::Relation));
         }
         let meant = self.meant(&others);
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))

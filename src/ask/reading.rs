@@ -12,6 +12,7 @@ mod joining;
 mod numbers;
 mod operation;
 mod share;
+mod superlative;
 mod supposition;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -481,12 +482,14 @@ impl Reading<'_> {
             .filter(|sample| sample.kind.is_number() || sample.kind == ColumnKind::Date)
             .filter(|sample| names.iter().any(|name| fits(sample.field, name)));
         fitting
-            .max_by_key(|sample| (self.is_exact(sample.field, names), sample.filled))
+            .max_by_key(|sample| {
+                (self.is_exact(sample.field, names), sample.kind.is_number(), sample.filled)
+            })
             .map(|sample| sample.field)
     }
 
     fn is_exact(&self, field: FieldId, names: &[&str]) -> bool {
-        names.contains(&self.base.kb.field_name(field))
+        names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
     }
 
     /// The field of a type that holds years.
@@ -669,7 +672,37 @@ impl Reading<'_> {
                 self.column(spec)
             }
         };
+        self.check_unit(column, number.unit.as_deref())?;
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
+    }
+
+    /// The words of the question but for those of names.
+    fn own_words(&self) -> Vec<&str> {
+        let own = self
+            .mentions
+            .all
+            .iter()
+            .filter(|own| !matches!(own.what, What::Thing(_) | What::NoThing(_)));
+        let tokens =
+            own.flat_map(|own| self.mentions.tokens.get(own.at.clone()).unwrap_or_default());
+        tokens.map(|token| token.word.as_str()).collect()
+    }
+
+    /// Refuses a number of another unit than its column's, and says so where that has none.
+    fn check_unit(&mut self, column: usize, said: Option<&str>) -> Result<(), AskError> {
+        let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
+            return Ok(());
+        };
+        let sample = self.schema.sample(self.base, self.rows, field);
+        let name = self.base.kb.field_name(field);
+        match sample.and_then(|sample| sample.unit.as_deref()) {
+            Some(unit) if unit == said => {}
+            Some(unit) => {
+                return Err(AskError::Missing(format!("{name:?} is in {unit}, and not in {said}")));
+            }
+            None => self.assumed.push(format!("{name:?} has no unit; taken as {said}")),
+        }
+        Ok(())
     }
 
     /// The words of a mention.

@@ -12,10 +12,11 @@ use agent::{
     answer::{AnswerValue, Cell, Single},
     ask::{
         Analyst, AskError,
+        answer::{Answered, Outcome, shown_value},
         synthesize::{Question, synthesize},
     },
     dataset::{
-        Split, load_split,
+        Home, Split, load_split,
         sample::{SampleKind, SampleOptions, generate},
     },
     eval::ValueResult,
@@ -31,6 +32,11 @@ use crate::{
 
 /// A base, a question in the words of the maker, and the same in other words.
 const REWORDINGS: &str = include_str!("ask_rewordings.tsv");
+/// A sample, a kind, a question as people word it, and its answer, which `scripts/ask-wordings.py`
+/// computed from the files of the sample.
+const WORDINGS: &str = include_str!("../data/ask/wordings.tsv");
+/// The same, written when the program had been mended by the first, and before any was asked.
+const FURTHER: &str = include_str!("../data/ask/further.tsv");
 /// Questions that are made of a base.
 const N: usize = 200;
 
@@ -82,6 +88,137 @@ fn questions_that_are_made_are_answered_and_so_are_most_in_other_words() {
     }
     println!("{same} of {all} rewordings");
     assert!(same * 5 >= all * 4, "{same} of {all}");
+}
+
+/// Whether an answer is the one that was computed apart: numbers to 1e-6, shares also in percent.
+fn is_right(answered: &Answered, expected: &serde_json::Value) -> bool {
+    let close = |one: f64, other: f64| (one - other).abs() <= 1e-6 * other.abs().max(1.0);
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let statistic = match (expected.get("statistic"), &answered.statistic) {
+        (Some(expected), Some(found)) => close(found.statistic, number(expected)),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    let said = match &answered.outcome {
+        Outcome::Number { value, unit } => expected.get("number").is_some_and(|expected| {
+            let percent = unit.as_deref() == Some("%");
+            close(*value, number(expected) * if percent { 100.0 } else { 1.0 })
+        }),
+        Outcome::Names { names, .. } => expected.get("names").is_some_and(|expected| {
+            let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+            names.sort_unstable();
+            *expected == serde_json::json!(names)
+        }),
+        Outcome::Truth(truth) => expected.get("truth").is_some_and(|expected| expected == truth),
+        Outcome::Table => expected.get("groups").is_some_and(|groups| {
+            let groups = groups.as_object().unwrap();
+            let rows = &answered.result.rows;
+            rows.len() == groups.len()
+                && rows.iter().all(|row| {
+                    let group = groups.get(&shown_value(&row[0])).map(number);
+                    let mut numbers = row[1..].iter().filter_map(|value| value.number());
+                    group.is_some_and(|group| numbers.any(|own| close(own, group)))
+                })
+        }),
+    };
+    said && statistic
+}
+
+/// A sample of the default seed, imported and indexed.
+fn sample(world: &World, name: &str, kind: SampleKind, scale: f64) -> Analyst {
+    let files = world.path(name);
+    generate(kind, SampleOptions { seed: 0, scale: Some(scale) }, &files, &mut |_| {}).unwrap();
+    let from = files.display().to_string();
+    world.run(["data", "import", "--name", name, "--from", &from]).done();
+    world.run(["index", name]).done();
+    let base = Home::new(world.path("home")).get(name).unwrap();
+    let indexed = IndexedBase::open(&base.kb_dir(), &base.index_dir(), name).unwrap();
+    Analyst::new(Arc::new(indexed))
+}
+
+/// As people word questions, on the samples, which every machine has.
+#[test]
+fn questions_in_free_words_are_answered() {
+    let world = World::new();
+    let samples = [
+        ("amazon", SampleKind::Amazon, 0.0008),
+        ("mag", SampleKind::Mag, 0.0008),
+        ("prime", SampleKind::Prime, 0.01),
+    ];
+    let mut counts = [[0; 3]; 2];
+    for (name, kind, scale) in samples {
+        let analyst = sample(&world, name, kind, scale);
+        for (lines, counts) in [WORDINGS, FURTHER].into_iter().zip(&mut counts) {
+            let [right, wrong, all] = counts;
+            for line in lines.lines() {
+                let parts: Vec<&str> = line.split('\t').collect();
+                let &[own, _, question, expected] = parts.as_slice() else { panic!("{line}") };
+                if own != name {
+                    continue;
+                }
+                *all += 1;
+                let expected = serde_json::from_str(expected).unwrap();
+                match analyst.ask(question) {
+                    Ok(answered) if is_right(&answered, &expected) => *right += 1,
+                    Ok(answered) => {
+                        *wrong += 1;
+                        println!("{name}: {question}\n    wrong: {}", answered.told);
+                    }
+                    Err(error) => println!("{name}: {question}\n    refused: {error}"),
+                }
+            }
+        }
+    }
+    for ([right, wrong, all], least) in counts.into_iter().zip([80, 50]) {
+        println!("{right} of {all} free wordings are answered, {wrong} wrongly");
+        assert!(right * 100 >= all * least, "{right} of {all}");
+    }
+}
+
+#[test]
+fn shares_have_a_whole_and_a_part() {
+    let world = World::new();
+    let analyst = sample(&world, "amazon", SampleKind::Amazon, 0.0008);
+    let number = |question: &str| match analyst.ask(question).unwrap().outcome {
+        Outcome::Number { value, .. } => value,
+        other => panic!("{question}: {other:?}"),
+    };
+    let both = number("How many products with the brand \"Bekrifil\" have a price above 50?");
+    let made = number("How many products with the brand \"Bekrifil\" are there?");
+    let dear = number("How many products have a price above 50?");
+    for (question, whole) in [
+        ("What share of the products by \"Bekrifil\" cost over 50?", made),
+        ("What percentage of \"Bekrifil\" products have a price above 50?", made),
+        ("Of the products by \"Bekrifil\", what percentage have a price above 50?", made),
+        ("What share is by \"Bekrifil\" among the products with a price above 50?", dear),
+        ("What share of the products that cost over 50 is by \"Bekrifil\"?", dear),
+    ] {
+        let share = number(question);
+        assert!((share - 100.0 * both / whole).abs() < 1e-9, "{question}: {share}");
+    }
+    let open = "What is the percentage of \"Bekrifil\" products with a price above 50?";
+    assert!(analyst.ask(open).unwrap_err().to_string().contains("whole"));
+}
+
+/// What must not be answered by something else than what is asked.
+#[test]
+fn what_is_asked_in_another_way_is_not_answered_in_this() {
+    let world = World::new();
+    let analyst = sample(&world, "mag", SampleKind::Mag, 0.0008);
+    for (question, told) in [
+        ("How many papers and how many authors are there?", "at once"),
+        ("What is the mean and the median reference count of papers?", "at once"),
+        ("How many papers have more references than the average?", "bound"),
+        ("How many papers did \"T. Flistodrim\" not write?", "denies"),
+    ] {
+        let error = analyst.ask(question).expect_err(question).to_string();
+        assert!(error.contains(told), "{question}: {error}");
+    }
+    // The papers of a topic by author, and not all papers of the authors who have one.
+    let topic = "Which author wrote the most papers with the field of study \"Inverse genomics of \
+                 polymers\"?";
+    let found = analyst.ask(topic).unwrap();
+    assert!(found.sql[0].contains("count(*)"), "{:?}", found.sql);
 }
 
 /// Questions for nodes go to the bundle: of those that people or models wrote, all but a few.

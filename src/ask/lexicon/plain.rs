@@ -8,6 +8,13 @@ use crate::ask::lexicon::{CITED, PRICE, RATING};
 const FILLERS: &[&str] = &[
     "appear",
     "apiece",
+    "cause",
+    "causes",
+    "deal",
+    "deals",
+    "keep",
+    "keeps",
+    "kept",
     "attract",
     "attracts",
     "came",

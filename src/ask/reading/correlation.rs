@@ -39,14 +39,11 @@ impl Reading<'_> {
                 own.push(column);
             }
         }
-        let falls = self.mentions.tokens.iter().any(|token| {
-            ["negatively", "negative", "inversely", "inverse"].contains(&token.word.as_str())
-        });
-        let rises = self
-            .mentions
-            .tokens
+        let words = self.own_words();
+        let falls = words
             .iter()
-            .any(|token| ["positively", "positive"].contains(&token.word.as_str()));
+            .any(|word| ["negatively", "negative", "inversely", "inverse"].contains(word));
+        let rises = words.iter().any(|word| ["positively", "positive"].contains(word));
         let signs: Vec<bool> = ways.iter().map(|(_, high, _)| *high).collect();
         let rises = match (falls, rises, signs.as_slice()) {
             (true, ..) => Some(false),
@@ -55,9 +52,9 @@ impl Reading<'_> {
             (_, _, &[one]) if says => Some(one),
             _ => None,
         };
-        match own.as_slice() {
-            &[one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
-            &[_, _, _, ..] => Err(AskError::Missing(
+        match *own.as_slice() {
+            [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
+            [_, _, _, ..] => Err(AskError::Missing(
                 "it names more than two numbers; ask whether two go together".to_owned(),
             )),
             _ => Err(self.no_number()),
@@ -74,9 +71,11 @@ impl Reading<'_> {
             Cue::Correlate => {
                 let said = self.said_at(at);
                 let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-                if says(&["higher", "more", "rise", "grow", "increase", "hand in hand"]) {
+                if says(&["higher", "more", "rise", "grow", "increase", "hand in hand", "up with"])
+                {
                     Some((at, true, None))
-                } else if says(&["lower", "fewer", "less", "decrease", "fall", "drop"]) {
+                } else if says(&["lower", "fewer", "less", "decrease", "fall", "drop", "down with"])
+                {
                     Some((at, false, None))
                 } else {
                     None

@@ -30,6 +30,7 @@ pub(super) struct NumberUse {
     pub(super) bound: Bound,
     pub(super) number: f64,
     pub(super) to: Option<f64>,
+    pub(super) unit: Option<String>,
     pub(super) changed: bool,
     /// Whether it is said as an alternative to the number before.
     pub(super) or: bool,
@@ -131,9 +132,22 @@ impl Reading<'_> {
                 let value = self.is_value(*place) && to.is_none();
                 (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
             });
+            // What is counted as the rows is bounded by nothing behind it: `how many have one over 20`.
+            let is_rows =
+                |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);
             let ahead = (0..at)
                 .rev()
-                .find(|place| self.is_value(*place) && self.changed.get(*place) == Some(&changed));
+                .find(|place| {
+                    self.is_value(*place)
+                        && !is_rows(*place)
+                        && self.changed.get(*place) == Some(&changed)
+                })
+                .or_else(|| (0..at).rev().find(|place| self.is_value(*place) && !is_rows(*place)));
+            // `products over 100 dollars` have a price, and are not so many.
+            let is_money = matches!(unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY"));
+            let counts =
+                |place: &usize| is_money && !matches!(self.what(*place), Some(What::Field(_)));
+            let (behind, ahead) = (behind.filter(|at| !counts(at)), ahead.filter(|at| !counts(at)));
             let is_time = |place: usize| self.is_time(place);
             let what = match (implied, behind, ahead) {
                 (Some(implied), _, _) => Some(implied),
@@ -144,9 +158,7 @@ impl Reading<'_> {
                     Some(Bounded::Mention(place))
                 }
                 _ if is_year(number) && unit.is_none() => Some(Bounded::Year),
-                _ if matches!(unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY")) => {
-                    Some(Bounded::Implied(&["price", "cost"]))
-                }
+                _ if is_money => Some(Bounded::Implied(&["price", "cost"])),
                 _ => None,
             };
             let Some(what) = what else {
@@ -159,7 +171,7 @@ impl Reading<'_> {
             }
             let bound = bound.unwrap_or(Bound::Equal);
             let or = uses.last().is_some() && self.is_alternative(at);
-            uses.push(NumberUse { at, what, bound, number, to, changed, or });
+            uses.push(NumberUse { at, what, bound, number, to, unit, changed, or });
             at = end + 1;
         }
         self.numbers = uses;

@@ -41,7 +41,7 @@ pub(super) struct Parts {
     pub(super) conditions: Vec<(usize, Condition)>,
     pub(super) filters: Vec<(usize, Test)>,
     /// Whether the rows themselves are counted.
-    counts_rows: bool,
+    pub(super) counts_rows: bool,
 }
 
 impl Reading<'_> {
@@ -108,7 +108,8 @@ impl Reading<'_> {
             conditions: Vec::new(),
             filters: Vec::new(),
             counts_rows: self.counted.values().any(|kind| *kind == self.rows)
-                || self.occurs_in() == Some(self.rows),
+                || self.occurs_in() == Some(self.rows)
+                || self.counts_them(),
         };
         self.put_things(kind, &mut parts)?;
         self.put_numbers(kind, &mut parts)?;
@@ -125,7 +126,10 @@ impl Reading<'_> {
             } else if !self.bounded.contains(&at)
                 && let Some(column) = self.number_column(at)?
             {
-                parts.measures.push((at, column));
+                // `the prices of A vary more than the prices of B`: the same number twice is one.
+                if !parts.measures.iter().any(|(_, known)| *known == column) {
+                    parts.measures.push((at, column));
+                }
             } else if let Some(What::Field(fields)) = self.what(at)
                 && let Some(field) = self.field(fields, false)
                 && self.kind_of(field) == Some(ColumnKind::Text)
@@ -379,7 +383,7 @@ impl Reading<'_> {
     }
 
     /// Whether a mention stands behind `which`, `each` or `by`.
-    fn is_parting(&self, at: usize) -> bool {
+    pub(super) fn is_parting(&self, at: usize) -> bool {
         let before = self.beside(at, -1).and_then(|before| self.cue(before));
         let by = self.mentions.all.get(at).and_then(|mention| {
             self.mentions
@@ -407,7 +411,7 @@ impl Reading<'_> {
     }
 
     /// The greatest or the least, with the words of the field that is meant where they say one.
-    fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
+    pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
             Cue::Low | Cue::Fewest => Some((false, &[][..])),
@@ -428,7 +432,7 @@ impl Reading<'_> {
     }
 
     /// Whether anything is said that asks for more than a number.
-    fn asks_for_test(&self) -> bool {
+    pub(super) fn asks_for_test(&self) -> bool {
         [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
             .into_iter()
             .any(|cue| self.has(cue))
@@ -450,10 +454,17 @@ impl Reading<'_> {
             "homogeneity",
             "independent",
         ];
-        let words: Vec<&str> =
-            self.mentions.tokens.iter().map(|token| token.word.as_str()).collect();
+        let words = self.own_words();
         words.iter().any(|word| SAME.contains(word))
             || words.windows(2).any(|two| two == ["as", "much"])
+    }
+
+    /// Whether it is asked how many without saying what: `how many would cost more`.
+    fn counts_them(&self) -> bool {
+        self.cues(false).any(|(at, cue)| {
+            let next = self.beside(at, 1).and_then(|next| self.what(next));
+            cue == Cue::HowMany && matches!(next, None | Some(What::Cue(_) | What::Number(..)))
+        })
     }
 
     /// Whether it is asked if the first varies more, or less.
@@ -465,6 +476,16 @@ impl Reading<'_> {
             Cue::Bound(Bound::Below, false) => Some(false),
             _ => None,
         })
+    }
+
+    /// Refuses a question for a difference of numbers.
+    fn is_no_difference(&self) -> Result<(), AskError> {
+        match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
+            true => Err(AskError::Missing(
+                "a difference is not computed; ask which of them has the higher".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Whether something is compared that no number bounds.
@@ -535,6 +556,7 @@ impl Reading<'_> {
         if self.asks_for_test() || self.compares() {
             return Err(AskError::NoTable);
         }
+        self.is_no_difference()?;
         let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
         let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
         self.put_filled(parts, each)?;
@@ -601,124 +623,13 @@ impl Reading<'_> {
         found.map(|(_, column)| *column)
     }
 
-    fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
-        let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
-            return Err(AskError::Missing("it names no greatest or least".to_owned()));
-        };
-        let top = self.top.unwrap_or(1);
-        let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
-        let asked = match self.asks_for_value(parts, implied.as_ref()) {
-            true => Asked::Number,
-            false => self.asked(parts),
-        };
-        let column = match (implied, parts.measures.first()) {
-            (Some(spec), _) => Some(self.column(spec)),
-            (None, Some(&(_, column))) => Some(column),
-            (None, None) => None,
-        };
-        match (asked, column) {
-            (Asked::Group(group), Some(column)) => {
-                let function = match self.function() {
-                    Some(function) => function,
-                    None => {
-                        let most = self.has(Cue::Most) || self.has(Cue::Fewest);
-                        let function = match (most, high) {
-                            (true, _) => Function::Sum,
-                            (false, true) => Function::Max,
-                            (false, false) => Function::Min,
-                        };
-                        self.assumed.push(format!("taken as the {} of each", function.name()));
-                        function
-                    }
-                };
-                let measure = Measure::Of(function, column);
-                Ok(Operation::Groups { group, measure, first: Some((high, top)) })
-            }
-            (Asked::Group(group), None) if parts.counts_rows || self.is_frequency() => {
-                Ok(Operation::Groups { group, measure: Measure::Rows, first: Some((high, top)) })
-            }
-            (Asked::Number, Some(column)) => {
-                let function = if high { Function::Max } else { Function::Min };
-                Ok(Operation::Number(Measure::Of(function, column)))
-            }
-            (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
-            _ => Err(self.no_number()),
-        }
-    }
-
-    /// Whether the greatest or least value is asked for, and not what has it: `how much is the
-    /// cheapest`, `in which year was the first`.
-    fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
-        let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
-        let first = self.cues(false).next().map_or(0, |(at, _)| at);
-        let begin = self.mentions.all.get(first).map_or(0, |own| own.at.start);
-        if word(begin) == "how" && !self.has(Cue::HowMany) {
-            return true;
-        }
-        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
-        let Some(next) = which.and_then(|at| self.beside(at, 1)) else { return false };
-        let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
-        let said = said.and_then(|(_, column)| self.columns.get(*column));
-        implied.is_some() && said == implied
-    }
-
-    /// Of what the greatest or least is asked for.
-    fn asked(&self, parts: &Parts) -> Asked {
-        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
-        let group_of =
-            |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
-        let mut next = which.and_then(|at| self.beside(at, 1));
-        while let Some(at) = next
-            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top))
-        {
-            next = self.beside(at, 1);
-        }
-        while let Some(at) = next
-            && matches!(self.what(at), Some(What::Number(..)))
-        {
-            next = self.beside(at, 1);
-        }
-        if let Some(group) = next.and_then(group_of) {
-            return Asked::Group(group);
-        }
-        let begins_with_rows = next.is_some_and(|at| self.what(at) == Some(&What::Type(self.rows)));
-        let best = self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
-        let extreme = self
-            .cues(false)
-            .find(|(_, cue)| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest))
-            .map_or(usize::MAX, |(at, _)| at);
-        let said_first =
-            self.mentions.all.iter().take(extreme).enumerate().any(|(at, one)| {
-                one.what == What::Type(self.rows) && !self.bound.contains_key(&at)
-            });
-        match parts.groups.first() {
-            _ if begins_with_rows
-                || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) =>
-            {
-                Asked::Rows
-            }
-            Some(&(at, group))
-                if self.function().is_some()
-                    || parts.counts_rows
-                    || self.is_frequency()
-                    || at < extreme =>
-            {
-                Asked::Group(group)
-            }
-            _ if said_first || self.top.is_some() => Asked::Rows,
-            _ => Asked::Number,
-        }
-    }
-
     fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let more = self.comparative().is_some() || self.extreme().is_some();
         if self.asks_for_test() || self.has(Cue::HowMany) && !more {
             return Err(AskError::NoTable);
         }
-        if !more && self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
-            return Err(AskError::Missing(
-                "a difference is not computed; ask which of them has the higher".to_owned(),
-            ));
+        if !more {
+            self.is_no_difference()?;
         }
         if parts.subjects.len() < 2 {
             return Err(AskError::Missing("it does not name two that are compared".to_owned()));
@@ -866,15 +777,4 @@ pub(super) fn some_of(column: usize) -> Test {
 /// The nodes of a name that are rows.
 fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
     thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
-}
-
-/// Of what a superlative asks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked {
-    /// The rows.
-    Rows,
-    /// The values of a column.
-    Group(usize),
-    /// The number itself.
-    Number,
 }

@@ -1,0 +1,158 @@
+//! Here is a question for the greatest or least: of what, by which number?
+
+use crate::{
+    ask::{
+        AskError,
+        lexicon::{Cue, Function},
+        mentions::What,
+        plan::{Measure, Operation},
+        reading::{Reading, operation::Parts},
+        schema::is_form,
+    },
+    kb::Direction,
+    table::ColumnSpec,
+};
+
+/// Of what a superlative asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    /// The rows.
+    Rows,
+    /// The values of a column.
+    Group(usize),
+    /// The number itself.
+    Number,
+}
+
+impl Reading<'_> {
+    /// The first of the rows, of groups of them, or the number itself.
+    ///
+    /// # Errors
+    /// That no greatest or least is said, or of no number that is known.
+    pub(super) fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
+            return Err(AskError::Missing("it names no greatest or least".to_owned()));
+        };
+        let top = self.top.unwrap_or(1);
+        let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
+        let implied = implied.or_else(|| self.linked_to());
+        let asked = match self.asks_for_value(parts, implied.as_ref()) {
+            true => Asked::Number,
+            false => self.asked(parts),
+        };
+        let column = match (implied, parts.measures.first()) {
+            (Some(spec), _) => Some(self.column(spec)),
+            (None, Some(&(_, column))) => Some(column),
+            (None, None) => None,
+        };
+        match (asked, column) {
+            (Asked::Group(group), Some(column)) => {
+                let function = match self.function() {
+                    Some(function) => function,
+                    None => {
+                        let most = self.has(Cue::Most) || self.has(Cue::Fewest);
+                        let function = match (most, high) {
+                            (true, _) => Function::Sum,
+                            (false, true) => Function::Max,
+                            (false, false) => Function::Min,
+                        };
+                        self.assumed.push(format!("taken as the {} of each", function.name()));
+                        function
+                    }
+                };
+                let measure = Measure::Of(function, column);
+                Ok(Operation::Groups { group, measure, first: Some((high, top)) })
+            }
+            (Asked::Group(group), None) if parts.counts_rows || self.is_frequency() => {
+                Ok(Operation::Groups { group, measure: Measure::Rows, first: Some((high, top)) })
+            }
+            (Asked::Number, Some(column)) => {
+                let function = if high { Function::Max } else { Function::Min };
+                Ok(Operation::Number(Measure::Of(function, column)))
+            }
+            (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
+            _ => Err(self.no_number()),
+        }
+    }
+
+    /// Whether the greatest or least value is asked for, and not what has it: `how much is the
+    /// cheapest`, `in which year was the first`.
+    fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
+        let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
+        let first = self.cues(false).next().map_or(0, |(at, _)| at);
+        let begin = self.mentions.all.get(first).map_or(0, |own| own.at.start);
+        let begin = if self.changed.first() == Some(&true) { begin } else { 0 };
+        if word(begin) == "how" && !self.has(Cue::HowMany) {
+            return true;
+        }
+        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
+        let Some(next) = which.and_then(|at| self.beside(at, 1)) else { return false };
+        let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
+        let said = said.and_then(|(_, column)| self.columns.get(*column));
+        implied.is_some() && said == implied
+    }
+
+    /// Of what the greatest or least is asked for.
+    fn asked(&self, parts: &Parts) -> Asked {
+        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
+        let group_of =
+            |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
+        let mut next = which.and_then(|at| self.beside(at, 1));
+        while let Some(at) = next
+            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top))
+        {
+            next = self.beside(at, 1);
+        }
+        while let Some(at) = next
+            && matches!(self.what(at), Some(What::Number(..)))
+        {
+            next = self.beside(at, 1);
+        }
+        if let Some(group) = next.and_then(group_of) {
+            return Asked::Group(group);
+        }
+        let begins_with_rows = next.is_some_and(|at| self.what(at) == Some(&What::Type(self.rows)));
+        let best = self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
+        let extreme = self
+            .cues(false)
+            .find(|(_, cue)| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest))
+            .map_or(usize::MAX, |(at, _)| at);
+        let said_first =
+            self.mentions.all.iter().take(extreme).enumerate().any(|(at, one)| {
+                one.what == What::Type(self.rows) && !self.bound.contains_key(&at)
+            });
+        match parts.groups.first() {
+            _ if begins_with_rows
+                || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) =>
+            {
+                Asked::Rows
+            }
+            Some(&(at, group))
+                if self.function().is_some()
+                    || parts.counts_rows
+                    || self.is_frequency()
+                    || at < extreme =>
+            {
+                Asked::Group(group)
+            }
+            _ if said_first || self.top.is_some() => Asked::Rows,
+            _ => Asked::Number,
+        }
+    }
+
+    /// How often rows are linked to from others of their type, by the relation that the word for the
+    /// greatest says: `the most cited`.
+    fn linked_to(&self) -> Option<ColumnSpec> {
+        let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
+        let own = self.mentions.all.get(best)?.at.clone();
+        let said = self.mentions.tokens.get(own)?;
+        let step = self.schema.steps(self.rows).into_iter().find(|step| {
+            let relation = self.schema.relations.get(step.relation.0 as usize);
+            let says = |stem: &String| said.iter().any(|token| is_form(stem, &token.stem));
+            step.to == self.rows
+                && step.direction == Direction::In
+                && relation.is_some_and(|own| own.stems.iter().any(says))
+        })?;
+        Some(ColumnSpec::Count(vec![step]))
+    }
+}
