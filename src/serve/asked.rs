@@ -145,7 +145,7 @@ struct ByBundle<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum AskReply<'a> {
-    Table(ByTable<'a>),
+    Table(Box<ByTable<'a>>),
     Bundle(ByBundle<'a>),
 }
 
@@ -173,7 +173,8 @@ fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiE
         Ok(answered) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
             let kb = &opened.base.kb;
-            in_json(&AskReply::Table(by_table(opened.name(), question, &answered, kb, rows, ms)))
+            let table = by_table(opened.name(), question, &answered, kb, rows, ms);
+            in_json(&AskReply::Table(Box::new(table)))
         }
         Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
         Err(error) => {

@@ -27,6 +27,8 @@ const HEADER_TIME: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: u32 = 16_384;
 /// Time for what is under way when the server ends.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
+/// What the request of a probe begins with.
+const PROBE: &[u8] = b"GET /health/live";
 /// Pause after the system could not accept a connection, for want of file descriptors for example.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -43,7 +45,8 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`].
-/// Requests are answered by the runtime `answering`, not by the one that polls this.
+/// Requests are answered by the runtime `answering`, but for those of probes: these are answered by
+/// the one that polls this, which has little else to do, however much the other has.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -60,12 +63,28 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 let (router, ending) = (router.clone(), ending.clone());
-                let Ok(stream) = stream.into_std() else { continue };
-                answering.spawn(async move {
-                    if let Ok(stream) = TcpStream::from_std(stream) {
-                        answer(stream, from, router, ending).await;
+                let answering = answering.clone();
+                tokio::spawn(async move {
+                    let mut ends = ending.clone();
+                    let probes = tokio::select! {
+                        probes = timeout(HEADER_TIME, is_probe(&stream)) => probes,
+                        // What may be under way is finished with all else.
+                        () = over(&mut ends) => Ok(false),
+                    };
+                    match probes {
+                        Ok(true) => answer(stream, from, router, ending).await,
+                        Ok(false) => {
+                            let Ok(stream) = stream.into_std() else { return };
+                            answering.spawn(async move {
+                                if let Ok(stream) = TcpStream::from_std(stream) {
+                                    answer(stream, from, router, ending).await;
+                                }
+                                drop(place);
+                            });
+                        }
+                        // Nothing came.
+                        Err(_) => {}
                     }
-                    drop(place);
                 });
             }
             Err(error) => {
@@ -77,6 +96,12 @@ pub(super) async fn serve(
     // Nobody can connect any more; all places are free once the last connection has ended.
     drop(listener);
     let _ = timeout(DRAIN_TIME, places.acquire_many(MAX_CONNECTIONS)).await;
+}
+
+/// Whether the first request of a connection is that of a probe, once its first bytes are there.
+async fn is_probe(stream: &TcpStream) -> bool {
+    let mut first = [0; PROBE.len()];
+    stream.peek(&mut first).await.is_ok_and(|n| first.get(..n) == Some(PROBE))
 }
 
 /// Waits until the server ends.
@@ -109,5 +134,45 @@ async fn answer(
     if let Err(error) = outcome {
         // Clients leave as they like.
         tracing::debug!(%from, %error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        runtime::Builder,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_probe_is_answered_while_nothing_else_is() {
+        let answering = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (go, gate) = mpsc::channel::<()>();
+        answering.spawn(async move { gate.recv().is_ok() });
+        let (_end, ending) = watch::channel(false);
+        let router = Router::new().route("/health/live", get(|| async { "it lives" }));
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let asked = async {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let request =
+                    b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+                stream.write_all(request).await.unwrap();
+                let mut reply = String::new();
+                stream.read_to_string(&mut reply).await.unwrap();
+                reply
+            };
+            tokio::select! {
+                () = serve(listener, router, answering.handle(), ending) => panic!("it ended"),
+                reply = asked => assert!(reply.ends_with("it lives"), "{reply}"),
+            }
+        });
+        drop(go);
     }
 }

@@ -150,7 +150,7 @@ class RunView extends ViewElement {
     const rows = runs.map(
       (run) => html`<tr>
         <th scope="row"><a href=${to('run', { id: run.id })}>${run.id}</a></th>
-        <td>${run.dataset}</td>
+        <td class="wide-only">${run.dataset}</td>
         <td>${run.problem ? html`<span class="gone">${run.problem}</span>` : run.state}</td>
         <td class="number">${count(run.steps)}</td>
         <td class="number">${run.accepted} of ${run.tested}</td>
@@ -161,7 +161,7 @@ class RunView extends ViewElement {
     const before = cursor > 0 ? html`<a href=${changed({ cursor: Math.max(0, cursor - PAGE) || null })}>newer</a>` : nothing;
     const after = next !== null ? html`<a href=${changed({ cursor: next })}>older</a>` : nothing;
     return html`<div class="wide" tabindex="0" role="group" aria-label="Runs"><table>
-        <thead><tr><th scope="col">run</th><th scope="col">base</th><th scope="col">state</th><th scope="col" class="number">steps</th><th scope="col" class="number">changes accepted</th><th scope="col" class="wide-only">actor</th><th scope="col" class="wide-only">last written</th></tr></thead>
+        <thead><tr><th scope="col">run</th><th scope="col" class="wide-only">base</th><th scope="col">state</th><th scope="col" class="number">steps</th><th scope="col" class="number">changes accepted</th><th scope="col" class="wide-only">actor</th><th scope="col" class="wide-only">last written</th></tr></thead>
         <tbody>${rows}</tbody></table></div>
       <p class="line"><span class="soft">${counted(total, 'run')}</span> ${before} ${after}</p>`;
   }

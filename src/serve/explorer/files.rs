@@ -3,13 +3,13 @@
 /// Paths below `web/dist`, with what is in the files.
 #[rustfmt::skip]
 pub(super) static FILES: &[(&str, &[u8])] = &[
-    ("assets/compare-D1giU7hT.js", include_bytes!("../../../web/dist/assets/compare-D1giU7hT.js")),
-    ("assets/diff-BfgQX55j.js", include_bytes!("../../../web/dist/assets/diff-BfgQX55j.js")),
-    ("assets/index-ByQY2oaG.js", include_bytes!("../../../web/dist/assets/index-ByQY2oaG.js")),
+    ("assets/compare-uSVCf5JC.js", include_bytes!("../../../web/dist/assets/compare-uSVCf5JC.js")),
+    ("assets/diff-Br8_Rx5e.js", include_bytes!("../../../web/dist/assets/diff-Br8_Rx5e.js")),
     ("assets/index-CTNQTTGs.css", include_bytes!("../../../web/dist/assets/index-CTNQTTGs.css")),
-    ("assets/playground-Ci-mVfMi.js", include_bytes!("../../../web/dist/assets/playground-Ci-mVfMi.js")),
-    ("assets/run-BwQ75QEr.js", include_bytes!("../../../web/dist/assets/run-BwQ75QEr.js")),
+    ("assets/index-iFwP40ox.js", include_bytes!("../../../web/dist/assets/index-iFwP40ox.js")),
+    ("assets/playground-Ddv66TQG.js", include_bytes!("../../../web/dist/assets/playground-Ddv66TQG.js")),
     ("assets/run-CnsZ1jie.css", include_bytes!("../../../web/dist/assets/run-CnsZ1jie.css")),
+    ("assets/run-j6B2CL6U.js", include_bytes!("../../../web/dist/assets/run-j6B2CL6U.js")),
     ("icon.svg", include_bytes!("../../../web/dist/icon.svg")),
     ("index.html", include_bytes!("../../../web/dist/index.html")),
     ("licences.md", include_bytes!("../../../web/dist/licences.md")),
