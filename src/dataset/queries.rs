@@ -155,7 +155,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
         // A word that names no file was meant as a split.
-        Split::File(path) if path.extension().is_none() && !path.is_file() => {
+        Split::File(path) if path.extension().is_none() && (path.is_dir() || !path.exists()) => {
             Err(no_split(base, &path.display().to_string()))
         }
         Split::File(path) => {

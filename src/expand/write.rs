@@ -84,6 +84,9 @@ impl Method {
 /// The name of the ablation without the graph.
 pub const NO_GRAPH: &str = "no-graph";
 
+/// What a prompt is given, and the same for people.
+type Told = (Vec<Json>, Vec<Explanation>);
+
 /// Why there are no texts.
 #[derive(Debug, PartialEq)]
 pub enum Failed<E> {
@@ -294,7 +297,7 @@ impl Writer<'_> {
         nodes: &[NodeId],
         (k, filter): (usize, Option<Filter>),
         sources: &mut S,
-    ) -> Result<(Vec<Json>, Vec<Explanation>), Failed<S::Error>> {
+    ) -> Result<Told, Failed<S::Error>> {
         let (base, mut facts, mut told) = (self.base, Vec::new(), Vec::new());
         for (n, &node) in (1..).zip(nodes) {
             let mut entity = named(base, "entity", node);
@@ -327,7 +330,7 @@ impl Writer<'_> {
         text: &str,
         n: usize,
         sources: &mut S,
-    ) -> Result<(Vec<Json>, Vec<Explanation>), Failed<S::Error>> {
+    ) -> Result<Told, Failed<S::Error>> {
         let found: Vec<NodeId> = sources.found(text, n)?.iter().map(|pair| pair.0).collect();
         let told = found.iter().map(|&node| named(self.base, "document", node)).collect();
         Ok((self.documents(query, &found, sources)?, told))

@@ -376,19 +376,23 @@ fn better(user: &str) -> String {
     };
     let mut metapaths = Vec::new();
     for line in user.lines() {
-        let Some((edge, _)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once(", "))
+        let Some((source, rest)) = line.strip_prefix("- ").and_then(|line| line.split_once(" -> "))
         else {
             continue;
         };
-        let Some((source, rest)) = edge.split_once(" -") else { continue };
-        let Some((relation, target)) = rest.split_once("-> ") else { continue };
-        if is_answer(source) {
-            metapaths
-                .push(format!("hop(link(query, {target:?}, 3), {relation:?}, \"in\", \"max\")"));
-        }
-        if is_answer(target) {
-            metapaths
-                .push(format!("hop(link(query, {source:?}, 3), {relation:?}, \"out\", \"max\")"));
+        let Some((target, relations)) = rest.split_once(": ") else { continue };
+        for edges in relations.split(", ") {
+            let Some((relation, _)) = edges.rsplit_once(' ') else { continue };
+            let mut take = |from: &str, direction: &str| {
+                let hop = format!("hop(link(query, {from:?}, 3), {relation:?}, {direction:?}");
+                metapaths.push(format!("{hop}, \"max\")"));
+            };
+            if is_answer(source) {
+                take(target, "in");
+            }
+            if is_answer(target) {
+                take(source, "out");
+            }
         }
     }
     metapaths.truncate(8);
