@@ -103,8 +103,9 @@ fn write_programs(world: &World) -> Vec<(String, bool)> {
                 spec.name
             );
             fs::write(world.path(&file), source).unwrap();
-            // No language model is configured, and what a call on all costs is not the matter here.
-            let must = spec.group != "llm" && kind == "example"
+            // No language model is configured, the index has no part `query`, and what a call on all
+            // costs is not the matter here.
+            let must = spec.group != "llm" && spec.name != "find" && kind == "example"
                 || ["similarity", "search_vectors"].contains(&spec.name);
             systems.push((format!("program:{file}"), must));
         }

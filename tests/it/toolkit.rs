@@ -32,6 +32,7 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let plan = Plan { parts: &[Part::Query], ..Plan::complete() };
     build_parts(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &plan, &|_| {}, &stop).unwrap();
     let base = IndexedBase::open(&kb_dir, &index, "example").unwrap();
+    base.query_index().unwrap();
     // What is mapped stays readable after its files are gone.
     Runtime::new(Arc::new(base), Arc::new(Workers::new(2).unwrap()), None)
 });
@@ -80,7 +81,8 @@ fn programs_of_both_engines_read_paths() {
 fn every_example_runs_and_gives_something() {
     for spec in registry() {
         let ran = evaluate(spec.example);
-        if spec.group == "llm" {
+        // Feedback from the first documents needs no model.
+        if spec.group == "llm" && spec.name != "expand" {
             let failure = ran.expect_err(spec.example);
             assert_eq!(failure.kind, FailureKind::Tool, "{}", spec.example);
             assert!(failure.message.contains("no LLM configured"), "{}", failure.message);
