@@ -24,7 +24,7 @@ use crate::{
     dataset::{LabelledQuery, Split, load_split},
     index::IndexedBase,
     train::{
-        Look, Progress as InEpochs, Record, Source, TrainError,
+        Look, Progress as InEpochs, Record, Source, Task, TrainError,
         mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
     },
 };
@@ -83,6 +83,14 @@ struct Begun {
     val: Vec<LabelledQuery>,
     source: Source,
     began: Instant,
+}
+
+impl Begun {
+    /// Training in epochs, with a checkpoint.
+    fn task<'a, S>(&'a self, settings: &'a S, checkpoint: &'a Path, resume: bool) -> Task<'a, S> {
+        let Self { dir, base, train, val, source, .. } = self;
+        Task { base, source, train, val, settings, dir, checkpoint, resume }
+    }
 }
 
 impl CommonArgs {

@@ -9,7 +9,7 @@ use crate::{
         train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
     },
     train::{
-        Record, Task,
+        Record,
         dense::{self, Described, EncoderKind, Negatives, Settings},
     },
 };
@@ -100,16 +100,7 @@ pub(super) fn run(args: &DenseArgs, ctx: &Context) -> Result<Exit> {
         ..Settings::default()
     };
     let checkpoint = checkpoint_of(&begun.dir);
-    let task = Task {
-        base: &begun.base,
-        source: &begun.source,
-        train: &begun.train,
-        val: &begun.val,
-        settings: &settings,
-        dir: &begun.dir,
-        checkpoint: &checkpoint,
-        resume,
-    };
+    let task = begun.task(&settings, &checkpoint, resume);
     let trained = in_epochs(ctx, |report| dense::train(&task, report, &ctx.stop));
     let record = stopped(trained, &checkpoint)?;
     args.common.end(&begun, &record, &lines(&record), ctx)

@@ -9,7 +9,7 @@ use crate::{
         train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
     },
     train::{
-        Record, Task,
+        Record,
         graph::{self, Described, Settings, Without},
     },
 };
@@ -57,16 +57,7 @@ pub(super) fn run(args: &GraphArgs, ctx: &Context) -> Result<Exit> {
     let GraphArgs { without, epochs, rate, seed, resume, .. } = *args;
     let settings = Settings { without, epochs, rate, seed, ..Settings::default() };
     let checkpoint = checkpoint_of(&begun.dir);
-    let task = Task {
-        base: &begun.base,
-        source: &begun.source,
-        train: &begun.train,
-        val: &begun.val,
-        settings: &settings,
-        dir: &begun.dir,
-        checkpoint: &checkpoint,
-        resume,
-    };
+    let task = begun.task(&settings, &checkpoint, resume);
     let trained = in_epochs(ctx, |report| graph::train(&task, report, &ctx.stop));
     let record = stopped(trained, &checkpoint)?;
     args.common.end(&begun, &record, &lines(&record), ctx)
