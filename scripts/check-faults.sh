@@ -21,16 +21,6 @@ answers() {
     [[ $reply == *' 200' ]] || { echo "$1: no answer but: $reply"; exit 1; }
 }
 
-start() { # further words: an environment
-    env "$@" "$agent" --home "$home" serve --bundle one --base amazon --listen 127.0.0.1:0 2>"$work/serve" &
-    server=$!
-    until grep -q 'listening on' "$work/serve"; do
-        kill -0 "$server"
-        sleep 0.1
-    done
-    url=$(sed -n 's/.*listening on \(http[^ ]*\).*/\1/p' "$work/serve")
-}
-
 stop() {
     kill "-$1" "$server"
     wait "$server" 2>/dev/null || true
