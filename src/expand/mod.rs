@@ -12,7 +12,9 @@
 //!
 //! All are given the structure of the base. The expanded query is the query, a blank line, and the
 //! texts with blank lines between them, all in at most 256 words, which is what a search by words
-//! reads: every text has an equal share. docs/expansion.md has all that the papers leave open.
+//! reads: every text has an equal share. Before documents that were only found the query is written
+//! again until half of the words are its own, as relevance models give it half of the weight
+//! (Abdul-Jaleel et al. 2004). docs/expansion.md has all that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`]: a system that expands for another one has
 //! some, and the tool that a program calls has others.
@@ -47,19 +49,38 @@ pub const TEXTS: usize = 3;
 const SEPARATOR: &str = "\n\n";
 
 /// What a query is expanded by, and how that came about.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Expansion {
     /// The texts, best first.
     pub texts: Vec<String>,
     /// Where they come from, for people.
     pub told: Vec<Explanation>,
+    /// Nobody wrote the texts for the query: it has half of the words.
+    found: bool,
 }
 
 impl Expansion {
     /// The documents of nodes, whole: pseudo-relevance feedback.
     pub fn of_documents(base: &IndexedBase, found: &Ranking) -> Self {
         let texts = found.iter().map(|pair| base.kb.text(pair.0).to_owned()).collect();
-        Self { texts, told: found.iter().map(|pair| named(base, "document", pair.0)).collect() }
+        let told = found.iter().map(|pair| named(base, "document", pair.0)).collect();
+        Self { texts, told, found: true }
+    }
+
+    /// Texts that were written for a query.
+    pub fn written(texts: Vec<String>, told: Vec<Explanation>) -> Self {
+        Self { texts, told, found: false }
+    }
+
+    /// The query with the texts, as it is searched.
+    pub fn of(&self, query: &str) -> String {
+        if !self.found || self.texts.is_empty() {
+            return expanded(query, &self.texts);
+        }
+        let words = MAX_QUERY_WORDS / 2 / count_words(query).max(1);
+        let bytes = MAX_QUERY_BYTES / 2 / (query.len() + SEPARATOR.len());
+        let often = words.min(bytes).max(1);
+        expanded(&vec![query; often].join(SEPARATOR), &self.texts)
     }
 }
 
@@ -71,7 +92,7 @@ fn named(base: &IndexedBase, what: &str, node: NodeId) -> Explanation {
 
 /// The query with the texts, in as many words as a search by words reads and as many bytes as a
 /// query may have; every text has an equal share of what the query leaves.
-pub fn expanded(query: &str, texts: &[String]) -> String {
+fn expanded(query: &str, texts: &[String]) -> String {
     let n = texts.len().max(1);
     let words = MAX_QUERY_WORDS.saturating_sub(count_words(query)) / n;
     let bytes = (MAX_QUERY_BYTES.saturating_sub(query.len()) / n).saturating_sub(SEPARATOR.len());

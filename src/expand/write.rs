@@ -178,12 +178,12 @@ impl Writer<'_> {
         match self.method {
             Method::Hyde => {
                 let texts = self.generate(query, Shown::default(), sources)?;
-                Ok(Expansion { texts, told: Vec::new() })
+                Ok(Expansion::written(texts, Vec::new()))
             }
             Method::Rar => {
                 let (documents, told) = self.found(query, query, RAR_DOCUMENTS, sources)?;
                 let shown = Shown { documents, ..Shown::default() };
-                Ok(Expansion { texts: self.generate(query, shown, sources)?, told })
+                Ok(Expansion::written(self.generate(query, shown, sources)?, told))
             }
             Method::Agr => self.refined(query, sources),
             Method::Kar { k, filter } => {
@@ -191,7 +191,7 @@ impl Writer<'_> {
                 let (facts, told) = self.facts(query, &nodes, (k, filter), sources)?;
                 let entities = self.documents(query, &nodes, sources)?;
                 let shown = Shown { entities, facts, ..Shown::default() };
-                Ok(Expansion { texts: self.generate(query, shown, sources)?, told })
+                Ok(Expansion::written(self.generate(query, shown, sources)?, told))
             }
         }
     }
@@ -243,7 +243,7 @@ impl Writer<'_> {
         told.insert(0, Explanation::new("keywords", keywords.join(", ")));
         told.insert(1, Explanation::new("analysis", one_line(&analysis)));
         told.extend(second.iter().map(|text| Explanation::new("draft", one_line(text))));
-        Ok(Expansion { texts: vec![text.to_owned()], told })
+        Ok(Expansion::written(vec![text.to_owned()], told))
     }
 
     /// The nodes that KAR reads of: those that the query names, in the order of the model, then the

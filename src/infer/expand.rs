@@ -17,7 +17,7 @@ use crate::{
     answer::Explanation,
     expand::{
         ANALYZE, Expansion, Failed, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE,
-        Sources, Writer, expanded, one_line,
+        Sources, Writer, one_line,
     },
     index::IndexedBase,
     infer::{Asks, Miss, Misses},
@@ -110,7 +110,7 @@ impl Expander {
             Err(Failed::Unusable(reason)) => {
                 self.misses.note(Miss::Unusable);
                 let told = vec![Explanation::new("not expanded", reason)];
-                Ok(Expansion { texts: Vec::new(), told })
+                Ok(Expansion::written(Vec::new(), told))
             }
             Err(Failed::Other(error)) => Err(error),
         }
@@ -185,8 +185,9 @@ impl Retriever for Expander {
     /// The expansion is told with the first node that is explained; it is the same for all.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let Expansion { texts, told } = self.expansion(query)?;
-        let text = expanded(query, &texts);
+        let expansion = self.expansion(query)?;
+        let text = expansion.of(query);
+        let Expansion { texts, told, .. } = expansion;
         let answer = self.inner.answer(&text, k, detail)?;
         let texts = texts.iter().map(|text| Explanation::new("text", one_line(text)));
         let expansion = Explanation::new("expansion", one_line(&text)).with(told).with(texts);

@@ -6,7 +6,7 @@
 use serde_json::Value as Json;
 
 use crate::{
-    expand::{Expansion, Failed, Method, Sources, TEXTS, Writer, expanded},
+    expand::{Expansion, Failed, Method, Sources, TEXTS, Writer},
     kb::{Scores, TypeId},
     retrieve::{Ranking, RetrieveError, System, checked, rank},
     tools::{
@@ -69,7 +69,7 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         }
     };
     match written {
-        Ok(expansion) => Ok(Value::text(&expanded(query, &expansion.texts))),
+        Ok(expansion) => Ok(Value::text(&expansion.of(query))),
         Err(Failed::Unusable(_)) => {
             ctx.requester.note_unparsed(1);
             Ok(Value::text(query))
@@ -185,9 +185,8 @@ mod tests {
     fn feedback_needs_no_model_and_all_else_says_that_there_is_none() {
         let mut session = Session::new(planted(), None);
         let found = rank(&planted(), System::Bm25Names, QUERY, 3).unwrap();
-        let texts: Vec<String> =
-            found.iter().map(|pair| planted().kb.text(pair.0).to_owned()).collect();
-        assert_eq!(text(call(&mut session, QUERY, "prf")), expanded(QUERY, &texts));
+        let expanded = Expansion::of_documents(&planted(), &found).of(QUERY);
+        assert_eq!(text(call(&mut session, QUERY, "prf")), expanded);
         for method in Method::ALL {
             assert_eq!(call(&mut session, QUERY, method.name()), Err(ToolError::NoLlm));
         }

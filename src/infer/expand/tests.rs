@@ -9,7 +9,7 @@ use crate::{
     answer::Explanation,
     dataset::{Home, LabelledQuery, Split, load_split},
     expand::{
-        Boost, Filter, GraphBoost, Method, Neighborhood, count_words, expanded, relation_in_words,
+        Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, count_words, relation_in_words,
         testing::{QUERY, answer, echo, planted},
     },
     given,
@@ -167,14 +167,16 @@ fn a_boost_is_the_sum_that_it_says() {
 }
 
 #[test]
-fn feedback_asks_the_query_with_the_first_documents() {
+fn feedback_asks_the_query_and_as_many_words_of_the_first_documents() {
     let base = example_base();
     let query = "a durable steel bottle";
     for system in [System::Bm25, System::Bm25Names, System::Dense, System::Hybrid] {
         let inner = over(&base, system);
         let found = inner.retrieve(query, 3).unwrap();
         let texts: Vec<&str> = found.iter().map(|pair| base.kb.text(pair.0).trim()).collect();
-        let reference = inner.retrieve(&format!("{query}\n\n{}", texts.join("\n\n")), 20).unwrap();
+        // 42 times the 3 words that count are half of what a search by words reads.
+        let text = format!("{}{}", format!("{query}\n\n").repeat(42), texts.join("\n\n"));
+        let reference = inner.retrieve(&text, 20).unwrap();
         let expander = Expander::feedback(base.clone(), over(&base, system), 3);
         assert_eq!(expander.retrieve(query, 20).unwrap(), reference);
         assert_eq!(expander.name(), format!("expand:prf=3:{}", system.name()));
@@ -184,6 +186,8 @@ fn feedback_asks_the_query_with_the_first_documents() {
 #[test]
 fn every_text_has_an_equal_share_of_what_a_search_reads() {
     let long = |word: &str| format!("{word} ").repeat(1_000);
+    let expanded =
+        |query: &str, texts: &[String]| Expansion::written(texts.to_vec(), Vec::new()).of(query);
     let text = expanded("steel bottle", &[long("wool"), long("glass"), "short text".to_owned()]);
     assert!(count_words(&text) <= MAX_QUERY_WORDS);
     let count = |word: &str| text.matches(word).count();
