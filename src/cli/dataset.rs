@@ -15,7 +15,7 @@ use crate::{
     cli::{
         Context,
         failure::{Explain, Result},
-        printer::count,
+        printer::{count, counted},
     },
     dataset::{
         Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
@@ -241,11 +241,11 @@ impl Imported {
     fn tell(&self, ctx: &Context) {
         let record = &self.report.base.record;
         ctx.printer.notice(&format!(
-            "imported \"{}\": {} nodes, {} edges, {} queries in {:.1} s",
+            "imported \"{}\": {}, {}, {} in {:.1} s",
             self.report.base.name,
-            count(record.n_nodes.into()),
-            count(record.n_edges),
-            count(record.n_queries),
+            counted(record.n_nodes.into(), "node"),
+            counted(record.n_edges, "edge"),
+            counted(record.n_queries, "question"),
             self.seconds,
         ));
     }

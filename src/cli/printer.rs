@@ -341,6 +341,11 @@ pub(super) fn count(n: u64) -> String {
     text
 }
 
+/// A count with its noun, which takes an s.
+pub(super) fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use crate::{
         Context, Exit,
         data::MAX_SHOWN,
         failure::Result,
-        printer::{count, plain, table},
+        printer::{count, counted, plain, table},
     },
     dataset::{Examples, ImportReport, Summary, TypeSummary},
 };
@@ -24,11 +24,11 @@ const MAX_NAME: usize = 40;
 pub(super) fn print(report: &ImportReport, done: &str, ctx: &Context) -> Result<()> {
     let record = &report.base.record;
     ctx.printer.text(&format!(
-        "{}: {} nodes, {} edges, {} questions ({done})\n\n",
+        "{}: {}, {}, {} ({done})\n\n",
         report.base.name,
-        count(record.n_nodes.into()),
-        count(record.n_edges),
-        count(record.n_queries),
+        counted(record.n_nodes.into(), "node"),
+        counted(record.n_edges, "edge"),
+        counted(record.n_queries, "question"),
     ))?;
     tables(&report.summary, MAX_ROWS, MAX_FIELDS, ctx)?;
     let found = found(&report.summary);
@@ -168,9 +168,4 @@ fn found(summary: &Summary) -> Vec<String> {
         found.push(format!("{} {what}", counted(examples.count, "question")));
     }
     found
-}
-
-/// A count with its noun.
-fn counted(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }

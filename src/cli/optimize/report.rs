@@ -290,7 +290,7 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
         Standing::Better => {
             test.and_then(OnTest::gain).unwrap_or_else(|| told("validation: ", "over"))
         }
-        Standing::Unproven => told("not proven better: ", "over"),
+        Standing::Unproven => told("frozen, not proven better: ", "over"),
         Standing::NotBetter => {
             let frozen = made.baseline.as_ref();
             let frozen = frozen.map_or(String::new(), |name| format!(", so {name} is frozen"));
@@ -450,7 +450,7 @@ mod tests {
         let baseline = told(Standing::NotBetter, -0.01);
         assert!(baseline.starts_with("not better, so bm25+names is frozen: -1.0 MRR against bm25"));
         let unsure = told(Standing::Unproven, 0.01);
-        assert!(unsure.starts_with("not proven better: +1.0 MRR over"), "{unsure}");
+        assert!(unsure.starts_with("frozen, not proven better: +1.0 MRR over"), "{unsure}");
         assert!(unsure.contains("n 150 synthetic questions"), "{unsure}");
     }
 }
