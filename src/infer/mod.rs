@@ -39,11 +39,11 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use tracing::trace_span;
+use tracing::{Span, trace_span};
 
 use crate::{
     answer::Explanation,
@@ -607,8 +607,9 @@ impl BundleRetriever {
 }
 
 impl BundleRetriever {
-    /// Runs the program of every category that answers a query, each once, and finds meanwhile, on
-    /// other threads, what needs no ranking.
+    /// Runs the program of every category that answers a query, each once. Meanwhile another thread
+    /// finds what needs no ranking, and then runs programs too, unless a language model is asked,
+    /// whose ceilings count in the order of categories.
     fn runs(
         &self,
         query: &str,
@@ -617,28 +618,47 @@ impl BundleRetriever {
     ) -> Result<(Vec<Run<'_>>, Unranked), RetrieveError> {
         let (base, phrasings) = (self.runtime.base(), self.phrasings.as_ref());
         let routed = self.routed(query, read);
-        let mut unranked = None;
-        let runs = rayon::in_place_scope(|scope| {
-            scope.spawn(|_| unranked = Some(Unranked::of(base, query, phrasings)));
-            self.run_all(query, routed, detail)
-        })?;
-        Ok((runs, unranked.unwrap_or_else(|| Unranked::of(base, query, phrasings))))
+        let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run_programs = || {
+            let take =
+                || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < routed.len());
+            while let Some(at) = take() {
+                let run = self.run_one(query, routed[at], detail);
+                if run.is_err() {
+                    next.store(routed.len(), Ordering::Relaxed);
+                }
+                lock().push((at, run));
+            }
+        };
+        let (mut unranked, span) = (None, Span::current());
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| {
+                unranked = Some(Unranked::of(base, query, phrasings));
+                if self.runtime.assistant().is_none() {
+                    span.in_scope(&run_programs);
+                }
+            });
+            run_programs();
+        });
+        let mut runs = std::mem::take(&mut *lock());
+        runs.sort_unstable_by_key(|(at, _)| *at);
+        let runs: Result<Vec<Run<'_>>, RetrieveError> =
+            runs.into_iter().map(|(_, run)| run).collect();
+        Ok((runs?, unranked.unwrap_or_else(|| Unranked::of(base, query, phrasings))))
     }
 
-    fn run_all(
+    fn run_one(
         &self,
         query: &str,
-        routed: Vec<(usize, f32)>,
+        (category, probability): (usize, f32),
         detail: Detail,
-    ) -> Result<Vec<Run<'_>>, RetrieveError> {
-        let run = |(category, probability): (usize, f32)| {
-            let category_program = &self.category_programs[category];
-            let trace = (detail.explained > 0).then(Trace::default);
-            let ranking = self.rank(category_program, query, trace.as_ref())?;
-            let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-            Ok(Run { category_program, probability, ranking, calls })
-        };
-        routed.into_iter().map(run).collect()
+    ) -> Result<Run<'_>, RetrieveError> {
+        let category_program = &self.category_programs[category];
+        let trace = (detail.explained > 0).then(Trace::default);
+        let ranking = self.rank(category_program, query, trace.as_ref())?;
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        Ok(Run { category_program, probability, ranking, calls })
     }
 
     fn way(&self, run: &Run<'_>) -> Way {
