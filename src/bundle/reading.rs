@@ -370,6 +370,8 @@ struct Model<'a> {
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
     /// The metapaths of all phrasings.
     learnt: BTreeSet<&'a str>,
+    /// The types that these begin and end with.
+    learnt_ends: BTreeSet<(TypeId, TypeId)>,
     /// See [`Schema::first_said`].
     first: Option<Vec<TypeId>>,
     /// The words that do not only shape the question, a bit each, as below.
@@ -377,12 +379,18 @@ struct Model<'a> {
     /// The words that are forms of those of each type's name, and of each relation's.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
+    /// The stems of the schema, ascending, and the words that are forms of each.
+    stems: Vec<String>,
+    forms: Vec<u64>,
+    /// The places of the stems of each type's name, and of each relation's.
+    type_stems: Vec<Vec<usize>>,
+    relation_stems: Vec<Vec<usize>>,
 }
 
-/// A metapath with itself in words.
-struct Worded {
+/// A metapath with itself in words, where a phrasing has them.
+struct Worded<'a> {
     metapath: Metapath,
-    words: String,
+    words: Option<&'a str>,
 }
 
 /// A reading that may be meant.
@@ -397,7 +405,17 @@ impl<'a> Model<'a> {
         let schema = Schema::new(base);
         let first = schema.first_said(&question.said);
         let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
-        let learnt = metapaths.map(String::as_str).collect();
+        let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
+        let types = || base.kb.types().iter().zip(0u16..);
+        let pairs = types().flat_map(|start| types().map(move |target| (start, target)));
+        let learnt_ends = pairs
+            .filter(|((start, _), (target, _))| {
+                let is_between =
+                    |words: &&str| words.starts_with(*start) && words.ends_with(*target);
+                learnt.iter().any(is_between)
+            })
+            .map(|((_, start), (_, target))| (TypeId(start), TypeId(target)))
+            .collect();
         let by_metapaths = |phrasing: &'a Phrasing| {
             (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
         };
@@ -411,16 +429,49 @@ impl<'a> Model<'a> {
         let topical = bits(&|at| !question.asks[at]);
         let of_types = schema.types.iter().map(forms).collect();
         let of_relations = schema.relations.iter().map(forms).collect();
-        Self { base, schema, question, phrasings, learnt, first, topical, of_types, of_relations }
+        let stems: BTreeSet<&String> =
+            schema.types.iter().chain(&schema.relations).flatten().collect();
+        let stems: Vec<String> = stems.into_iter().cloned().collect();
+        let places = |own: &Vec<String>| {
+            own.iter().filter_map(|stem| stems.binary_search(stem).ok()).collect()
+        };
+        let type_stems = schema.types.iter().map(places).collect();
+        let relation_stems = schema.relations.iter().map(places).collect();
+        let forms = |stem: &String| bits(&|at| is_form(&question.said[at], stem));
+        let forms = stems.iter().map(forms).collect();
+        Self {
+            base,
+            schema,
+            question,
+            phrasings,
+            learnt,
+            learnt_ends,
+            first,
+            topical,
+            of_types,
+            of_relations,
+            stems,
+            forms,
+            type_stems,
+            relation_stems,
+        }
     }
 
-    fn worded(&self, metapath: Metapath) -> Worded {
-        Worded { words: metapath_in_words(self.base, &metapath), metapath }
+    fn worded(&self, metapath: Metapath) -> Worded<'a> {
+        Worded { words: self.learnt_words(&metapath), metapath }
+    }
+
+    /// A metapath in words, if a phrasing has it.
+    fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
+        if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
+            return None;
+        }
+        self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
     }
 
     /// Whether metapaths may explain every word: those that say all of them themselves, or that
     /// training questions took. All others are no readings of the question.
-    fn may_be_plain(&self, metapaths: &[&Worded]) -> bool {
+    fn may_be_plain(&self, metapaths: &[&Worded<'_>]) -> bool {
         let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
         let mut said = 0;
         for Worded { metapath, .. } in metapaths {
@@ -433,8 +484,8 @@ impl<'a> Model<'a> {
     }
 
     /// How training questions that took these metapaths were worded.
-    fn phrasing(&self, metapaths: &[&Worded]) -> Option<&'a Phrasing> {
-        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words.as_str()).collect();
+    fn phrasing(&self, metapaths: &[&Worded<'_>]) -> Option<&'a Phrasing> {
+        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
         told.sort_unstable();
         self.phrasings.get(told.as_slice()).copied()
     }
@@ -450,31 +501,32 @@ impl<'a> Model<'a> {
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
     }
 
-    /// The stems of the schema under metapaths, with the chance that each is said.
-    fn expected(&self, metapaths: &[Metapath]) -> BTreeMap<&str, f32> {
-        let mut expected: BTreeMap<&str, f32> = BTreeMap::new();
-        fn put<'s>(into: &mut BTreeMap<&'s str, f32>, stems: &'s [String], chance: f32) {
-            for stem in stems {
-                let own = into.entry(stem).or_default();
-                *own = own.max(chance);
-            }
-        }
+    /// The places of the stems of the schema under metapaths, ascending, with the chance that each is
+    /// said.
+    fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
+        let mut expected: Vec<(usize, f32)> = Vec::new();
+        let mut put = |of: &[Vec<usize>], at: u16, chance: f32| {
+            let own = of.get(usize::from(at)).into_iter().flatten();
+            expected.extend(own.map(|&stem| (stem, chance)));
+        };
         for metapath in metapaths {
-            put(&mut expected, self.schema.of_type(metapath.target), SAYS_TARGET);
-            put(&mut expected, self.schema.of_type(metapath.start), SAYS_METAPATH);
+            put(&self.type_stems, metapath.target.0, SAYS_TARGET);
+            put(&self.type_stems, metapath.start.0, SAYS_METAPATH);
             for &(relation, _) in &metapath.steps {
-                put(&mut expected, self.schema.of_relation(relation), SAYS_METAPATH);
+                put(&self.relation_stems, relation.0, SAYS_METAPATH);
             }
             if let Some(kind) = metapath.middle {
-                put(&mut expected, self.schema.of_type(kind), SAYS_MIDDLE);
+                put(&self.type_stems, kind.0, SAYS_MIDDLE);
             }
         }
+        expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        expected.dedup_by_key(|pair| pair.0);
         expected
     }
 
     /// How likely the question's words are under metapaths: worded as in training or as the base
     /// names its types and relations, whichever is likelier.
-    fn guess(&self, worded: &[&Worded]) -> Guess {
+    fn guess(&self, worded: &[&Worded<'_>]) -> Guess {
         let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
         let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
@@ -545,7 +597,7 @@ impl<'a> Model<'a> {
 
     /// The log chance of the words under a reading with these stems of the schema, and whether all
     /// are explained.
-    fn wording(&self, expected: &BTreeMap<&str, f32>, phrasing: Option<&Phrasing>) -> (f32, bool) {
+    fn wording(&self, expected: &[(usize, f32)], phrasing: Option<&Phrasing>) -> (f32, bool) {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
             let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
@@ -553,24 +605,29 @@ impl<'a> Model<'a> {
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
-        let prior = |stem: &str, asks: bool| {
-            let forms = expected.iter().filter(|pair| is_form(stem, pair.0)).map(|pair| *pair.1);
-            forms.fold(if asks { SAYS_ASKING } else { SAYS_OTHER }, f32::max)
+        let prior = |at: usize, asks: bool| {
+            let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
+            let least = if asks { SAYS_ASKING } else { SAYS_OTHER };
+            forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);
-        for (stem, &asks) in self.question.said.iter().zip(&self.question.asks) {
-            let chance = chance(stem, prior(stem, asks));
+        for (at, (stem, &asks)) in self.question.said.iter().zip(&self.question.asks).enumerate() {
+            let chance = chance(stem, prior(at, asks));
             log += chance.ln();
             plain &= asks || chance >= EXPLAINED;
         }
+        let is_expected = |stem: &str| {
+            let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
+            place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
+        };
         let is_said = |stem: &str| self.question.said.iter().any(|other| is_form(stem, other));
         let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
-        let learnt = learnt.map(String::as_str).filter(|stem| !expected.contains_key(stem));
+        let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
         let unsaid: f32 = expected
             .iter()
-            .map(|(&stem, &prior)| (stem, prior))
+            .filter(|pair| self.forms[pair.0] == 0)
+            .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
             .chain(learnt.map(|stem| (stem, SAYS_OTHER)))
-            .filter(|pair| !is_said(pair.0))
             .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
             .sum();
         (log + unsaid, plain)
@@ -579,12 +636,10 @@ impl<'a> Model<'a> {
     /// Readings that explain all words, most likely first; ties by their metapaths.
     fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
-        let of_name: Vec<Vec<Worded>> = types
+        let of_name: Vec<Vec<Worded<'_>>> = types
             .iter()
             .map(|types| {
-                let learnt = |metapath: &Metapath| {
-                    self.learnt.contains(metapath_in_words(self.base, metapath).as_str())
-                };
+                let learnt = |metapath: &Metapath| self.learnt_words(metapath).is_some();
                 let of = |&kind: &TypeId| {
                     let mut metapaths = metapaths_from(self.base, kind, false);
                     if !self.phrasings.is_empty() {
@@ -608,20 +663,18 @@ impl<'a> Model<'a> {
     }
 
     /// Readings that ask for one type: the likeliest metapaths from each name combined.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<&Worded>> = vec![Vec::new()];
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded<'_>>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&Worded<'_>>> = vec![Vec::new()];
         for metapaths in of_name {
             let own = metapaths.iter().filter(|one| one.metapath.target == target);
-            let mut own: Vec<(f32, &Worded)> =
+            let mut own: Vec<(f32, &Worded<'_>)> =
                 own.map(|one| (self.guess(&[one]).log, one)).collect();
             own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
-            let kept: Vec<&Worded> = own
+            let kept: Vec<&Worded<'_>> = own
                 .into_iter()
                 .map(|pair| pair.1)
                 .enumerate()
-                .filter(|(at, one)| {
-                    *at < KEPT_METAPATHS || self.learnt.contains(one.words.as_str())
-                })
+                .filter(|(at, one)| *at < KEPT_METAPATHS || one.words.is_some())
                 .map(|pair| pair.1)
                 .collect();
             combined = combined

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
-    kb::{Direction, NodeId, RelationId, Scores},
+    kb::{Direction, Kb, NodeId, RelationId, Scores},
     retrieve::Feature,
     words::{is_question_word, name_words},
 };
@@ -136,7 +136,8 @@ pub fn node_features(
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
     let linked = base.entities.link(&base.kb, query, &[], LINKED);
-    let beside = beside_named(base, &nodes, &linked);
+    let relations = TypeRelations::new(&base.kb);
+    let beside = beside_named(&base.kb, &relations, &nodes, &linked);
     let words = Words::new(base, query);
     let documents = base.terms.query(&base.stems, query);
     let names = base.neighbor_names.query(&base.stems, query);
@@ -165,7 +166,7 @@ pub fn node_features(
             linked.get(node).unwrap_or(0.0),
             first,
             second,
-            (degree(base, node) as f32).ln_1p() / 5.0,
+            (relations.degree(&base.kb, node) as f32).ln_1p() / 5.0,
             (base.terms.length(node) as f32).ln_1p() / 5.0,
         ]
     });
@@ -211,15 +212,57 @@ impl Programs {
     }
 }
 
+/// The relations that nodes of a type have edges of, ascending.
+struct TypeRelations(Vec<Vec<RelationId>>);
+
+impl TypeRelations {
+    fn new(kb: &Kb) -> Self {
+        let mut of_types = vec![Vec::new(); kb.types().len()];
+        for tuple in kb.tuples() {
+            for kind in [tuple.source, tuple.target] {
+                if let Some(own) = of_types.get_mut(usize::from(kind.0)) {
+                    own.push(tuple.relation);
+                }
+            }
+        }
+        for own in &mut of_types {
+            own.sort_unstable();
+            own.dedup();
+        }
+        Self(of_types)
+    }
+
+    fn of(&self, kb: &Kb, node: NodeId) -> &[RelationId] {
+        self.0.get(usize::from(kb.node_type(node).0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Neighbours of a node by all relations and directions.
+    fn degree(&self, kb: &Kb, node: NodeId) -> usize {
+        let relations = self.of(kb, node).iter();
+        relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
+    }
+}
+
 /// Link strengths of the two strongest named nodes beside each node, by any relation.
-fn beside_named(base: &IndexedBase, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
+fn beside_named(
+    kb: &Kb,
+    relations: &TypeRelations,
+    nodes: &[NodeId],
+    linked: &Scores,
+) -> Vec<[f32; 2]> {
     let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
         let mut places = BTreeSet::new();
-        for relation in 0..base.kb.relations().len() {
-            let neighbors = base.kb.neighbors(named, RelationId(relation as u16), Direction::Any);
-            let known = neighbors.iter().take(MAX_NEIGHBORS);
-            places.extend(known.filter_map(|node| nodes.binary_search(node).ok()));
+        for &relation in relations.of(kb, named) {
+            let neighbors = kb.neighbors(named, relation, Direction::Any);
+            let known = &neighbors[..neighbors.len().min(MAX_NEIGHBORS)];
+            // The fewer are looked up among the more.
+            if known.len() < nodes.len() {
+                places.extend(known.iter().filter_map(|node| nodes.binary_search(node).ok()));
+            } else {
+                let is_known = |at: &usize| known.binary_search(&nodes[*at]).is_ok();
+                places.extend((0..nodes.len()).filter(is_known));
+            }
         }
         for at in places {
             if let Some([first, second]) = beside.get_mut(at) {
@@ -232,12 +275,6 @@ fn beside_named(base: &IndexedBase, nodes: &[NodeId], linked: &Scores) -> Vec<[f
         }
     }
     beside
-}
-
-/// Neighbours of a node by all relations and directions.
-fn degree(base: &IndexedBase, node: NodeId) -> usize {
-    let relations = (0..base.kb.relations().len()).map(|relation| RelationId(relation as u16));
-    relations.map(|relation| base.kb.degree(node, relation, Direction::Any)).sum()
 }
 
 /// The query's stems with their ids in documents and in names, and the smaller of their idfs.

@@ -235,6 +235,9 @@ impl IndexedBase {
                 types.iter().copied().filter(|kind| candidates.contains(kind)).collect()
             }
         };
+        if let [kind] = *wanted {
+            return Ok(self.vectors.top_k(&vector, k, Some(self.kb.nodes_of_type(kind)))?);
+        }
         let mut nodes: Vec<NodeId> =
             wanted.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied().collect();
         nodes.sort_unstable();

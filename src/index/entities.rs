@@ -27,6 +27,7 @@ mod query;
 mod spelled;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, VecDeque},
     convert::Infallible,
     path::Path,
@@ -43,11 +44,11 @@ use crate::{
         arrays::{Array, Arrays, Strings},
         entities::{
             bits::Bits,
-            forms::Key,
+            forms::{Key, KeyPlaces},
             query::{Linked, TYPO_STRENGTH, Word},
         },
     },
-    kb::{Combine, Kb, NodeId, Scores, TypeId, best},
+    kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first},
     words::{Stems, is_question_word, name_words},
 };
 
@@ -89,6 +90,9 @@ const EXACT_HALF: f32 = 1.5;
 /// Idf mass at which a name found in part reaches half of full strength.
 const PART_HALF: f32 = 6.0;
 
+/// Nodes of each type that a text names whose order is known without another look at all.
+const ORDERED: usize = 64;
+
 /// Texts whose named nodes are kept, their bytes, and their nodes: 26 MB at most.
 const MAX_KEPT_TEXTS: usize = 32;
 const MAX_KEPT_BYTES: usize = 16 << 10;
@@ -116,7 +120,49 @@ pub struct EntityIndex {
     masses: OnceLock<Box<[AtomicU32]>>,
     /// What the last texts name, of any type, by their words: one query is linked again and again, by
     /// the router, by every program, by what orders the answers.
-    named: Mutex<VecDeque<(String, Arc<Scores>)>>,
+    named: Mutex<VecDeque<(String, Arc<Looked>)>>,
+    /// Where keys begin, filled when first needed.
+    exact_places: KeyPlaces,
+    fuzzy_places: KeyPlaces,
+}
+
+/// What a text names, once it is known; held while it is looked up, so that nobody looks it up twice.
+type Looked = Mutex<Option<Arc<Named>>>;
+
+/// The nodes that a text names, by type.
+struct Named {
+    n: usize,
+    /// The [`ORDERED`] strongest come first, in order.
+    of_type: Vec<Vec<(NodeId, f32)>>,
+}
+
+impl Named {
+    fn new(kb: &Kb, found: &Scores) -> Self {
+        let mut of_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
+        for &(node, strength) in found.as_slice() {
+            if let Some(pairs) = of_type.get_mut(usize::from(kb.node_type(node).0)) {
+                pairs.push((node, strength));
+            }
+        }
+        for pairs in &mut of_type {
+            if pairs.len() > ORDERED {
+                pairs.select_nth_unstable_by(ORDERED, best_first);
+            }
+            let n = pairs.len().min(ORDERED);
+            pairs[..n].sort_unstable_by(best_first);
+        }
+        Self { n: found.len(), of_type }
+    }
+
+    /// The `k` strongest of one type, in any order.
+    fn strongest(&self, kind: usize, k: usize) -> Cow<'_, [(NodeId, f32)]> {
+        let all = self.of_type.get(kind).map_or(&[][..], Vec::as_slice);
+        match all.get(..k) {
+            None => Cow::Borrowed(all),
+            Some(first) if k <= ORDERED => Cow::Borrowed(first),
+            Some(_) => Cow::Owned(best(all.to_vec(), k)),
+        }
+    }
 }
 
 /// Words of a query in a row, as they are compared with whole names.
@@ -156,6 +202,8 @@ impl EntityIndex {
             idfs: OnceLock::new(),
             masses: OnceLock::new(),
             named: Mutex::default(),
+            exact_places: KeyPlaces::default(),
+            fuzzy_places: KeyPlaces::default(),
         })
     }
 
@@ -179,44 +227,51 @@ impl EntityIndex {
         k: usize,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Scores, E> {
-        let found = self.named(text, go_on)?;
-        let mut by_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
-        for &(node, strength) in found.as_slice() {
-            let kind = kb.node_type(node);
-            if !types.is_empty() && !types.contains(&kind) {
-                continue;
-            }
-            if let Some(pairs) = by_type.get_mut(usize::from(kind.0)) {
-                pairs.push((node, strength));
-            }
-        }
-        Ok(Scores::new(by_type.into_iter().flat_map(|pairs| best(pairs, k)).collect()))
+        let found = self.named(kb, text, go_on)?;
+        let of_type = |kind: usize| found.strongest(kind, k).into_owned();
+        let is_wanted = |kind: &usize| types.is_empty() || types.contains(&TypeId(*kind as u16));
+        let kinds = (0..kb.types().len()).filter(is_wanted);
+        Ok(Scores::new(kinds.flat_map(of_type).collect()))
     }
 
     /// Every node that a text names, of any type, with its strength; texts whose words were asked for
     /// a short while ago are not looked up again.
     fn named<E>(
         &self,
+        kb: &Kb,
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Arc<Scores>, E> {
-        let lock = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> Result<Arc<Named>, E> {
         // What stands between words says nothing.
         let words: Vec<&str> = name_words(text).filter_map(|(range, _)| text.get(range)).collect();
         let words = words.join(" ");
-        let known = lock().iter().find(|(known, _)| *known == words).map(|pair| pair.1.clone());
-        if let Some(known) = known {
-            return Ok(known);
+        if words.len() > MAX_KEPT_BYTES {
+            return Ok(Arc::new(Named::new(kb, &self.find_named(&words, go_on)?)));
         }
-        let found = Arc::new(self.find_named(&words, go_on)?);
-        if found.len() <= MAX_KEPT_NODES && words.len() <= MAX_KEPT_BYTES {
-            let mut kept = lock();
-            if kept.len() >= MAX_KEPT_TEXTS {
-                kept.pop_front();
-            }
-            kept.push_back((words, found.clone()));
+        let looked = self.looked_up(&words);
+        let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*looked {
+            return Ok(known.clone());
+        }
+        let found = Arc::new(Named::new(kb, &self.find_named(&words, go_on)?));
+        if found.n <= MAX_KEPT_NODES {
+            *looked = Some(found.clone());
         }
         Ok(found)
+    }
+
+    /// The place of what these words name.
+    fn looked_up(&self, words: &str) -> Arc<Looked> {
+        let mut kept = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = kept.iter().find(|(known, _)| known == words) {
+            return known.clone();
+        }
+        if kept.len() >= MAX_KEPT_TEXTS {
+            kept.pop_front();
+        }
+        let new = Arc::new(Looked::default());
+        kept.push_back((words.to_owned(), new.clone()));
+        new
     }
 
     /// As [`named`](Self::named), looked up.
@@ -326,7 +381,11 @@ impl EntityIndex {
     }
 
     fn stems_of(&self, entry: u32) -> &[u32] {
-        self.entry_stems.part(&self.entry_bounds, entry as usize)
+        self.entry_stems().of(entry)
+    }
+
+    fn entry_stems(&self) -> EntryStems<'_> {
+        EntryStems { bounds: self.entry_bounds.as_slice(), stems: self.entry_stems.as_slice() }
     }
 
     fn entries_of(&self, stem: u32) -> &[u32] {
@@ -381,10 +440,8 @@ impl EntityIndex {
 
     /// The entries with this hash of words or of stems.
     fn entries_with(&self, key: Key) -> &[u32] {
-        let (keys, wanted) = (self.exact_keys.as_slice(), key.number());
-        let first = keys.partition_point(|&key| key < wanted);
-        let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
-        self.exact_entries.as_slice().get(first..first + same).unwrap_or(&[])
+        let same = self.exact_places.find(self.exact_keys.as_slice(), key.number());
+        self.exact_entries.as_slice().get(same).unwrap_or(&[])
     }
 
     /// How strongly words name an entry of the same words, one of so many; zero if not at all.
@@ -440,14 +497,10 @@ impl EntityIndex {
     ) -> (f32, f32) {
         let mut matched = 0.0;
         for &stem in self.stems_of(entry) {
-            let strength = match more {
-                Some((other, strength)) if other == stem => strength,
-                _ => linked.strength(stem),
+            matched += match more {
+                Some((other, strength)) if other == stem => self.idf(stem) * strength,
+                _ => linked.weight(stem),
             };
-            // Most stems of an entry are not in the query: their idf is not looked up.
-            if strength > 0.0 {
-                matched += self.idf(stem) * strength;
-            }
         }
         let covered = matched / f32::max(self.mass(entry), f32::MIN_POSITIVE);
         (covered, covered * covered * matched / (matched + PART_HALF))
@@ -497,6 +550,24 @@ impl EntityIndex {
             }
         }
         Ok(())
+    }
+}
+
+/// The stems of all entries.
+#[derive(Clone, Copy)]
+struct EntryStems<'a> {
+    bounds: &'a [u64],
+    stems: &'a [u32],
+}
+
+impl<'a> EntryStems<'a> {
+    #[inline]
+    fn of(self, entry: u32) -> &'a [u32] {
+        let at = entry as usize;
+        let (Some(&start), Some(&end)) = (self.bounds.get(at), self.bounds.get(at + 1)) else {
+            return &[];
+        };
+        self.stems.get(start as usize..end as usize).unwrap_or(&[])
     }
 }
 

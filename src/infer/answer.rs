@@ -23,7 +23,7 @@ pub const STAND_IN: System = System::Hybrid;
 const WAY: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
 /// What a system answers to a question, from one run: at most `k` nodes, as much detail as is asked
-/// for, what of the question is understood, and milliseconds by stage. A system whose program fails
+/// for, what of the question is understood meanwhile, and milliseconds by stage. A system whose program fails
 /// is stood in for by [`STAND_IN`], and [`Answer::stand_in`] says so.
 ///
 /// # Errors
@@ -36,25 +36,47 @@ pub fn answer(
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
     let query = checked(query)?;
-    let began = Instant::now();
-    let mut answer = match system.answer(query, k, detail) {
+    let mut understood = None;
+    let (answered, answer_ms) = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| understood = Some(timed(|| understand(base, query))));
+        timed(|| answered_by(base, system, query, k, detail))
+    });
+    let (understood, understand_ms) =
+        understood.unwrap_or_else(|| timed(|| understand(base, query)));
+    let mut answer = Answer { understood, ..answered? };
+    let ((), told_ms) = timed(|| {
+        if detail.paths {
+            add_words(base, query, &mut answer);
+            add_paths(base, &mut answer);
+        }
+    });
+    answer.timings.insert("answer_ms", answer_ms);
+    answer.timings.insert("understand_ms", understand_ms + told_ms);
+    Ok(answer)
+}
+
+/// The answer of the system, or of the one that stands in for it.
+fn answered_by(
+    base: &Arc<IndexedBase>,
+    system: &dyn Retriever,
+    query: &str,
+    k: usize,
+    detail: Detail,
+) -> Result<Answer, RetrieveError> {
+    match system.answer(query, k, detail) {
         Err(RetrieveError::Program(reason)) => {
             let stand_in = Baseline::new(base.clone(), STAND_IN);
             let stood_in = Some(StandIn { system: stand_in.name(), reason });
-            Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? }
+            Ok(Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? })
         }
-        answered => answered?,
-    };
-    let answered = Instant::now();
-    answer.understood = understand(base, query);
-    if detail.paths {
-        add_words(base, query, &mut answer);
-        add_paths(base, &mut answer);
+        answered => answered,
     }
-    let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
-    answer.timings.insert("answer_ms", ms(began, answered));
-    answer.timings.insert("understand_ms", ms(answered, Instant::now()));
-    Ok(answer)
+}
+
+/// What work gives, and the milliseconds that it takes.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let began = Instant::now();
+    (work(), began.elapsed().as_secs_f64() * 1e3)
 }
 
 /// The shortest paths from what the question names, to the nodes that have none yet.

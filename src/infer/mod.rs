@@ -39,11 +39,11 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use tracing::trace_span;
+use tracing::{Span, trace_span};
 
 use crate::{
     answer::Explanation,
@@ -54,7 +54,7 @@ use crate::{
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Router, features},
     },
-    index::IndexedBase,
+    index::{IndexError, IndexedBase},
     infer::query_reader::{Offered, ReadQuery, mixed_in, read_query},
     kb::{Combine, Kb, NodeId, Scores},
     llm::RoleSpec,
@@ -424,7 +424,23 @@ pub fn join(
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    Ok(joined(base, query, rankings, joining)?.ranking)
+    Ok(joined(base, query, rankings, joining, Unranked::of(base, query, joining.phrasings))?
+        .ranking)
+}
+
+/// What a question gives without any ranking.
+struct Unranked {
+    /// What search by meaning finds.
+    meaning: Result<Ranking, IndexError>,
+    /// How a plain question is read.
+    reading: Option<Reading>,
+}
+
+impl Unranked {
+    fn of(base: &IndexedBase, query: &str, phrasings: Option<&Phrasings>) -> Self {
+        let reading = phrasings.and_then(|phrasings| read(base, query, phrasings));
+        Self { meaning: tail::found(base, query), reading }
+    }
 }
 
 /// Rankings of several categories as one, and what it was made of.
@@ -442,6 +458,7 @@ fn joined(
     query: &str,
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
+    unranked: Unranked,
 ) -> Result<Joined, RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
     let order = joining.reranker.filter(|_| joining.fusion.ordered);
@@ -450,8 +467,8 @@ fn joined(
         Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
-    let ordered = tail::widened(base, query, rankings, ordered)?;
-    let reading = joining.phrasings.and_then(|phrasings| read(base, query, phrasings));
+    let ordered = tail::widened(rankings, &unranked.meaning?, ordered);
+    let reading = unranked.reading;
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
         None => ordered,
@@ -590,21 +607,58 @@ impl BundleRetriever {
 }
 
 impl BundleRetriever {
-    /// Runs the program of every category that answers a query, each once.
+    /// Runs the program of every category that answers a query, each once. Meanwhile another thread
+    /// finds what needs no ranking, and then runs programs too, unless a language model is asked,
+    /// whose ceilings count in the order of categories.
     fn runs(
         &self,
         query: &str,
         read: Option<&ReadQuery>,
         detail: Detail,
-    ) -> Result<Vec<Run<'_>>, RetrieveError> {
-        let run = |(category, probability): (usize, f32)| {
-            let category_program = &self.category_programs[category];
-            let trace = (detail.explained > 0).then(Trace::default);
-            let ranking = self.rank(category_program, query, trace.as_ref())?;
-            let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-            Ok(Run { category_program, probability, ranking, calls })
+    ) -> Result<(Vec<Run<'_>>, Unranked), RetrieveError> {
+        let (base, phrasings) = (self.runtime.base(), self.phrasings.as_ref());
+        let routed = self.routed(query, read);
+        let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run_programs = || {
+            let take =
+                || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < routed.len());
+            while let Some(at) = take() {
+                let run = self.run_one(query, routed[at], detail);
+                if run.is_err() {
+                    next.store(routed.len(), Ordering::Relaxed);
+                }
+                lock().push((at, run));
+            }
         };
-        self.routed(query, read).into_iter().map(run).collect()
+        let (mut unranked, span) = (None, Span::current());
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| {
+                unranked = Some(Unranked::of(base, query, phrasings));
+                if self.runtime.assistant().is_none() {
+                    span.in_scope(&run_programs);
+                }
+            });
+            run_programs();
+        });
+        let mut runs = std::mem::take(&mut *lock());
+        runs.sort_unstable_by_key(|(at, _)| *at);
+        let runs: Result<Vec<Run<'_>>, RetrieveError> =
+            runs.into_iter().map(|(_, run)| run).collect();
+        Ok((runs?, unranked.unwrap_or_else(|| Unranked::of(base, query, phrasings))))
+    }
+
+    fn run_one(
+        &self,
+        query: &str,
+        (category, probability): (usize, f32),
+        detail: Detail,
+    ) -> Result<Run<'_>, RetrieveError> {
+        let category_program = &self.category_programs[category];
+        let trace = (detail.explained > 0).then(Trace::default);
+        let ranking = self.rank(category_program, query, trace.as_ref())?;
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        Ok(Run { category_program, probability, ranking, calls })
     }
 
     fn way(&self, run: &Run<'_>) -> Way {
@@ -656,7 +710,7 @@ impl Retriever for BundleRetriever {
             }
             read => read.and_then(Result::ok),
         };
-        let runs = self.runs(query, read.as_ref(), detail)?;
+        let (runs, unranked) = self.runs(query, read.as_ref(), detail)?;
         let rankings: Vec<(f32, &Ranking)> =
             runs.iter().map(|run| (run.probability, &run.ranking)).collect();
         let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
@@ -669,7 +723,7 @@ impl Retriever for BundleRetriever {
             reranker: self.reranker.as_ref(),
             phrasings: self.phrasings.as_ref(),
         };
-        let mut joined = joined(self.runtime.base(), query, &rankings, joining)?;
+        let mut joined = joined(self.runtime.base(), query, &rankings, joining, unranked)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),

@@ -28,23 +28,22 @@ const JOINED: f32 = 1e-3;
 /// What the score of a rank is at most, as a share of the score before it.
 const NEXT: f32 = 1.0 - 1e-6;
 
-/// The joined ranking with its tail in the order of the expected reciprocal rank, ties by ascending
-/// id, and the nodes found by meaning in it. Each rank keeps its score, or the next lower one where
-/// that would tie. Nothing that was joined is lost. `O(n log n)` in the nodes of all rankings.
+/// What search by meaning puts forward.
 ///
 /// # Errors
 /// Those of the embedder and of the vectors.
-pub(super) fn widened(
-    base: &IndexedBase,
-    query: &str,
-    rankings: &[(f32, &Ranking)],
-    joined: Ranking,
-) -> Result<Ranking, IndexError> {
-    let found = base.search_vectors(query, base.kb.candidate_types(), FOUND)?;
+pub(super) fn found(base: &IndexedBase, query: &str) -> Result<Ranking, IndexError> {
+    base.search_vectors(query, base.kb.candidate_types(), FOUND)
+}
+
+/// The joined ranking with its tail in the order of the expected reciprocal rank, ties by ascending
+/// id, and the nodes [`found`] by meaning in it. Each rank keeps its score, or the next lower one
+/// where that would tie. Nothing that was joined is lost. `O(n log n)` in the nodes of all rankings.
+pub(super) fn widened(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ranking) -> Ranking {
     let mut all = rankings.to_vec();
-    all.push((MEANING, &found));
+    all.push((MEANING, found));
     all.push((JOINED, &joined));
-    Ok(reordered(&all, &joined))
+    reordered(&all, &joined)
 }
 
 /// The tail of `joined` by the reciprocal rank expected of each node of the rankings.
@@ -103,11 +102,11 @@ mod tests {
     fn what_is_found_by_meaning_alone_is_put_forward() {
         let base = example_base();
         let query = "warm socks of wool";
-        let found = base.search_vectors(query, base.kb.candidate_types(), FOUND).unwrap();
+        let found = found(&base, query).unwrap();
         let first = found[0].0;
         let others = base.kb.candidate_types().iter().flat_map(|&of| base.kb.nodes_of_type(of));
         let joined = down(others.copied().filter(|&node| node != first).take(HEAD));
-        let widened = widened(&base, query, &[(1.0, &joined)], joined.clone()).unwrap();
+        let widened = widened(&[(1.0, &joined)], &found, joined.clone());
         let head = joined.len().min(HEAD);
         assert_eq!(widened[..head], joined[..head]);
         assert!(nodes(&widened).contains(&first));

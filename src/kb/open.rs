@@ -328,11 +328,13 @@ impl Kb {
         }
     }
 
-    /// The number of [`Kb::neighbors`]; `Out` and `In` cost nothing.
+    /// The number of [`Kb::neighbors`]; costs nothing but for `Any` of a node with edges both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
+        let (out, into) = (self.out(node, relation), self.into(node, relation));
         match direction {
-            Direction::Out => self.out(node, relation).len(),
-            Direction::In => self.into(node, relation).len(),
+            Direction::Out => out.len(),
+            Direction::In => into.len(),
+            Direction::Any if out.is_empty() || into.is_empty() => out.len() + into.len(),
             Direction::Any => self.neighbors(node, relation, direction).len(),
         }
     }

@@ -21,16 +21,22 @@ impl Bits {
     }
 
     /// Whether a number is in the set.
+    #[inline]
     pub(super) fn contains(&self, number: u32) -> bool {
         self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
     /// The numbers, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().zip((0u32..).step_by(64)).flat_map(|(&word, first)| {
-            let next = |rest: &u64| Some(rest & rest.wrapping_sub(1)).filter(|&rest| rest != 0);
-            std::iter::successors(Some(word).filter(|&word| word != 0), next)
-                .map(move |rest| first + rest.trailing_zeros())
+        let (mut words, mut rest) = (self.0.iter().zip((0u32..).step_by(64)), (0u64, 0u32));
+        std::iter::from_fn(move || {
+            while rest.0 == 0 {
+                let (&word, first) = words.next()?;
+                rest = (word, first);
+            }
+            let number = rest.1 + rest.0.trailing_zeros();
+            rest.0 &= rest.0 - 1;
+            Some(number)
         })
     }
 }

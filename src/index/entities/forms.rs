@@ -3,7 +3,7 @@
 //!
 //! Must not know: nodes, entries, queries.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use crate::words::{Stems, fold, is_too_long};
 
@@ -99,6 +99,36 @@ impl Key {
     /// Its number.
     pub(super) fn number(self) -> u64 {
         self.0
+    }
+}
+
+/// Where in an ascending array of hashes those begin that have the same first bits. Hashes lie evenly,
+/// so that few are left to look through.
+#[derive(Default)]
+pub(super) struct KeyPlaces(OnceLock<Vec<u32>>);
+
+impl KeyPlaces {
+    /// Bits by which hashes are told apart.
+    const BITS: u32 = 16;
+
+    /// The places of a hash in the array, which is always the same one.
+    pub(super) fn find(&self, keys: &[u64], wanted: u64) -> Range<usize> {
+        let bucket = |key: u64| (key >> (u64::BITS - Self::BITS)) as usize;
+        let starts = self.0.get_or_init(|| {
+            let mut starts = vec![0; (1 << Self::BITS) + 1];
+            keys.iter().for_each(|&key| starts[bucket(key) + 1] += 1);
+            let mut sum = 0;
+            for start in &mut starts {
+                sum += *start;
+                *start = sum;
+            }
+            starts
+        });
+        let start = starts[bucket(wanted)] as usize;
+        let own = keys.get(start..starts[bucket(wanted) + 1] as usize).unwrap_or_default();
+        let first = own.partition_point(|&key| key < wanted);
+        let same = own.iter().skip(first).take_while(|&&key| key == wanted).count();
+        start + first..start + first + same
     }
 }
 
@@ -205,7 +235,7 @@ mod tests {
     fn stem_key(name: &str) -> u64 {
         let stems = Stems::default();
         let words = crate::words::name_words(name).enumerate();
-        let then = |key, (at, (range, _)): (usize, (std::ops::Range<usize>, _))| {
+        let then = |key, (at, (range, _)): (usize, (Range<usize>, _))| {
             then_stems(key, &stem_pieces(&stems, &name[range]), at > 0)
         };
         words.fold(Key::of_stems(), then).number()

@@ -55,6 +55,8 @@ pub(super) struct Linked {
     pub(super) mended: Vec<Word>,
     /// Stems of the index that the query has, ascending, with their strength.
     pub(super) stems: Vec<(u32, f32)>,
+    /// The idf of each of them times its strength.
+    weights: Vec<f32>,
     /// The same stems as a set: most stems of an entry are not among them.
     has_stem: Bits,
 }
@@ -62,11 +64,21 @@ pub(super) struct Linked {
 impl Linked {
     /// The strength of a stem; zero if the query does not have it.
     pub(super) fn strength(&self, stem: u32) -> f32 {
+        self.place(stem).map_or(0.0, |at| self.stems[at].1)
+    }
+
+    /// The idf of a stem times its strength; zero if the query does not have it.
+    #[inline]
+    pub(super) fn weight(&self, stem: u32) -> f32 {
+        self.place(stem).map_or(0.0, |at| self.weights[at])
+    }
+
+    #[inline]
+    fn place(&self, stem: u32) -> Option<usize> {
         if !self.has_stem.contains(stem) {
-            return 0.0;
+            return None;
         }
-        let at = self.stems.binary_search_by_key(&stem, |pair| pair.0);
-        at.ok().and_then(|at| self.stems.get(at)).map_or(0.0, |pair| pair.1)
+        self.stems.binary_search_by_key(&stem, |pair| pair.0).ok()
     }
 }
 
@@ -121,7 +133,8 @@ impl EntityIndex {
         for &(stem, _) in &stems {
             has_stem.insert(stem);
         }
-        Ok(Linked { words, mended, stems, has_stem })
+        let weights = stems.iter().map(|&(stem, strength)| self.idf(stem) * strength).collect();
+        Ok(Linked { words, mended, stems, weights, has_stem })
     }
 
     /// The words, those that no name has replaced by the word at one edit with whose stem most
@@ -181,11 +194,8 @@ impl EntityIndex {
             return Vec::new();
         }
         for form in std::iter::once(word.to_owned()).chain(deletions(word)) {
-            let wanted = key(&form);
-            let keys = self.fuzzy_keys.as_slice();
-            let first = keys.partition_point(|&key| key < wanted);
-            let same = keys.iter().skip(first).take_while(|&&key| key == wanted).count();
-            let words = self.fuzzy_words.as_slice().get(first..first + same).unwrap_or(&[]);
+            let same = self.fuzzy_places.find(self.fuzzy_keys.as_slice(), key(&form));
+            let words = self.fuzzy_words.as_slice().get(same).unwrap_or(&[]);
             near.extend(words.iter().filter_map(|&at| {
                 let other = std::str::from_utf8(self.words.get(at as usize)).ok()?;
                 let stem = self.word_stems.as_slice().get(at as usize).copied()?;

@@ -52,18 +52,39 @@ pub(super) fn quantized(share: f32) -> u8 {
     (share * STEPS).ceil().min(STEPS) as u8
 }
 
-/// For each byte, the greatest share that a posting so bounded can have by another setting, where
-/// the mean length of all texts is so many times the mean that counts.
-///
-/// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound, and
-/// another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most.
-pub(super) fn shares(setting: Bm25, means: f32) -> [f32; 256] {
-    let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b * means);
-    let factor = setting.k1 / KEPT.k1 * shrink;
-    std::array::from_fn(|byte| match byte {
-        0 => 0.0,
-        _ => 1.0 / (1.0 + factor * (STEPS / byte as f32 - 1.0)),
-    })
+/// For each byte, the greatest share that a posting so bounded can have by another setting.
+pub(super) struct Shares {
+    of: [f32; 256],
+    factor: f32,
+}
+
+impl Shares {
+    /// Those of a setting where the mean length of all texts is so many times the mean that counts.
+    ///
+    /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound,
+    /// and another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most.
+    pub(super) fn new(setting: Bm25, means: f32) -> Self {
+        let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b * means);
+        // Above 0, so that no byte is divided by 0.
+        let factor = (setting.k1 / KEPT.k1 * shrink).max(f32::EPSILON);
+        let of = std::array::from_fn(|byte| match byte {
+            0 => 0.0,
+            _ => 1.0 / (1.0 + factor * (STEPS / byte as f32 - 1.0)),
+        });
+        Self { of, factor }
+    }
+
+    /// The share of a byte.
+    #[inline(always)]
+    pub(super) fn of(&self, byte: u8) -> f32 {
+        self.of[usize::from(byte)]
+    }
+
+    /// The factor by which the share of a byte is `byte / (byte + factor * (STEPS - byte))`, but for
+    /// rounding.
+    pub(super) fn factor(&self) -> f32 {
+        self.factor
+    }
 }
 
 /// Appends nodes with counts, ascending, as gaps.

@@ -1,13 +1,13 @@
 //! Finds the best nodes for a query without reading what cannot matter.
 
-use std::{cell::Cell, ops::Range, sync::Arc};
+use std::{borrow::Cow, cell::Cell, ops::Range, sync::Arc};
 
 use crate::{
     index::{
         bm25::{Bm25, LengthWeights, idf},
         postings::{
             BLOCK, MAX_QUERY_WORDS, Postings, RANGE,
-            coding::{Frequent, Gaps, KEPT, STEPS, shares},
+            coding::{Frequent, Gaps, STEPS, Shares},
             is_rare,
         },
     },
@@ -21,6 +21,8 @@ const SLACK: f32 = 1e-4;
 const SAMPLED: usize = 16;
 /// So many times `k` blocks are scored before the next lower ones.
 const LEVELS: [usize; 3] = [1, 4, 16];
+/// Blocks that a mask of allowed nodes is of.
+const MASKED: usize = u64::BITS as usize / BLOCK;
 /// For each byte, its bits as numbers.
 static BITS: [[f32; BLOCK]; 256] = {
     let mut bits = [[0.0; BLOCK]; 256];
@@ -120,17 +122,17 @@ impl Best {
 /// One query under way.
 struct Search<'a> {
     index: &'a Postings,
-    /// Whether the bounds are kept for this very setting and mean.
-    is_kept: bool,
     weights: LengthWeights,
     lengths: &'a [u32],
     /// What the rare words give each node.
     rare: Vec<f32>,
     /// For each byte that is a bound, the share of a weight that it stands for.
-    shares: [f32; 256],
+    shares: Shares,
     /// Frequent words, rarest first.
     frequent: Vec<Term<'a>>,
-    /// What any node of each block can score.
+    /// The first block that has a node which is looked for.
+    first: usize,
+    /// What any node of each block from there on can score.
     bounds: Vec<f32>,
     best: Best,
 }
@@ -222,28 +224,28 @@ impl Postings {
         if rare.len() < n_blocks * BLOCK {
             rare.resize(n_blocks * BLOCK, 0.0);
         }
+        let wanted = sets.iter().map(|allowed| wanted_blocks(*allowed, n_blocks));
+        let wanted = wanted.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        let wanted = wanted.unwrap_or_default();
         let mut search = Search {
             index: self,
-            is_kept: setting == KEPT && mean == self.mean,
             weights: setting.lengths(mean),
             lengths,
             rare,
-            shares: shares(setting, self.mean / mean),
+            shares: Shares::new(setting, self.mean / mean),
             frequent: Vec::with_capacity(words.len()),
-            bounds: vec![0.0; n_blocks],
+            first: wanted.start,
+            bounds: vec![0.0; wanted.len()],
             best: Best::new(k),
         };
         let mut touched = Vec::new();
         for (count, id, weight) in words {
             search.add(count, id, weight, &mut touched);
         }
-        let bounds = search.bounds.clone();
+        let bounds = std::mem::take(&mut search.bounds);
         let mut found = Vec::with_capacity(sets.len());
-        for (at, allowed) in sets.iter().enumerate() {
-            if at > 0 {
-                search.bounds.copy_from_slice(&bounds);
-            }
-            search.run(*allowed);
+        for allowed in sets {
+            search.run(&bounds, *allowed);
             found.push(std::mem::replace(&mut search.best, Best::new(k)).ranking());
         }
         touched.into_iter().for_each(|node: NodeId| search.rare[node as usize] = 0.0);
@@ -293,15 +295,18 @@ impl<'a> Search<'a> {
     fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
         let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
         if is_rare(count, self.lengths.len()) {
-            touched.reserve(count as usize);
             let (mut block, mut most) = (0, 0.0f32);
             for (node, count) in Gaps::new(&mut bytes) {
                 let at = node as usize;
                 let Some(&length) = self.lengths.get(at) else { break };
+                let Some(own) = (at / BLOCK).checked_sub(self.first) else { continue };
+                if own >= self.bounds.len() {
+                    break;
+                }
                 let score = weight * self.weights.share(count, length);
-                if at / BLOCK != block {
+                if own != block {
                     self.bounds[block] += std::mem::take(&mut most);
-                    block = at / BLOCK;
+                    block = own;
                 }
                 most = most.max(score);
                 self.rare[at] += score;
@@ -311,28 +316,22 @@ impl<'a> Search<'a> {
                 *bound += most;
             }
         } else if let Some(postings) = Frequent::new(bytes, self.lengths.len()) {
-            if self.is_kept {
-                add_bounds(&mut self.bounds, postings.bounds, weight / STEPS);
-            } else {
-                for (bound, &most) in self.bounds.iter_mut().zip(postings.bounds) {
-                    *bound += weight * self.shares[usize::from(most)];
-                }
-            }
+            let word = postings.bounds.get(self.first..).unwrap_or_default();
+            add_bounds(&mut self.bounds, word, weight, &self.shares);
             self.frequent.push(Term { weight, most: 0.0, postings });
         }
     }
 
     /// Scores the most promising blocks first, so that most others need not be read.
-    fn run(&mut self, allowed: Option<&[u64]>) {
+    fn run(&mut self, bounds: &[f32], allowed: Option<&[u64]>) {
+        let wanted = wanted_blocks(allowed, self.first + bounds.len());
+        let first = wanted.start.max(self.first);
+        let bounds = bounds.get(first - self.first..wanted.end.saturating_sub(self.first));
+        let mut bounds = Cow::Borrowed(bounds.unwrap_or_default());
         if let Some(allowed) = allowed {
-            let bytes = allowed.iter().flat_map(|mask| mask.to_le_bytes());
-            for (bound, mask) in self.bounds.iter_mut().zip(bytes.chain(std::iter::repeat(0))) {
-                if mask == 0 {
-                    *bound = 0.0;
-                }
-            }
+            drop_unwanted(bounds.to_mut(), allowed.get(first / MASKED..).unwrap_or_default());
         }
-        let mut sample: Vec<f32> = self.bounds.iter().step_by(SAMPLED).copied().collect();
+        let mut sample: Vec<f32> = bounds.iter().step_by(SAMPLED).copied().collect();
         let mut cut = f32::INFINITY;
         let cuts = LEVELS.map(|level| {
             let nth = self.best.k.saturating_mul(level).div_ceil(SAMPLED);
@@ -346,7 +345,7 @@ impl<'a> Search<'a> {
         });
         let lowest = cut;
         let mut blocks = Vec::new();
-        collect_blocks(&self.bounds, lowest..f32::INFINITY, &mut blocks);
+        collect_blocks(&bounds, first, lowest..f32::INFINITY, &mut blocks);
         let mut above = f32::INFINITY;
         for cut in cuts {
             self.run_blocks(&blocks, cut..above, allowed);
@@ -354,7 +353,7 @@ impl<'a> Search<'a> {
         }
         if self.best.least_bound() < lowest {
             blocks.clear();
-            collect_blocks(&self.bounds, self.best.least_bound()..lowest, &mut blocks);
+            collect_blocks(&bounds, first, self.best.least_bound()..lowest, &mut blocks);
             self.run_blocks(&blocks, 0.0..lowest, allowed);
         }
     }
@@ -407,7 +406,7 @@ impl<'a> Search<'a> {
         let mut bounds = [0.0f32; BLOCK];
         bounds.copy_from_slice(&self.rare[first..first + BLOCK]);
         for term in &mut self.frequent {
-            term.most = term.weight * self.shares[usize::from(term.postings.bounds[block])];
+            term.most = term.weight * self.shares.of(term.postings.bounds[block]);
             let bits = &BITS[usize::from(term.postings.mask(block))];
             for (bound, bit) in bounds.iter_mut().zip(bits) {
                 *bound += bit * term.most;
@@ -459,12 +458,34 @@ fn reached(bounds: &[f32; BLOCK], least: f32) -> u8 {
     bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= least))
 }
 
-/// Lists the blocks whose bound is in the range and above 0, in order.
-fn collect_blocks(bounds: &[f32], range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
+/// The blocks from the first to the last that has an allowed node; all where all are allowed.
+fn wanted_blocks(allowed: Option<&[u64]>, n_blocks: usize) -> Range<usize> {
+    let Some(allowed) = allowed else { return 0..n_blocks };
+    let has_any = |mask: &u64| *mask != 0;
+    let last = allowed.iter().rposition(has_any).map_or(0, |last| last + 1);
+    let first = allowed.iter().position(has_any).unwrap_or(last);
+    let at = |mask: usize| (mask * MASKED).min(n_blocks);
+    at(first)..at(last)
+}
+
+/// Sets the bounds of blocks without an allowed node to 0; the first mask is that of the first.
+fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
+    for (bounds, mask) in bounds.chunks_mut(MASKED).zip(allowed.iter().chain(std::iter::repeat(&0)))
+    {
+        for (bound, allowed) in bounds.iter_mut().zip(mask.to_le_bytes()) {
+            if allowed == 0 {
+                *bound = 0.0;
+            }
+        }
+    }
+}
+
+/// Lists the blocks whose bound is in the range and above 0, in order; `first` is the first one.
+fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
     let (eights, rest) = bounds.as_chunks::<BLOCK>();
     let mut last = [0.0; BLOCK];
     last[..rest.len()].copy_from_slice(rest);
-    for (eight, at) in eights.iter().chain([&last]).zip((0u32..).step_by(BLOCK)) {
+    for (eight, at) in eights.iter().chain([&last]).zip((first as u32..).step_by(BLOCK)) {
         let mut mask = reached(eight, range.start);
         while mask != 0 {
             let place = mask.trailing_zeros();
@@ -486,25 +507,44 @@ fn has_wide_registers() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-/// Adds a word's bounds to those of the query.
-fn add_bounds(bounds: &mut [f32], word: &[u8], step: f32) {
-    #[inline(always)]
-    fn add(bounds: &mut [f32], word: &[u8], step: f32) {
-        for (bound, &most) in bounds.iter_mut().zip(word) {
-            *bound += step * f32::from(most);
-        }
-    }
+/// Adds a word's bounds to those of the query: what [`Shares`] makes of each byte, times `weight`.
+fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2")]
-        fn add_wide(bounds: &mut [f32], word: &[u8], step: f32) {
-            add(bounds, word, step);
-        }
-        if has_wide_registers() {
-            // SAFETY: the processor has the instructions.
-            #[expect(unsafe_code, reason = "chosen when the program runs")]
-            return unsafe { add_wide(bounds, word, step) };
+    if has_wide_registers() {
+        // SAFETY: the processor has the instructions.
+        #[expect(unsafe_code, reason = "chosen when the program runs")]
+        return unsafe { add_bounds_wide(bounds, word, weight, shares) };
+    }
+    for (bound, &byte) in bounds.iter_mut().zip(word) {
+        *bound += weight * shares.of(byte);
+    }
+}
+
+/// [`add_bounds`] eight at a time, by the formula instead of the table.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
+    use std::arch::x86_64::{
+        _mm_loadu_si64, _mm256_add_ps, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_div_ps,
+        _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm256_sub_ps,
+    };
+    let (eights, rest) = bounds.as_chunks_mut::<BLOCK>();
+    let [weights, factor, steps] =
+        [weight, shares.factor(), STEPS].map(|number| _mm256_set1_ps(number));
+    let last = word.get(eights.len() * BLOCK..).unwrap_or_default();
+    for (eight, bytes) in eights.iter_mut().zip(word.as_chunks::<BLOCK>().0) {
+        // SAFETY: eight numbers and eight bytes are read, eight numbers written.
+        #[expect(unsafe_code, reason = "eight bounds at once")]
+        unsafe {
+            let bytes = _mm_loadu_si64(bytes.as_ptr());
+            let bytes = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+            let missing = _mm256_mul_ps(factor, _mm256_sub_ps(steps, bytes));
+            let most = _mm256_div_ps(_mm256_mul_ps(weights, bytes), _mm256_add_ps(bytes, missing));
+            let sum = _mm256_add_ps(_mm256_loadu_ps(eight.as_ptr()), most);
+            _mm256_storeu_ps(eight.as_mut_ptr(), sum);
         }
     }
-    add(bounds, word, step);
+    for (bound, &byte) in rest.iter_mut().zip(last) {
+        *bound += weight * shares.of(byte);
+    }
 }

@@ -246,9 +246,12 @@ impl<'a> Block<'a> {
 
     /// All units, all `full`, all `rest`.
     pub(super) fn notes(&self) -> [[f32; BLOCK]; NOTES] {
-        let bytes = self.bytes[BLOCK * self.stride..].as_chunks().0;
-        let number = |at: usize| bytes.get(at).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
-        std::array::from_fn(|note| std::array::from_fn(|row| number(note * BLOCK + row)))
+        let mut notes = [[0.0; BLOCK]; NOTES];
+        let bytes = self.bytes[BLOCK * self.stride..].as_chunks::<4>().0;
+        for (note, bytes) in notes.as_flattened_mut().iter_mut().zip(bytes) {
+            *note = f32::from_le_bytes(*bytes);
+        }
+        notes
     }
 }
 
