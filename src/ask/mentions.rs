@@ -50,7 +50,7 @@ const UNITS: [(&str, &str); 14] = [
 /// Words between which and what is counted nothing else stands.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words behind a type or a relation of which so many are meant.
-pub(crate) const COUNTS: [&str; 4] = ["count", "counts", "list", "lists"];
+pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -316,6 +316,14 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
                 let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
                 let counted = by_cue || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
+            }
+            // What is said to have stopped is supposed to be gone only where it would be.
+            Some(What::Cue(Cue::LeaveOut))
+                if word(start).starts_with("stop")
+                    && !says(&["would"])
+                    && !all.iter().any(|own| cue(own) == Some(Cue::Suppose)) =>
+            {
+                Some(What::Unknown(word(start).to_owned()))
             }
             // `how many things`: those that questions are about, where they are of one type.
             Some(What::Filler | What::Unknown(_)) if is_anything(word(start)) => {
@@ -729,8 +737,12 @@ impl Reader<'_> {
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
-                // Of equal parts of names, that of the type.
-                let share = fields.first().map_or(0.0, |(_, share)| *share);
+                // Of equal parts of names, all their words counted, that of the type.
+                let part = |(field, _): &(FieldId, f32)| {
+                    let own = self.schema.fields.get(field.0 as usize);
+                    own.map_or(0.0, |own| said.len() as f32 / own.words.len() as f32)
+                };
+                let share = fields.iter().map(part).fold(0.0, f32::max);
                 let stem = own.first().map_or("", |token| token.stem.as_str());
                 let is_said = |words: &Words| words.stems.iter().any(|own| own == stem);
                 let exact = |(field, _): &(FieldId, f32)| {

@@ -51,7 +51,7 @@ impl Reading<'_> {
         if supposed.is_some() != (kind == Kind::Hypothetical) {
             return Err(match supposed {
                 Some(_) => AskError::NoTable,
-                None => AskError::Missing("it does not say what is supposed".to_owned()),
+                None => AskError::NoTable,
             });
         }
         if kind != Kind::Hypothetical {
@@ -479,7 +479,7 @@ impl Reading<'_> {
     }
 
     /// Refuses a question for a difference of numbers.
-    fn is_no_difference(&self) -> Result<(), AskError> {
+    pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
         match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             true => Err(AskError::Missing(
                 "a difference is not computed; ask which of them has the higher".to_owned(),
@@ -684,9 +684,11 @@ impl Reading<'_> {
 
     fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {
         if !self.has(Cue::Normal) {
-            return Err(AskError::Missing(
-                "it names no distribution that is tested here".to_owned(),
-            ));
+            let distributed = self.own_words().iter().any(|word| word.starts_with("distribut"));
+            return Err(match distributed {
+                true => AskError::Missing("it names no distribution that is tested here".to_owned()),
+                false => AskError::NoTable,
+            });
         }
         match parts.measures.first() {
             Some(&(_, column)) => Ok(Operation::Normal(column)),

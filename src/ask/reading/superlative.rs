@@ -33,6 +33,7 @@ impl Reading<'_> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
             return Err(AskError::Missing("it names no greatest or least".to_owned()));
         };
+        self.is_no_difference()?;
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to());
