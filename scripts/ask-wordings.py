@@ -87,6 +87,10 @@ def related(x, y):
     return tested(stats.pearsonr(x, y), lambda t: t.pvalue < 0.05)
 
 
+def by_ranks(x, y):
+    return tested(stats.spearmanr(x, y), lambda t: t.pvalue < 0.05)
+
+
 def grows(x, y):
     return tested(stats.pearsonr(x, y), lambda t: t.pvalue < 0.05 and t.statistic > 0)
 
@@ -173,7 +177,7 @@ def amazon(base, which):
             ("intercomparison", "Is there more choice in golfing equipment than in hockey accessories?", truth(len(P("golfing equipment")) > len(P("hockey accessories")))),
             ("intercomparison", "Do coral pink products cost more on average than royal silver ones?", truth(np.mean(prices("coral pink")) > np.mean(prices("royal silver")))),
             ("distribution", "Would you call the prices of Quest Team normally distributed?", normal(prices("Quest Team"))),
-            ("correlation", "Is a higher price associated with more also_buy links?", grows([price[p] for p in products], [many["also_buy"][p] for p in products])),
+            ("descriptive", "Is a higher price associated with more also_buy links?", by_ranks([price[p] for p in products], [many["also_buy"][p] for p in products])),
             ("variance", "Are the prices in parkour coaching more scattered than those in fitness shelter?", truth(stats.levene(prices("parkour coaching"), prices("fitness shelter"), center="median").pvalue < 0.05 and np.var(prices("parkour coaching")) > np.var(prices("fitness shelter")))),
             ("descriptive", "Is price linked to brand?", depends(*large(grouped(pairs(brands)), 1))),
             ("hypothetical", "If we stopped selling Pairobro, how many products would we have?", number(len(without("Pairobro")))),
@@ -389,7 +393,7 @@ def prime(base, which):
             ("superlative", "Which liquid drug has the most side effects?", names({base.name(d): effects[d] for d in of("liquid")}, max)),
             ("intercomparison", "Who has more carriers: Woudrarkiazole or Kruprexizepam?", {"names": [max(("Woudrarkiazole", "Kruprexizepam"), key=lambda x: carriers[base.named(x)])]}),
             ("distribution", "Are the numbers of genes per disease normally distributed?", normal(list(genes_of.values()))),
-            ("correlation", "Is there a link between how many targets and how many carriers a drug has?", related([targets[d] for d in drugs], [carriers[d] for d in drugs])),
+            ("descriptive", "Is there a link between how many targets and how many carriers a drug has?", by_ranks([targets[d] for d in drugs], [carriers[d] for d in drugs])),
             ("hypothetical", "Ignoring solid drugs, what is the average number of targets?", number(mean(targets[d] for d in drugs if state[d] != "solid"))),
         ]
     if which == "further":
@@ -424,7 +428,7 @@ def prime(base, which):
         ("superlative", "What is the most common state of drugs?", names(dict(collections.Counter(state.values())), max)),
         ("intercomparison", "Are there more liquid drugs than gas drugs?", truth(len(of("liquid")) > len(of("gas")))),
         ("intercomparison", "Do solid drugs have more side effects on average than liquid drugs?", truth(mean(effects[d] for d in of("solid")) > mean(effects[d] for d in of("liquid")))),
-        ("intercomparison", "Which has more side effects, Prabrilisetron or Praboxiolol?", {"names": [max(("Prabrilisetron", "Praboxiolol"), key=lambda x: effects[base.named(x)])]}),
+        ("intercomparison", "Which has more side effects, Prabrilisetron or Praboxiolol?", names({x: effects[base.named(x)] for x in ("Prabrilisetron", "Praboxiolol")}, max)),
         ("distribution", "Is the number of side effects per drug normally distributed?", normal(list(effects.values()))),
         ("correlation", "Do drugs with more targets have more side effects?", grows(list(targets.values()), list(effects.values()))),
         ("correlation", "Is the number of indications of a drug correlated with its number of contraindications?", related([treats[d] for d in drugs], [forbids[d] for d in drugs])),

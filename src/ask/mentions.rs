@@ -260,7 +260,8 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
         }
     }
     if let Some(mention) = all.first_mut().filter(|mention| mention.at.len() == 1)
-        && word(mention.at.start) == "say"
+        && (word(mention.at.start) == "say"
+            || ["had", "were"].contains(&word(mention.at.start)) && says(&["would"]))
     {
         mention.what = What::Cue(Cue::Suppose);
     }
@@ -339,10 +340,9 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
             // `author list`, `reference counts`
             Some(What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany))
                 if COUNTS.contains(&word(start))
-                    && matches!(before, Some(What::Type(_) | What::Links(_)))
-                    && all
-                        .get(at.wrapping_sub(1))
-                        .is_some_and(|own| matches!(own.what, What::Type(_) | What::Links(_))) =>
+                    && all.get(at.wrapping_sub(1)).is_some_and(|own| {
+                        matches!(own.what, What::Type(_) | What::Links(_) | What::Field(_))
+                    }) =>
             {
                 Some(What::Filler)
             }
@@ -733,6 +733,16 @@ impl Reader<'_> {
                 if !said.is_empty() && said.iter().all(has) {
                     let share = said.len() as f32 / field.stems.len() as f32;
                     fields.push((FieldId(id as u16), share.min(1.0)));
+                }
+            }
+            // `genes` is a gene, and not a form of it as `generif` is.
+            if let [one] = said.as_slice() {
+                let is_said = |words: &Words| words.stems.iter().any(|own| own == one);
+                let is_exact = |(field, _): &(FieldId, f32)| {
+                    self.schema.fields.get(field.0 as usize).is_some_and(is_said)
+                };
+                if self.schema.types.iter().any(is_said) || fields.iter().any(is_exact) {
+                    fields.retain(is_exact);
                 }
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));

@@ -187,12 +187,7 @@ fn counts(mentions: &Mentions) -> bool {
         What::Cue(Cue::Of(_)) => !is_together(mentions, mention),
         What::Cue(cue) => matches!(
             cue,
-            Cue::HowMany
-                | Cue::NumberOf
-                | Cue::Share
-                | Cue::Normal
-                | Cue::Correlate
-                | Cue::Spread
+            Cue::HowMany | Cue::NumberOf | Cue::Share | Cue::Normal | Cue::Correlate | Cue::Spread
         ),
         _ => false,
     })
@@ -293,7 +288,10 @@ impl Reading<'_> {
                             | Cue::HowMany
                     )
                 }
-                Some(What::Number(..)) => true,
+                // `top 3 X` are the first of them.
+                Some(What::Number(..)) => {
+                    self.beside(at, -1).and_then(|before| self.cue(before)) != Some(Cue::Top)
+                }
                 _ => false,
             };
             // `tend to have more X`
@@ -358,6 +356,19 @@ impl Reading<'_> {
             .iter()
             .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
         (all && !types.is_empty()).then_some(wanted)
+    }
+
+    /// Whether it is asked who or what published or wrote more, or most, of what is not said.
+    fn publishes(&self) -> bool {
+        const PUBLISH: [&str; 7] =
+            ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
+        let fruitful = |(at, _)| {
+            let said = self.said_at(at);
+            said.ends_with("prolific") || said.ends_with("productive")
+        };
+        self.counted.is_empty()
+            && (self.own_words().iter().any(|word| PUBLISH.contains(word))
+                || self.cues(false).any(fruitful))
     }
 
     /// The type that the rows are of.

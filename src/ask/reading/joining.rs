@@ -140,7 +140,10 @@ impl Reading<'_> {
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             if let Cue::OrMore(_) = cue
-                && !matches!(self.beside(at, -1).and_then(|at| self.what(at)), Some(What::Number(..)))
+                && !matches!(
+                    self.beside(at, -1).and_then(|at| self.what(at)),
+                    Some(What::Number(..))
+                )
             {
                 let said = self.said_at(at);
                 return Err(AskError::Missing(format!("{said:?} does not stand behind a number")));
@@ -154,7 +157,8 @@ impl Reading<'_> {
             let both_denied = self.beside(at, 1).and_then(|next| self.cue(next)) == Some(Cue::Not);
             if is_value(one) && is_thing(other) || is_thing(one) && is_value(other) || both_denied {
                 return Err(AskError::Missing(
-                    "\"or\" between conditions of two sorts is not understood; ask for each".to_owned(),
+                    "\"or\" between conditions of two sorts is not understood; ask for each"
+                        .to_owned(),
                 ));
             }
         }

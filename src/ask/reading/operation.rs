@@ -643,6 +643,8 @@ impl Reading<'_> {
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
         let measure = match (implied, parts.measures.first().copied()) {
             (None, None) if parts.counts_rows => Measure::Rows,
+            // `published more`, of venues
+            (None, None) if !own && self.publishes() => Measure::Rows,
             (None, None) => return Err(self.no_number()),
             (implied, said) => {
                 let (place, column) = match (implied, said) {
@@ -686,7 +688,9 @@ impl Reading<'_> {
         if !self.has(Cue::Normal) {
             let distributed = self.own_words().iter().any(|word| word.starts_with("distribut"));
             return Err(match distributed {
-                true => AskError::Missing("it names no distribution that is tested here".to_owned()),
+                true => {
+                    AskError::Missing("it names no distribution that is tested here".to_owned())
+                }
                 false => AskError::NoTable,
             });
         }

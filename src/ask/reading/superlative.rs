@@ -36,7 +36,7 @@ impl Reading<'_> {
         self.is_no_difference()?;
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
-        let implied = implied.or_else(|| self.linked_to());
+        let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
         let asked = match self.asks_for_value(parts, implied.as_ref()) {
             true => Asked::Number,
             false => self.asked(parts),
@@ -139,6 +139,19 @@ impl Reading<'_> {
             _ if said_first || self.top.is_some() => Asked::Rows,
             _ => Asked::Number,
         }
+    }
+
+    /// How many nodes of the type that is linked to most: `who published the most`.
+    fn published(&mut self, parts: &Parts) -> Option<ColumnSpec> {
+        let most = self.has(Cue::Most) || self.has(Cue::Fewest);
+        if !most || !parts.measures.is_empty() || !self.publishes() {
+            return None;
+        }
+        let linked = self.schema.most_linked(self.rows)?;
+        let steps = self.path_to(linked).ok()?;
+        let (rows, linked) = (self.base.kb.type_name(self.rows), self.base.kb.type_name(linked));
+        self.assumed.push(format!("taken as the number of {linked} of each {rows}"));
+        Some(ColumnSpec::Count(steps))
     }
 
     /// How often rows are linked to from others of their type, by the relation that the word for the
