@@ -51,6 +51,8 @@ const UNITS: [(&str, &str); 14] = [
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words behind a type or a relation of which so many are meant.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
+/// Words behind which `one` is a number.
+const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -267,6 +269,9 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
     }
     let supposes = all.iter().any(|mention| cue(mention) == Some(Cue::Suppose))
         || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
+    let differs = all
+        .iter()
+        .any(|own| matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..))));
     let people = people(schema, all);
     for at in 0..all.len() {
         let (start, end) = all.get(at).map_or((0, 0), |own| (own.at.start, own.at.end));
@@ -317,6 +322,13 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
                 let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
                 let counted = by_cue || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
+            }
+            // `used papers`, `are significant`: some of them, but which is not known.
+            Some(What::Filler)
+                if word(start) == "used" && matches!(next, Some(What::Type(_)))
+                    || word(start).starts_with("significant") && test == all.len() && !differs =>
+            {
+                Some(What::Unknown(word(start).to_owned()))
             }
             // What is said to have stopped is supposed to be gone only where it would be.
             Some(What::Cue(Cue::LeaveOut))
@@ -697,7 +709,11 @@ impl Reader<'_> {
         for (phrase, cue) in PHRASES {
             let words: Vec<&str> = phrase.split(' ').collect();
             let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
-            if words.len() <= own.len() && same {
+            // `more than 20 and less than 50` are two bounds.
+            let goes_on = self.tokens.get(at + words.len()).is_some_and(|next| {
+                matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
+            });
+            if words.len() <= own.len() && same && !goes_on {
                 better(words.len(), What::Cue(*cue));
             }
         }
@@ -810,8 +826,11 @@ impl Reader<'_> {
     /// What a word is that nothing else explains.
     fn left(&self, at: usize) -> What {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
+        let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
+        let is_number = before.is_some_and(|own| BEFORE_ONE.contains(&own.word.as_str()))
+            || !crate::words::is_question_word(&token.word);
         if let Some(number) = number_word(&token.word)
-            && !crate::words::is_question_word(&token.word)
+            && is_number
         {
             return What::Number(number, None);
         }

@@ -219,6 +219,13 @@ fn what_is_asked_in_another_way_is_not_answered_in_this() {
             "at once",
         ),
         ("How many new papers are there?", "new"),
+        ("How many used papers are there?", "used"),
+        ("How many papers are significant?", "significant"),
+        ("How many authors only wrote one paper?", "only"),
+        ("How many papers have about 20 references?", "about"),
+        ("What is the average number of papers per year?", "in each group"),
+        ("What is the mean reference count of the ten newest papers?", "first ones"),
+        ("How many papers are left if those before 2010 were removed and 2011 too?", "at once"),
     ] {
         let error = analyst.ask(question).expect_err(question).to_string();
         assert!(error.contains(told), "{question}: {error}");
@@ -246,6 +253,10 @@ fn bounds_stand_behind_numbers_and_may_be_denied() {
     assert_eq!(number("How many products cost 50 dollars and up?"), most);
     let two = number("How many products have at least 2 colors?");
     assert_eq!(number("How many products have 2 or more colors?"), two);
+    let between = number("How many products cost between 20.01 and 49.99?");
+    assert_eq!(number("How many products cost more than 20 and less than 50?"), between);
+    let one = number("How many products have 1 color?");
+    assert_eq!(number("How many products have exactly one color?"), one);
     for twice in [
         "How much is the cheapest and the most expensive product?",
         "What is the difference between the highest and the lowest price?",

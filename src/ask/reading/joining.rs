@@ -174,6 +174,15 @@ impl Reading<'_> {
                 _ => false,
             };
             let next = self.beside(at, 1).and_then(|next| self.cue(next));
+            let behind = self.beside(at, 1).and_then(|next| self.what(next));
+            if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
+                let said = self.said_at(at);
+                return Err(AskError::Missing(format!("it does not say {said:?} how many")));
+            }
+            let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)));
+            if cue == Cue::Only && !keeps {
+                return Err(AskError::Missing("it does not say what \"only\" keeps".to_owned()));
+            }
             if let (true, Some(Cue::Of(function))) = (bounds, next) {
                 return Err(AskError::Missing(format!(
                     "a bound by the {} is not understood; say the number",

@@ -56,6 +56,11 @@ impl Reading<'_> {
                 continue;
             };
             let changed = self.changed.get(at).copied().unwrap_or(false);
+            if let Some(about) = self.is_rough(at) {
+                return Err(AskError::Missing(format!(
+                    "{about:?} does not say from which to which number; say both"
+                )));
+            }
             let before = self.beside(at, -1);
             let cue = before.and_then(|before| self.cue(before));
             let next = self.beside(at, 1);
@@ -185,6 +190,15 @@ impl Reading<'_> {
         }
         self.numbers = uses;
         Ok(())
+    }
+
+    /// The word that makes a number a rough one.
+    fn is_rough(&self, at: usize) -> Option<&str> {
+        const ROUGH: [&str; 7] =
+            ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
+        let start = self.mentions.all.get(at)?.at.start;
+        let before = self.mentions.tokens.get(start.checked_sub(1)?)?;
+        ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
     }
 
     /// Whether nothing is named or counted before a mention.

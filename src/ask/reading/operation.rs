@@ -557,6 +557,14 @@ impl Reading<'_> {
             return Err(AskError::NoTable);
         }
         self.is_no_difference()?;
+        let first =
+            self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
+        if let (true, Some(function)) = (first, self.function()) {
+            return Err(AskError::Missing(format!(
+                "the {} of the first ones is not computed; ask for them, or say a bound",
+                function.name()
+            )));
+        }
         let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
         let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
         self.put_filled(parts, each)?;
@@ -570,7 +578,16 @@ impl Reading<'_> {
         }
         let measure = match parts.measures.first() {
             // The most of what is counted are not all of it.
-            None if parts.counts_rows && self.extreme().is_none() => Measure::Rows,
+            None if parts.counts_rows && self.extreme().is_none() => match self.function() {
+                None | Some(Function::Sum) => Measure::Rows,
+                Some(function) => {
+                    return Err(AskError::Missing(format!(
+                        "the {} of how many there are in each group is not computed; ask how many \
+                         there are in each",
+                        function.name()
+                    )));
+                }
+            },
             None => return Err(self.no_number()),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };

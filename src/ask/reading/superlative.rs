@@ -50,6 +50,14 @@ impl Reading<'_> {
             (Asked::Group(group), Some(column)) => {
                 let function = match self.function() {
                     Some(function) => function,
+                    // Of nodes that several rows lead to, each would be counted more than once.
+                    None if matches!(self.columns.get(column), Some(ColumnSpec::Count(_))) => {
+                        return Err(AskError::Missing(
+                            "what several rows lead to would be counted more than once; ask for the \
+                             total or the mean"
+                                .to_owned(),
+                        ));
+                    }
                     None => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
                         let function = match (most, high) {

@@ -3,10 +3,10 @@
 use crate::{
     ask::{
         AskError,
-        lexicon::Cue,
+        lexicon::{Bound, Cue},
         mentions::{Mention, Mentions, Thing, What},
         plan::Change,
-        reading::Reading,
+        reading::{Reading, numbers::NumberUse},
     },
     table::ColumnSpec,
 };
@@ -80,7 +80,17 @@ impl Reading<'_> {
             let role = self.role(at, &thing)?;
             tests.push(self.test(role));
         }
-        for number in self.numbers.clone().iter().filter(|number| number.changed) {
+        let numbers: Vec<_> = self.numbers.iter().filter(|one| one.changed).cloned().collect();
+        let both = |one: &NumberUse| {
+            one.bound == Bound::Equal
+                && numbers.iter().any(|other| other.at != one.at && other.what == one.what)
+        };
+        if numbers.iter().any(both) {
+            return Err(AskError::Missing(
+                "it supposes two things at once; suppose one at a time".to_owned(),
+            ));
+        }
+        for number in &numbers {
             tests.push(self.number_test(number)?);
         }
         let nothing = || AskError::Missing("it does not say what is supposed".to_owned());
