@@ -6,10 +6,11 @@
     agent data sample prime --scale 0.01 --to DIR/prime
     python3 scripts/ask-wordings.py DIR > tests/data/ask/wordings.tsv
     python3 scripts/ask-wordings.py DIR further > tests/data/ask/further.tsv
+    python3 scripts/ask-wordings.py DIR third > tests/data/ask/third.tsv
 
 Every answer is computed here from the files of the sample, with NumPy and SciPy, and without anything
 of the program. The first 100 questions were written before any was asked, the further 50 when the
-program had been mended by the first and before any of them was asked. A line is the sample, the
+program had been mended by the first and before any of them was asked, and the third 50 likewise. A line is the sample, the
 kind, the question and the answer as JSON: {"number": x}, {"names": [...]}, {"truth": b}, with
 "statistic" where a test stands behind it, or {"groups": {name: x}}.
 """
@@ -86,6 +87,10 @@ def related(x, y):
     return tested(stats.pearsonr(x, y), lambda t: t.pvalue < 0.05)
 
 
+def by_ranks(x, y):
+    return tested(stats.spearmanr(x, y), lambda t: t.pvalue < 0.05)
+
+
 def grows(x, y):
     return tested(stats.pearsonr(x, y), lambda t: t.pvalue < 0.05 and t.statistic > 0)
 
@@ -113,7 +118,7 @@ def large(groups, least=2):
     return [v for _, v in sorted(groups.items()) if len(v) >= least]
 
 
-def amazon(base, further):
+def amazon(base, which):
     products = base.of("product")
     price = {p: float(base.field(p, "price").lstrip("$").replace(",", "")) for p in products}
     many = {r: {p: len(base.to(r, p)) for p in products} for r in base.out}
@@ -157,7 +162,28 @@ def amazon(base, further):
     for b, c in bc:
         counts[rows.index(b), cols.index(c)] += 1
     chi = stats.chi2_contingency(counts, correction=False)
-    if further:
+    if which == "third":
+        return [
+            ("aggregation", "I'd like to know how many Pine Gate products we stock.", number(len(P("Pine Gate")))),
+            ("aggregation", "What's the price tag of an average fencing tools product?", number(np.mean(prices("fencing tools")))),
+            ("aggregation", "How many of our products are sold for less than 15 dollars?", number(sum(x < 15 for x in price.values()))),
+            ("aggregation", "How many products are there in each color?", {"groups": {k: v for k, v in sizes(colors).items() if v}}),
+            ("aggregation", "How many colours does a product have on average?", number(np.mean(list(many["has_color"].values())))),
+            ("aggregation", "What would it cost to buy every product of Quest Team once?", number(sum(prices("Quest Team")))),
+            ("aggregation", "How many Libugri products are neither above 80 dollars nor below 20 dollars?", number(sum(20 <= x <= 80 for x in prices("Libugri")))),
+            ("superlative", "Which brand is the cheapest on average?", names(means(brands), min)),
+            ("superlative", "Rank the top 4 categories by average price.", names(means(categories), max, 4)),
+            ("superlative", "Which pastel rust product has the highest price tag?", names(named(P("pastel rust")), max)),
+            ("intercomparison", "Is there more choice in golfing equipment than in hockey accessories?", truth(len(P("golfing equipment")) > len(P("hockey accessories")))),
+            ("intercomparison", "Do coral pink products cost more on average than royal silver ones?", truth(np.mean(prices("coral pink")) > np.mean(prices("royal silver")))),
+            ("distribution", "Would you call the prices of Quest Team normally distributed?", normal(prices("Quest Team"))),
+            ("descriptive", "Is a higher price associated with more also_buy links?", by_ranks([price[p] for p in products], [many["also_buy"][p] for p in products])),
+            ("variance", "Are the prices in parkour coaching more scattered than those in fitness shelter?", truth(stats.levene(prices("parkour coaching"), prices("fitness shelter"), center="median").pvalue < 0.05 and np.var(prices("parkour coaching")) > np.var(prices("fitness shelter")))),
+            ("descriptive", "Is price linked to brand?", depends(*large(grouped(pairs(brands)), 1))),
+            ("hypothetical", "If we stopped selling Pairobro, how many products would we have?", number(len(without("Pairobro")))),
+            ("hypothetical", "After a 10 percent discount on everything, how many products would cost under 20 dollars?", number(sum(x * 0.9 < 20 for x in price.values()))),
+        ]
+    if which == "further":
         return [
             ("aggregation", "What's the total number of items in fitness shelter?", number(len(P("fitness shelter")))),
             ("aggregation", "On average, how much do royal silver items go for?", number(np.mean(prices("royal silver")))),
@@ -225,7 +251,7 @@ def amazon(base, further):
     ]
 
 
-def mag(base, further):
+def mag(base, which):
     papers, authors, places = base.of("paper"), base.of("author"), base.of("institution")
     W, C, T, A = "author___writes___paper", "paper___cites___paper", "paper___has_topic___field_of_study", "author___affiliated_with___institution"
     year = {p: base.field(p, "Year") for p in papers}
@@ -247,7 +273,28 @@ def mag(base, further):
         return dict(collections.Counter(v for v in values if v is not None))
 
     known = [(venue[p], refs[p]) for p in papers if venue[p] is not None]
-    if further:
+    if which == "third":
+        return [
+            ("aggregation", "How many publications are there from 2016 onwards?", number(sum(y >= 2016 for y in year.values()))),
+            ("aggregation", "How many institutions do we know?", number(len(places))),
+            ("aggregation", "How often was the Journal of Slow Systems published in?", number(len(of_venue("Journal of Slow Systems")))),
+            ("aggregation", "What is the mean number of citations a paper receives?", number(mean(len(base.at(C, p)) for p in papers))),
+            ("aggregation", "How many papers did Flora D. Flioteckini publish?", number(len(base.to(W, base.named("Flora D. Flioteckini"))))),
+            ("aggregation", "For every year, what is the average reference count?", {"groups": {str(k): mean(v) for k, v in grouped([(year[p], refs[p]) for p in papers]).items()}}),
+            ("aggregation", "How many papers have a single author?", number(sum(n == 1 for n in writers.values()))),
+            ("aggregation", "How many papers on Nonlinear botany of insulators came out in 2012 or later?", number(sum(year[p] >= 2012 for p in topics["Nonlinear botany of insulators"]))),
+            ("superlative", "Which paper cites the most other papers?", names({base.name(p): len(base.to(C, p)) for p in papers}, max)),
+            ("superlative", "Who are the three most prolific authors?", names({base.name(a): len(base.to(W, a)) for a in authors}, max, 3)),
+            ("superlative", "In which venue was the smallest number of papers published?", names(sizes(venue.values()), min)),
+            ("intercomparison", "Does T. Flistodrim have more papers than Ines Prazebresski?", truth(len(base.to(W, base.named("T. Flistodrim"))) > len(base.to(W, base.named("Ines Prazebresski"))))),
+            ("intercomparison", "Which of the two has published more, the Journal of Plain Results or the Northern Review of Methods?", {"names": [max(("Journal of Plain Results", "Northern Review of Methods"), key=lambda v: len(of_venue(v)))]}),
+            ("distribution", "Does the author count of institutions follow a normal distribution?", normal([base.field(i, "AuthorCount") for i in places])),
+            ("correlation", "Do newer papers have longer reference lists?", grows([year[p] for p in papers], [refs[p] for p in papers])),
+            ("variance", "Is the reference count equally variable in the Annals of Measured Progress and the Bulletin of Open Questions?", same_spread([refs[p] for p in of_venue("Annals of Measured Progress")], [refs[p] for p in of_venue("Bulletin of Open Questions")])),
+            ("descriptive", "Does it matter for the reference count where a paper appears?", depends(*large(grouped(known), 1))),
+            ("hypothetical", "Had the Symposium on Useful Models never taken place, how many papers would we have?", number(sum(v != "Symposium on Useful Models" for v in venue.values()))),
+        ]
+    if which == "further":
         return [
             ("aggregation", "How many articles were released between 2008 and 2011?", number(sum(2008 <= y <= 2011 for y in year.values()))),
             ("aggregation", "What is the median number of references of papers in the Annals of Measured Progress?", number(np.median([refs[p] for p in of_venue("Annals of Measured Progress")]))),
@@ -305,7 +352,7 @@ def mag(base, further):
     ]
 
 
-def prime(base, further):
+def prime(base, which):
     drugs, diseases, genes = base.of("drug"), base.of("disease"), base.of("gene/protein")
     state = {d: base.field(d, "state") for d in drugs}
 
@@ -332,7 +379,24 @@ def prime(base, further):
 
     prevalence = grouped([(base.field(d, "orphanet_prevalence"), genes_of[d]) for d in diseases])
     ataxia = base.named("idiopathic pituitary gland ataxia")
-    if further:
+    if which == "third":
+        return [
+            ("descriptive", "Does the number of contraindications depend on the state of a drug?", depends(*[[forbids[d] for d in of(name)] for name in ("gas", "liquid", "solid")])),
+            ("aggregation", "How many drugs have no known target?", number(sum(x == 0 for x in targets.values()))),
+            ("aggregation", "How many enzymes does Brizothicillin have?", number(len(base.to("enzyme", base.named("Brizothicillin"))))),
+            ("aggregation", "On average, how many phenotypes does a disease show?", number(mean(shown.values()))),
+            ("aggregation", "How many drugs are there of each state?", {"groups": {k: float(v) for k, v in collections.Counter(state.values()).items()}}),
+            ("aggregation", "How many drugs can treat juvenile gallbladder insufficiency?", number(len(base.to("indication", base.named("juvenile gallbladder insufficiency"))))),
+            ("aggregation", "What proportion of the drugs has at least one side effect?", number(sum(x > 0 for x in effects.values()) / len(drugs))),
+            ("superlative", "Which pathway has the largest number of genes?", names(named(n("interacts with", base.of("pathway"), "gene/protein", into=True)), max)),
+            ("superlative", "What are the 2 drugs with the most targets?", names(named(targets), max, 2)),
+            ("superlative", "Which liquid drug has the most side effects?", names({base.name(d): effects[d] for d in of("liquid")}, max)),
+            ("intercomparison", "Who has more carriers: Woudrarkiazole or Kruprexizepam?", {"names": [max(("Woudrarkiazole", "Kruprexizepam"), key=lambda x: carriers[base.named(x)])]}),
+            ("distribution", "Are the numbers of genes per disease normally distributed?", normal(list(genes_of.values()))),
+            ("descriptive", "Is there a link between how many targets and how many carriers a drug has?", by_ranks([targets[d] for d in drugs], [carriers[d] for d in drugs])),
+            ("hypothetical", "Ignoring solid drugs, what is the average number of targets?", number(mean(targets[d] for d in drugs if state[d] != "solid"))),
+        ]
+    if which == "further":
         return [
             ("aggregation", "How many medicines are solid?", number(len(of("solid")))),
             ("aggregation", "What's the average number of targets of a liquid drug?", number(mean(targets[d] for d in of("liquid")))),
@@ -364,7 +428,7 @@ def prime(base, further):
         ("superlative", "What is the most common state of drugs?", names(dict(collections.Counter(state.values())), max)),
         ("intercomparison", "Are there more liquid drugs than gas drugs?", truth(len(of("liquid")) > len(of("gas")))),
         ("intercomparison", "Do solid drugs have more side effects on average than liquid drugs?", truth(mean(effects[d] for d in of("solid")) > mean(effects[d] for d in of("liquid")))),
-        ("intercomparison", "Which has more side effects, Prabrilisetron or Praboxiolol?", {"names": [max(("Prabrilisetron", "Praboxiolol"), key=lambda x: effects[base.named(x)])]}),
+        ("intercomparison", "Which has more side effects, Prabrilisetron or Praboxiolol?", names({x: effects[base.named(x)] for x in ("Prabrilisetron", "Praboxiolol")}, max)),
         ("distribution", "Is the number of side effects per drug normally distributed?", normal(list(effects.values()))),
         ("correlation", "Do drugs with more targets have more side effects?", grows(list(targets.values()), list(effects.values()))),
         ("correlation", "Is the number of indications of a drug correlated with its number of contraindications?", related([treats[d] for d in drugs], [forbids[d] for d in drugs])),
@@ -378,8 +442,9 @@ def prime(base, further):
 
 
 def main():
+    which = sys.argv[2] if len(sys.argv) > 2 else "first"
     for name, questions in (("amazon", amazon), ("mag", mag), ("prime", prime)):
-        for kind, question, answer in questions(Base(f"{sys.argv[1]}/{name}"), "further" in sys.argv[2:]):
+        for kind, question, answer in questions(Base(f"{sys.argv[1]}/{name}"), which):
             print(name, kind, question, json.dumps(answer), sep="\t")
 
 

@@ -160,30 +160,4 @@ mod tests {
             assert_eq!(KindModel::built_in().ranked(question)[0].0, kind, "{question}");
         }
     }
-
-    /// The questions of the published benchmark, where they are at hand: taught with its training
-    /// questions, the model knows the kinds of its test questions.
-    #[test]
-    fn a_model_taught_with_a_benchmark_knows_its_kinds() {
-        let Some(folder) = crate::given::real_data("mebench") else { return };
-        let read = |name: &str| -> Vec<(Kind, String)> {
-            let text = std::fs::read_to_string(folder.join(name)).unwrap();
-            let of = |line: &str| {
-                let value: serde_json::Value = serde_json::from_str(line).unwrap();
-                let kind = value["type"].as_str().unwrap().trim().to_lowercase();
-                let kind = Kind::named(kind.split(' ').next().unwrap()).unwrap();
-                (kind, value["question"].as_str().unwrap().to_owned())
-            };
-            text.lines().map(of).collect()
-        };
-        let (train, test) = (read("train.jsonl"), read("test.jsonl"));
-        let model = KindModel::taught(train.iter().map(|(kind, text)| (*kind, text.as_str())));
-        let share = |model: &KindModel| {
-            let right = test.iter().filter(|(kind, text)| model.ranked(text)[0].0 == *kind).count();
-            right as f64 / test.len() as f64
-        };
-        let (taught, built_in) = (share(&model), share(KindModel::built_in()));
-        println!("kinds of {} questions: taught {taught:.4}, built in {built_in:.4}", test.len());
-        assert!(taught >= 0.93, "{taught}");
-    }
 }

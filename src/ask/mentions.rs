@@ -50,7 +50,9 @@ const UNITS: [(&str, &str); 14] = [
 /// Words between which and what is counted nothing else stands.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words behind a type or a relation of which so many are meant.
-pub(crate) const COUNTS: [&str; 4] = ["count", "counts", "list", "lists"];
+pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
+/// Words behind which `one` is a number.
+const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -260,12 +262,16 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
         }
     }
     if let Some(mention) = all.first_mut().filter(|mention| mention.at.len() == 1)
-        && word(mention.at.start) == "say"
+        && (word(mention.at.start) == "say"
+            || ["had", "were"].contains(&word(mention.at.start)) && says(&["would"]))
     {
         mention.what = What::Cue(Cue::Suppose);
     }
     let supposes = all.iter().any(|mention| cue(mention) == Some(Cue::Suppose))
         || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
+    let differs = all
+        .iter()
+        .any(|own| matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..))));
     let people = people(schema, all);
     for at in 0..all.len() {
         let (start, end) = all.get(at).map_or((0, 0), |own| (own.at.start, own.at.end));
@@ -317,6 +323,21 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
                 let counted = by_cue || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
             }
+            // `used papers`, `are significant`: some of them, but which is not known.
+            Some(What::Filler)
+                if word(start) == "used" && matches!(next, Some(What::Type(_)))
+                    || word(start).starts_with("significant") && test == all.len() && !differs =>
+            {
+                Some(What::Unknown(word(start).to_owned()))
+            }
+            // What is said to have stopped is supposed to be gone only where it would be.
+            Some(What::Cue(Cue::LeaveOut))
+                if word(start).starts_with("stop")
+                    && !says(&["would"])
+                    && !all.iter().any(|own| cue(own) == Some(Cue::Suppose)) =>
+            {
+                Some(What::Unknown(word(start).to_owned()))
+            }
             // `how many things`: those that questions are about, where they are of one type.
             Some(What::Filler | What::Unknown(_)) if is_anything(word(start)) => {
                 let counted = matches!(
@@ -331,10 +352,9 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
             // `author list`, `reference counts`
             Some(What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany))
                 if COUNTS.contains(&word(start))
-                    && matches!(before, Some(What::Type(_) | What::Links(_)))
-                    && all
-                        .get(at.wrapping_sub(1))
-                        .is_some_and(|own| matches!(own.what, What::Type(_) | What::Links(_))) =>
+                    && all.get(at.wrapping_sub(1)).is_some_and(|own| {
+                        matches!(own.what, What::Type(_) | What::Links(_) | What::Field(_))
+                    }) =>
             {
                 Some(What::Filler)
             }
@@ -689,7 +709,11 @@ impl Reader<'_> {
         for (phrase, cue) in PHRASES {
             let words: Vec<&str> = phrase.split(' ').collect();
             let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
-            if words.len() <= own.len() && same {
+            // `more than 20 and less than 50` are two bounds.
+            let goes_on = self.tokens.get(at + words.len()).is_some_and(|next| {
+                matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
+            });
+            if words.len() <= own.len() && same && !goes_on {
                 better(words.len(), What::Cue(*cue));
             }
         }
@@ -727,10 +751,24 @@ impl Reader<'_> {
                     fields.push((FieldId(id as u16), share.min(1.0)));
                 }
             }
+            // `genes` is a gene, and not a form of it as `generif` is.
+            if let [one] = said.as_slice() {
+                let is_said = |words: &Words| words.stems.iter().any(|own| own == one);
+                let is_exact = |(field, _): &(FieldId, f32)| {
+                    self.schema.fields.get(field.0 as usize).is_some_and(is_said)
+                };
+                if self.schema.types.iter().any(is_said) || fields.iter().any(is_exact) {
+                    fields.retain(is_exact);
+                }
+            }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
-                // Of equal parts of names, that of the type.
-                let share = fields.first().map_or(0.0, |(_, share)| *share);
+                // Of equal parts of names, all their words counted, that of the type.
+                let part = |(field, _): &(FieldId, f32)| {
+                    let own = self.schema.fields.get(field.0 as usize);
+                    own.map_or(0.0, |own| said.len() as f32 / own.words.len() as f32)
+                };
+                let share = fields.iter().map(part).fold(0.0, f32::max);
                 let stem = own.first().map_or("", |token| token.stem.as_str());
                 let is_said = |words: &Words| words.stems.iter().any(|own| own == stem);
                 let exact = |(field, _): &(FieldId, f32)| {
@@ -788,8 +826,11 @@ impl Reader<'_> {
     /// What a word is that nothing else explains.
     fn left(&self, at: usize) -> What {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
+        let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
+        let is_number = before.is_some_and(|own| BEFORE_ONE.contains(&own.word.as_str()))
+            || !crate::words::is_question_word(&token.word);
         if let Some(number) = number_word(&token.word)
-            && !crate::words::is_question_word(&token.word)
+            && is_number
         {
             return What::Number(number, None);
         }

@@ -26,6 +26,8 @@ mod lexicon;
 mod mentions;
 mod model;
 mod plan;
+#[cfg(test)]
+mod published;
 mod reading;
 mod record;
 mod run;

@@ -104,10 +104,11 @@ pub(crate) fn read(
     if !asks_for_many(mentions) {
         return Err(AskError::NoTable);
     }
+    let counts = counts(mentions);
     if !unknown.is_empty() {
         let is_name = |word: &&String| !base.entities.spelled(&format!("\"{word}\"")).is_empty();
         let names = unknown.iter().filter(is_name).cloned().collect();
-        return Err(AskError::Unknown { words: unknown, names, counts: counts(mentions) });
+        return Err(AskError::Unknown { words: unknown, names, counts });
     }
     let mut reading = Reading {
         base,
@@ -129,49 +130,66 @@ pub(crate) fn read(
     reading.bind();
     reading.denied = reading.find_denied()?;
     reading.check_bounds()?;
+    reading.check_alternatives()?;
     reading.count();
     reading.use_numbers()?;
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
-    reading.plan_of_any(kinds)
+    reading.plan_of_any(kinds).map_err(|error| match error {
+        // `written together by A and B` and `associated with C` say it of nodes as well.
+        AskError::Missing(_) if !asks_surely(mentions) => AskError::NoTable,
+        error => error,
+    })
 }
 
-/// Whether anything is said that only many nodes together can answer.
-fn asks_for_many(mentions: &Mentions) -> bool {
+/// Whether a phrase that no question for nodes has is said.
+fn asks_surely(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
-        What::Cue(cue) => !matches!(
-            cue,
-            Cue::Filler
-                | Cue::Which
-                | Cue::Versus
-                | Cue::Bound(..)
-                | Cue::Only
-                | Cue::Raise
-                | Cue::Lower
-                | Cue::Each
-                | Cue::Differ
-                | Cue::Suppose
-                | Cue::LeaveOut
-        ),
+        What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
         _ => false,
     })
 }
 
+/// Whether a total may be how things are done: `together`.
+fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
+    let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
+    said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
+}
+
+/// Whether anything is said that only many nodes together can answer.
+fn asks_for_many(mentions: &Mentions) -> bool {
+    mentions.all.iter().any(|mention| matches!(mention.what, What::Cue(cue) if asks(cue)))
+}
+
+/// Whether a phrase asks for what only many nodes together can answer.
+fn asks(cue: Cue) -> bool {
+    !matches!(
+        cue,
+        Cue::Filler
+            | Cue::Which
+            | Cue::Versus
+            | Cue::Bound(..)
+            | Cue::OrMore(_)
+            | Cue::Only
+            | Cue::Raise
+            | Cue::Lower
+            | Cue::Each
+            | Cue::Differ
+            | Cue::Suppose
+            | Cue::LeaveOut
+            | Cue::Not
+    )
+}
+
 /// Whether anything is said that no node can answer: a number, a test, something supposed.
 fn counts(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| {
-        matches!(
-            mention.what,
-            What::Cue(
-                Cue::Of(_)
-                    | Cue::HowMany
-                    | Cue::NumberOf
-                    | Cue::Share
-                    | Cue::Normal
-                    | Cue::Correlate
-                    | Cue::Spread
-            )
-        )
+    mentions.all.iter().any(|mention| match mention.what {
+        What::Cue(Cue::Of(_)) => !is_together(mentions, mention),
+        What::Cue(cue) => matches!(
+            cue,
+            Cue::HowMany | Cue::NumberOf | Cue::Share | Cue::Normal | Cue::Correlate | Cue::Spread
+        ),
+        _ => false,
     })
 }
 
@@ -262,10 +280,18 @@ impl Reading<'_> {
                 Some(What::Cue(cue)) => {
                     matches!(
                         cue,
-                        Cue::NumberOf | Cue::Most | Cue::Fewest | Cue::More(_) | Cue::HowMany
+                        Cue::NumberOf
+                            | Cue::Most
+                            | Cue::Fewest
+                            | Cue::More(_)
+                            | Cue::OrMore(_)
+                            | Cue::HowMany
                     )
                 }
-                Some(What::Number(..)) => true,
+                // `top 3 X` are the first of them.
+                Some(What::Number(..)) => {
+                    self.beside(at, -1).and_then(|before| self.cue(before)) != Some(Cue::Top)
+                }
                 _ => false,
             };
             // `tend to have more X`
@@ -330,6 +356,19 @@ impl Reading<'_> {
             .iter()
             .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
         (all && !types.is_empty()).then_some(wanted)
+    }
+
+    /// Whether it is asked who or what published or wrote more, or most, of what is not said.
+    fn publishes(&self) -> bool {
+        const PUBLISH: [&str; 7] =
+            ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
+        let fruitful = |(at, _)| {
+            let said = self.said_at(at);
+            said.ends_with("prolific") || said.ends_with("productive")
+        };
+        self.counted.is_empty()
+            && (self.own_words().iter().any(|word| PUBLISH.contains(word))
+                || self.cues(false).any(fruitful))
     }
 
     /// The type that the rows are of.
@@ -722,6 +761,21 @@ impl Reading<'_> {
         let counts = self.cues(false).filter(|(_, cue)| *cue == Cue::HowMany);
         if let [one, other, ..] = counts.map(|(at, _)| at).collect::<Vec<_>>().as_slice() {
             return several(&self.said_at(*one), &self.said_at(*other));
+        }
+        let best = self.cues(false).filter(|(_, cue)| matches!(cue, Cue::Best(..)));
+        if let [(one, first), (other, second), ..] = best.collect::<Vec<_>>().as_slice()
+            && first != second
+            && self.is_apart(*one, *other)
+        {
+            return several(&self.said_at(*one), &self.said_at(*other));
+        }
+        let which = self.cues(false).filter(|(_, cue)| *cue == Cue::Which).last();
+        if let (Some((one, _)), Some((other, _))) =
+            (self.cues(false).find(|(_, cue)| *cue == Cue::HowMany), which)
+            && one < other
+            && self.is_said_between(other.saturating_sub(2), other, &["and"])
+        {
+            return several(&self.said_at(one), &self.said_at(other));
         }
         let functions: Vec<(usize, Function)> = self
             .cues(false)

@@ -1,5 +1,5 @@
-//! An answer in the form that leaves the process: JSON with the whole table and the source of every
-//! column.
+//! An answer in the form that leaves the process: JSON with the table, as many rows of it as are wanted,
+//! and the source of every column.
 //!
 //! Must not know: how answers are found, who reads them.
 
@@ -37,6 +37,8 @@ pub struct AskRecord<'a> {
 struct Result<'a> {
     columns: &'a [String],
     rows: &'a [Vec<SqlValue>],
+    /// Those that are left out included.
+    n_rows: usize,
 }
 
 #[derive(Serialize)]
@@ -44,6 +46,8 @@ struct Table<'a> {
     rows_are: &'a str,
     columns: Vec<Column<'a>>,
     rows: Vec<Row<'a>>,
+    /// Those that are left out included.
+    n_rows: usize,
 }
 
 /// A column, and where each of its cells comes from: of the row's node, this.
@@ -63,8 +67,15 @@ struct Row<'a> {
 }
 
 impl<'a> AskRecord<'a> {
-    /// The answer to a question over a base, found in so many milliseconds.
-    pub fn new(question: &'a str, answered: &'a Answered, kb: &'a Kb, ms: f64) -> Self {
+    /// The answer to a question over a base, found in so many milliseconds, with so many rows of
+    /// each table at most.
+    pub fn new(
+        question: &'a str,
+        answered: &'a Answered,
+        kb: &'a Kb,
+        rows: usize,
+        ms: f64,
+    ) -> Self {
         let Answered { table, result, .. } = answered;
         let columns = table.columns.iter().map(|column| Column {
             name: &column.name,
@@ -85,11 +96,16 @@ impl<'a> AskRecord<'a> {
             path: &answered.path,
             sql: &answered.sql,
             statistic: answered.statistic,
-            result: Result { columns: &result.columns, rows: &result.rows },
+            result: Result {
+                columns: &result.columns,
+                rows: result.rows.get(..rows).unwrap_or(&result.rows),
+                n_rows: result.rows.len(),
+            },
             table: Table {
                 rows_are: &answered.row_type,
                 columns: columns.collect(),
-                rows: table.rows.iter().enumerate().map(row).collect(),
+                rows: table.rows.iter().enumerate().take(rows).map(row).collect(),
+                n_rows: table.rows.len(),
             },
             left_out: &answered.left_out,
             assumed: &answered.assumed,

@@ -140,7 +140,7 @@ fn answer(
         ));
     }
     if args.json {
-        ctx.printer.json(&AskRecord::new(question, &answered, &base.kb, ms))?;
+        ctx.printer.json(&AskRecord::new(question, &answered, &base.kb, usize::MAX, ms))?;
     } else {
         print(&answered, &base.kb, ctx)?;
     }

@@ -8,14 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    ask::{
-        AskError,
-        answer::{Answered, LeftOut, Outcome},
-        kind::Kind,
-        row_json,
-    },
+    ask::{AskError, AskRecord},
     infer::{self, HitRecord},
-    kb::Kb,
     retrieve::{Detail, checked},
     serve::{
         Server,
@@ -24,7 +18,6 @@ use crate::{
         routes::{Body, deadline, in_json, json, opened},
         splits::page,
     },
-    table::{SqlValue, statistics::Tested},
 };
 
 /// Rows of a reply at most, and where a request does not say.
@@ -59,72 +52,10 @@ struct ByTable<'a> {
     base: &'a str,
     /// `table`.
     by: &'static str,
-    /// The question.
-    question: &'a str,
-    /// Its kind.
-    #[schema(value_type = String)]
-    kind: Kind,
-    /// The answer itself.
+    /// The answer, as `agent ask --json` prints it.
+    #[serde(flatten)]
     #[schema(value_type = serde_json::Value)]
-    answer: &'a Outcome,
-    /// The same in a sentence.
-    told: &'a str,
-    /// How the rows were found, a line for each metapath.
-    path: &'a [String],
-    /// The statements, in order.
-    sql: &'a [String],
-    /// The test, where one was made.
-    #[schema(value_type = Option<serde_json::Value>)]
-    statistic: Option<Tested>,
-    /// What the last statement gave.
-    result: Rows<'a>,
-    /// The table that was asked.
-    table: Table<'a>,
-    /// What of it is not in the answer.
-    #[schema(value_type = Vec<serde_json::Value>)]
-    left_out: &'a [LeftOut],
-    /// How open words were taken.
-    assumed: &'a [String],
-    /// Time it took, milliseconds.
-    ms: f64,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Rows<'a> {
-    columns: &'a [String],
-    /// The first ones.
-    #[schema(value_type = Vec<Vec<serde_json::Value>>)]
-    rows: &'a [Vec<SqlValue>],
-    /// All of them.
-    n_rows: usize,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Table<'a> {
-    /// The type of the rows.
-    rows_are: &'a str,
-    columns: Vec<Column<'a>>,
-    /// The first ones.
-    rows: Vec<Row<'a>>,
-    /// All of them.
-    n_rows: usize,
-}
-
-/// A column, and where each of its cells comes from.
-#[derive(Serialize, ToSchema)]
-struct Column<'a> {
-    name: &'a str,
-    source: &'a str,
-    unit: Option<&'a str>,
-    /// Rows without a value.
-    empty: usize,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Row<'a> {
-    id: u32,
-    name: &'a str,
-    cells: Vec<serde_json::Value>,
+    answer: AskRecord<'a>,
 }
 
 /// An answer by the bundle.
@@ -173,8 +104,9 @@ fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiE
         Ok(answered) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
             let kb = &opened.base.kb;
-            let table = by_table(opened.name(), question, &answered, kb, rows, ms);
-            in_json(&AskReply::Table(Box::new(table)))
+            let answer = AskRecord::new(question, &answered, kb, rows, ms);
+            let base = opened.name();
+            in_json(&AskReply::Table(Box::new(ByTable { base, by: "table", answer })))
         }
         Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
         Err(error) => {
@@ -196,51 +128,4 @@ fn by_bundle(opened: &Opened, question: &str) -> Result<String, ApiError> {
     let hits = infer::hits(&base.kb, &answer);
     let base = opened.name();
     in_json(&AskReply::Bundle(ByBundle { base, by: "bundle", question, hits }))
-}
-
-fn by_table<'a>(
-    base: &'a str,
-    question: &'a str,
-    answered: &'a Answered,
-    kb: &'a Kb,
-    rows: usize,
-    ms: f64,
-) -> ByTable<'a> {
-    let (table, result) = (&answered.table, &answered.result);
-    let column = |column: &'a crate::table::Column| Column {
-        name: &column.name,
-        source: &column.source,
-        unit: column.unit.as_deref(),
-        empty: column.n_empty(),
-    };
-    let row = |(at, &id): (usize, &u32)| Row {
-        id,
-        name: kb.name(id),
-        cells: row_json(table, at).collect(),
-    };
-    ByTable {
-        base,
-        by: "table",
-        question,
-        kind: answered.kind,
-        answer: &answered.outcome,
-        told: &answered.told,
-        path: &answered.path,
-        sql: &answered.sql,
-        statistic: answered.statistic,
-        result: Rows {
-            columns: &result.columns,
-            rows: result.rows.get(..rows).unwrap_or(&result.rows),
-            n_rows: result.rows.len(),
-        },
-        table: Table {
-            rows_are: &answered.row_type,
-            columns: table.columns.iter().map(column).collect(),
-            rows: table.rows.iter().enumerate().take(rows).map(row).collect(),
-            n_rows: table.rows.len(),
-        },
-        left_out: &answered.left_out,
-        assumed: &answered.assumed,
-        ms,
-    }
 }

@@ -1,7 +1,9 @@
 //! Functions that SQL over tables has beyond those of SQLite: variance, standard deviation,
-//! correlation, median, quantiles, year.
+//! correlation, median, quantiles, year, the beginning of a text, and the mathematical ones that
+//! SQLite leaves to how it is built.
 //!
-//! All leave out rows in which an argument is no number, and give null where too few are left.
+//! Aggregates leave out rows in which an argument is no number, and give null where too few are left;
+//! the others are null where they are not defined.
 
 use rusqlite::{
     Connection, Result,
@@ -16,9 +18,12 @@ use crate::table::{
 
 /// A statistic of what was aggregated; none where it is not defined.
 type OfMoments = fn(&Moments) -> Option<f64>;
+/// A function of one number, and of two.
+type OfOne = fn(f64) -> f64;
+type OfTwo = fn(f64, f64) -> f64;
 
 /// Names of the functions, for prompts and messages.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 23] = [
     "variance",
     "var_samp",
     "var_pop",
@@ -31,6 +36,17 @@ pub(super) const NAMES: [&str; 12] = [
     "quantile",
     "percentile",
     "year",
+    "left",
+    "floor",
+    "ceil",
+    "ceiling",
+    "sqrt",
+    "exp",
+    "ln",
+    "log",
+    "mod",
+    "pow",
+    "power",
 ];
 
 /// Makes the functions known to a connection.
@@ -61,7 +77,40 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
             ValueRef::Text(text) => year(&String::from_utf8_lossy(text)),
             _ => None,
         })
-    })
+    })?;
+    connection.create_scalar_function("left", 2, flags, |context| {
+        let text = match context.get_raw(0) {
+            ValueRef::Integer(number) => Some(number.to_string()),
+            ValueRef::Real(number) => Some(number.to_string()),
+            ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        };
+        let most = number(context, 1).map(|most| most.max(0.0) as usize);
+        Ok(text.zip(most).map(|(text, most)| text.chars().take(most).collect::<String>()))
+    })?;
+    let of_one: [(&str, OfOne); 7] = [
+        ("floor", f64::floor),
+        ("ceil", f64::ceil),
+        ("ceiling", f64::ceil),
+        ("sqrt", f64::sqrt),
+        ("exp", f64::exp),
+        ("ln", f64::ln),
+        ("log", f64::log10),
+    ];
+    for (name, of) in of_one {
+        connection.create_scalar_function(name, 1, flags, move |context| {
+            Ok(number(context, 0).map(of).filter(|found| found.is_finite()))
+        })?;
+    }
+    let of_two: [(&str, OfTwo); 3] =
+        [("mod", |one, other| one % other), ("pow", f64::powf), ("power", f64::powf)];
+    for (name, of) in of_two {
+        connection.create_scalar_function(name, 2, flags, move |context| {
+            let both = number(context, 0).zip(number(context, 1));
+            Ok(both.map(|(one, other)| of(one, other)).filter(|found| found.is_finite()))
+        })?;
+    }
+    Ok(())
 }
 
 /// Argument `at`, if it is a number.

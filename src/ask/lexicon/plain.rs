@@ -28,9 +28,8 @@ const FILLERS: &[&str] = &[
     "release",
     "released",
     "sell",
+    "selling",
     "sells",
-    "stock",
-    "stocks",
     "use",
     "used",
     "uses",
@@ -39,8 +38,6 @@ const FILLERS: &[&str] = &[
     "works",
     "appeared",
     "appears",
-    "frequent",
-    "home",
     "left",
     "located",
     "offer",
@@ -58,7 +55,6 @@ const FILLERS: &[&str] = &[
     "amid",
     "among",
     "amongst",
-    "available",
     "base",
     "based",
     "be",
@@ -134,6 +130,7 @@ const FILLERS: &[&str] = &[
     "its",
     "kind",
     "know",
+    "known",
     "labelled",
     "least",
     "level",
@@ -167,6 +164,7 @@ const FILLERS: &[&str] = &[
     "put",
     "rather",
     "receive",
+    "receives",
     "received",
     "recorded",
     "remain",
@@ -184,7 +182,6 @@ const FILLERS: &[&str] = &[
     "significance",
     "significant",
     "significantly",
-    "single",
     "sit",
     "sits",
     "sorted",
@@ -347,6 +344,7 @@ pub(crate) fn number_word(word: &str) -> Option<f64> {
     ];
     const TENS: [&str; 8] =
         ["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred"];
+    let word = if word == "single" { "one" } else { word };
     let small = WORDS.iter().position(|known| *known == word).map(|number| number as f64);
     let tens = || TENS.iter().position(|known| *known == word).map(|at| 10.0 * (at + 3) as f64);
     small.or_else(tens)

@@ -26,7 +26,7 @@ impl Reading<'_> {
     }
 
     /// Whether one of some words stands between two mentions.
-    fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
+    pub(super) fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
         let end = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         let (Some(one), Some(other)) = (end(one), end(other)) else { return false };
         let between = self.mentions.tokens.get(one.end..other.start).unwrap_or_default();
@@ -116,6 +116,55 @@ impl Reading<'_> {
         Ok(denied)
     }
 
+    /// What stands on a side of a word, past what only belongs to it.
+    fn beside_or(&self, at: usize, step: isize) -> Option<&What> {
+        let mut place = self.beside(at, step)?;
+        let mut field = None;
+        loop {
+            match self.what(place)? {
+                What::Cue(Cue::Bound(..) | Cue::Not) => {}
+                what @ (What::Field(_) | What::Type(_) | What::Links(_)) => {
+                    field = field.or(Some(what));
+                }
+                what @ (What::Thing(_) | What::NoThing(_) | What::Number(..)) => return Some(what),
+                _ => return field,
+            }
+            match self.beside(place, step) {
+                Some(next) => place = next,
+                None => return field,
+            }
+        }
+    }
+
+    /// Refuses `or` between conditions of two sorts: rows that satisfy either are not asked for here.
+    pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
+        for (at, cue) in self.cues(false) {
+            if let Cue::OrMore(_) = cue
+                && !matches!(
+                    self.beside(at, -1).and_then(|at| self.what(at)),
+                    Some(What::Number(..))
+                )
+            {
+                let said = self.said_at(at);
+                return Err(AskError::Missing(format!("{said:?} does not stand behind a number")));
+            }
+            if cue != Cue::Versus || self.said_at(at) != "or" {
+                continue;
+            }
+            let (one, other) = (self.beside_or(at, -1), self.beside_or(at, 1));
+            let is_value = |what: Option<&What>| matches!(what, Some(What::Number(..)));
+            let is_thing = |what: Option<&What>| matches!(what, Some(What::Thing(_)));
+            let both_denied = self.beside(at, 1).and_then(|next| self.cue(next)) == Some(Cue::Not);
+            if is_value(one) && is_thing(other) || is_thing(one) && is_value(other) || both_denied {
+                return Err(AskError::Missing(
+                    "\"or\" between conditions of two sorts is not understood; ask for each"
+                        .to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a bound by what is still to be computed, such as `above the average`.
     pub(super) fn check_bounds(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
@@ -125,6 +174,15 @@ impl Reading<'_> {
                 _ => false,
             };
             let next = self.beside(at, 1).and_then(|next| self.cue(next));
+            let behind = self.beside(at, 1).and_then(|next| self.what(next));
+            if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
+                let said = self.said_at(at);
+                return Err(AskError::Missing(format!("it does not say {said:?} how many")));
+            }
+            let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)));
+            if cue == Cue::Only && !keeps {
+                return Err(AskError::Missing("it does not say what \"only\" keeps".to_owned()));
+            }
             if let (true, Some(Cue::Of(function))) = (bounds, next) {
                 return Err(AskError::Missing(format!(
                     "a bound by the {} is not understood; say the number",

@@ -56,6 +56,11 @@ impl Reading<'_> {
                 continue;
             };
             let changed = self.changed.get(at).copied().unwrap_or(false);
+            if let Some(about) = self.is_rough(at) {
+                return Err(AskError::Missing(format!(
+                    "{about:?} does not say from which to which number; say both"
+                )));
+            }
             let before = self.beside(at, -1);
             let cue = before.and_then(|before| self.cue(before));
             let next = self.beside(at, 1);
@@ -119,15 +124,16 @@ impl Reading<'_> {
                 bound = Some(Bound::Between);
                 to = Some(*other);
                 end = second;
-            } else if next_cue == Some(Cue::Versus)
-                && let Some(Cue::More(high)) =
-                    next.and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at))
-            {
-                bound = Some(if high { Bound::AtLeast } else { Bound::AtMost });
-                end = next.map_or(at, |next| next + 1);
             }
-            let years = bound == Some(Bound::Between) && to.is_some_and(is_year);
-            let by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none() || years;
+            // `3 or more`, `from 2010 onwards`
+            let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
+            if let Some(Cue::OrMore(more)) = next_cue
+                && matches!(bound, None | Some(Bound::Equal))
+            {
+                bound = Some(if more { Bound::AtLeast } else { Bound::AtMost });
+                end = next.unwrap_or(at);
+            }
+            by_time |= bound == Some(Bound::Between) && to.is_some_and(is_year);
             let behind = self.beside(end, 1).filter(|place| {
                 let value = self.is_value(*place) && to.is_none();
                 (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
@@ -169,13 +175,30 @@ impl Reading<'_> {
             if let Bounded::Mention(place) = what {
                 self.bounded.insert(place);
             }
-            let bound = bound.unwrap_or(Bound::Equal);
+            let mut bound = bound.unwrap_or(Bound::Equal);
+            // `do not cost more than 50`
+            if let Bounded::Mention(place) = what
+                && place < at
+                && self.denied.remove(&place)
+            {
+                let open = || AskError::Missing("what is denied is between two numbers".to_owned());
+                bound = bound.denied().ok_or_else(open)?;
+            }
             let or = uses.last().is_some() && self.is_alternative(at);
             uses.push(NumberUse { at, what, bound, number, to, unit, changed, or });
             at = end + 1;
         }
         self.numbers = uses;
         Ok(())
+    }
+
+    /// The word that makes a number a rough one.
+    fn is_rough(&self, at: usize) -> Option<&str> {
+        const ROUGH: [&str; 7] =
+            ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
+        let start = self.mentions.all.get(at)?.at.start;
+        let before = self.mentions.tokens.get(start.checked_sub(1)?)?;
+        ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
     }
 
     /// Whether nothing is named or counted before a mention.

@@ -51,7 +51,7 @@ impl Reading<'_> {
         if supposed.is_some() != (kind == Kind::Hypothetical) {
             return Err(match supposed {
                 Some(_) => AskError::NoTable,
-                None => AskError::Missing("it does not say what is supposed".to_owned()),
+                None => AskError::NoTable,
             });
         }
         if kind != Kind::Hypothetical {
@@ -479,7 +479,7 @@ impl Reading<'_> {
     }
 
     /// Refuses a question for a difference of numbers.
-    fn is_no_difference(&self) -> Result<(), AskError> {
+    pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
         match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             true => Err(AskError::Missing(
                 "a difference is not computed; ask which of them has the higher".to_owned(),
@@ -557,6 +557,14 @@ impl Reading<'_> {
             return Err(AskError::NoTable);
         }
         self.is_no_difference()?;
+        let first =
+            self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
+        if let (true, Some(function)) = (first, self.function()) {
+            return Err(AskError::Missing(format!(
+                "the {} of the first ones is not computed; ask for them, or say a bound",
+                function.name()
+            )));
+        }
         let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
         let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
         self.put_filled(parts, each)?;
@@ -570,7 +578,16 @@ impl Reading<'_> {
         }
         let measure = match parts.measures.first() {
             // The most of what is counted are not all of it.
-            None if parts.counts_rows && self.extreme().is_none() => Measure::Rows,
+            None if parts.counts_rows && self.extreme().is_none() => match self.function() {
+                None | Some(Function::Sum) => Measure::Rows,
+                Some(function) => {
+                    return Err(AskError::Missing(format!(
+                        "the {} of how many there are in each group is not computed; ask how many \
+                         there are in each",
+                        function.name()
+                    )));
+                }
+            },
             None => return Err(self.no_number()),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
@@ -643,6 +660,8 @@ impl Reading<'_> {
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
         let measure = match (implied, parts.measures.first().copied()) {
             (None, None) if parts.counts_rows => Measure::Rows,
+            // `published more`, of venues
+            (None, None) if !own && self.publishes() => Measure::Rows,
             (None, None) => return Err(self.no_number()),
             (implied, said) => {
                 let (place, column) = match (implied, said) {
@@ -684,9 +703,13 @@ impl Reading<'_> {
 
     fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {
         if !self.has(Cue::Normal) {
-            return Err(AskError::Missing(
-                "it names no distribution that is tested here".to_owned(),
-            ));
+            let distributed = self.own_words().iter().any(|word| word.starts_with("distribut"));
+            return Err(match distributed {
+                true => {
+                    AskError::Missing("it names no distribution that is tested here".to_owned())
+                }
+                false => AskError::NoTable,
+            });
         }
         match parts.measures.first() {
             Some(&(_, column)) => Ok(Operation::Normal(column)),

@@ -33,9 +33,10 @@ impl Reading<'_> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
             return Err(AskError::Missing("it names no greatest or least".to_owned()));
         };
+        self.is_no_difference()?;
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
-        let implied = implied.or_else(|| self.linked_to());
+        let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
         let asked = match self.asks_for_value(parts, implied.as_ref()) {
             true => Asked::Number,
             false => self.asked(parts),
@@ -49,6 +50,14 @@ impl Reading<'_> {
             (Asked::Group(group), Some(column)) => {
                 let function = match self.function() {
                     Some(function) => function,
+                    // Of nodes that several rows lead to, each would be counted more than once.
+                    None if matches!(self.columns.get(column), Some(ColumnSpec::Count(_))) => {
+                        return Err(AskError::Missing(
+                            "what several rows lead to would be counted more than once; ask for the \
+                             total or the mean"
+                                .to_owned(),
+                        ));
+                    }
                     None => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
                         let function = match (most, high) {
@@ -138,6 +147,19 @@ impl Reading<'_> {
             _ if said_first || self.top.is_some() => Asked::Rows,
             _ => Asked::Number,
         }
+    }
+
+    /// How many nodes of the type that is linked to most: `who published the most`.
+    fn published(&mut self, parts: &Parts) -> Option<ColumnSpec> {
+        let most = self.has(Cue::Most) || self.has(Cue::Fewest);
+        if !most || !parts.measures.is_empty() || !self.publishes() {
+            return None;
+        }
+        let linked = self.schema.most_linked(self.rows)?;
+        let steps = self.path_to(linked).ok()?;
+        let (rows, linked) = (self.base.kb.type_name(self.rows), self.base.kb.type_name(linked));
+        self.assumed.push(format!("taken as the number of {linked} of each {rows}"));
+        Some(ColumnSpec::Count(steps))
     }
 
     /// How often rows are linked to from others of their type, by the relation that the word for the

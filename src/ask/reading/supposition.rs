@@ -3,10 +3,10 @@
 use crate::{
     ask::{
         AskError,
-        lexicon::Cue,
+        lexicon::{Bound, Cue},
         mentions::{Mention, Mentions, Thing, What},
         plan::Change,
-        reading::Reading,
+        reading::{Reading, numbers::NumberUse},
     },
     table::ColumnSpec,
 };
@@ -18,6 +18,7 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     let is = |at: usize, wanted: Cue| all.get(at).is_some_and(|one| one.what == What::Cue(wanted));
     let begin = (0..all.len())
         .find(|&at| is(at, Cue::Suppose))
+        .or_else(|| (0..all.len()).find(|&at| is_change_in_percent(all, at)))
         .or_else(|| (0..all.len()).find(|&at| is(at, Cue::LeaveOut)));
     let Some(begin) = begin else { return vec![false; all.len()] };
     let says = |at: usize| {
@@ -52,6 +53,16 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     (0..all.len()).map(|at| (begin..=end).contains(&at)).collect()
 }
 
+/// Whether a number in percent says by how much values change: `a 10 % discount`.
+fn is_change_in_percent(all: &[Mention], at: usize) -> bool {
+    let percent = all.get(at).is_some_and(
+        |one| matches!(&one.what, What::Number(_, unit) if unit.as_deref() == Some("%")),
+    );
+    let behind = all.get(at + 1..).unwrap_or_default().iter().map(|one| &one.what);
+    let next = behind.clone().find(|what| !matches!(what, What::Filler | What::Field(_)));
+    percent && matches!(next, Some(What::Cue(Cue::Raise | Cue::Lower)))
+}
+
 impl Reading<'_> {
     /// What is supposed, if anything.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
@@ -69,10 +80,27 @@ impl Reading<'_> {
             let role = self.role(at, &thing)?;
             tests.push(self.test(role));
         }
-        for number in self.numbers.clone().iter().filter(|number| number.changed) {
+        let numbers: Vec<_> = self.numbers.iter().filter(|one| one.changed).cloned().collect();
+        let both = |one: &NumberUse| {
+            one.bound == Bound::Equal
+                && numbers.iter().any(|other| other.at != one.at && other.what == one.what)
+        };
+        if numbers.iter().any(both) {
+            return Err(AskError::Missing(
+                "it supposes two things at once; suppose one at a time".to_owned(),
+            ));
+        }
+        for number in &numbers {
             tests.push(self.number_test(number)?);
         }
         let nothing = || AskError::Missing("it does not say what is supposed".to_owned());
+        let leaves = cues.contains(&Cue::LeaveOut) || cues.contains(&Cue::Only);
+        let changes = |cue: &Cue| matches!(cue, Cue::Raise | Cue::Lower | Cue::Times(_));
+        if leaves && cues.iter().any(changes) {
+            return Err(AskError::Missing(
+                "it supposes two things at once; suppose one at a time".to_owned(),
+            ));
+        }
         if cues.contains(&Cue::LeaveOut) {
             return if tests.is_empty() {
                 Err(nothing())

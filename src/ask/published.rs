@@ -1,0 +1,80 @@
+//! The published benchmark of questions over tables, where its files are at hand: are its kinds told
+//! apart, and do its statements run here?
+
+use serde_json::Value as Json;
+
+use crate::{
+    ask::kind::{Kind, KindModel},
+    given::real_data,
+    table::{Column, ColumnKind, Database, Limits, Table, with_literals},
+};
+
+/// The questions of a file of MEBench; none where the data are not at hand.
+fn questions(file: &str) -> Option<Vec<Json>> {
+    let text = std::fs::read_to_string(real_data("mebench")?.join(file)).unwrap();
+    // An answer in each file holds a NaN, which is no JSON.
+    let read = |line: &str| serde_json::from_str(&line.replace("NaN", "null")).unwrap();
+    Some(text.lines().map(read).collect())
+}
+
+fn text<'a>(of: &'a Json, name: &str) -> &'a str {
+    of[name].as_str().unwrap().trim()
+}
+
+#[test]
+fn a_model_taught_with_the_training_questions_knows_the_kinds_of_the_test_questions() {
+    let (Some(train), Some(test)) = (questions("train.jsonl"), questions("test.jsonl")) else {
+        return;
+    };
+    let read = |one: &Json| {
+        let name = text(one, "type").to_lowercase();
+        (Kind::named(name.split(' ').next().unwrap()).unwrap(), text(one, "question").to_owned())
+    };
+    let train: Vec<(Kind, String)> = train.iter().map(read).collect();
+    let test: Vec<(Kind, String)> = test.iter().map(read).collect();
+    let model = KindModel::taught(train.iter().map(|(kind, text)| (*kind, text.as_str())));
+    let share = |model: &KindModel| {
+        let right = test.iter().filter(|(kind, text)| model.ranked(text)[0].0 == *kind).count();
+        right as f64 / test.len() as f64
+    };
+    let (taught, built_in) = (share(&model), share(KindModel::built_in()));
+    println!("kinds of {} questions: taught {taught:.4}, built in {built_in:.4}", test.len());
+    assert!(taught >= 0.93, "{taught}");
+}
+
+/// On a table of the columns that the question names. Some questions have a remark in place of a
+/// statement.
+#[test]
+fn published_statements_bind() {
+    let Some(questions) = questions("test.jsonl") else { return };
+    let plain = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let column = |name: &str| Column {
+        name: plain(name),
+        kind: ColumnKind::Text,
+        unit: None,
+        source: String::new(),
+        cells: Vec::new(),
+        unfit: 0,
+    };
+    let (mut bound, mut all) = (0, 0);
+    for question in &questions {
+        let sql = text(question, "sql");
+        if sql.lines().all(|line| line.trim().starts_with("--")) {
+            continue;
+        }
+        let columns = text(question, "properties").split(',').map(column).collect();
+        let table = Table { rows: Vec::new(), columns };
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let database = Database::load(&[(&plain(text(question, "topic")), &table)]).unwrap();
+        let ran = database.query(&with_literals(sql, &names).0, &Limits::default());
+        all += 1;
+        match ran {
+            Ok(_) => bound += 1,
+            Err(error) => println!("{error}: {sql}"),
+        }
+    }
+    println!("{bound} of {all} published statements bind");
+    assert!(bound as f64 >= 0.96 * all as f64, "{bound} of {all}");
+}
