@@ -38,9 +38,11 @@ pub fn answer(
     let query = checked(query)?;
     let began = Instant::now();
     let mut answer = match system.answer(query, k, detail) {
-        Err(RetrieveError::Program(reason)) => {
+        Err(error @ (RetrieveError::Program(_) | RetrieveError::Late(_))) => {
             let stand_in = Baseline::new(base.clone(), STAND_IN);
-            let stood_in = Some(StandIn { system: stand_in.name(), reason });
+            let (system, reason) = (stand_in.name(), error.to_string());
+            let is_late = matches!(error, RetrieveError::Late(_));
+            let stood_in = Some(StandIn { system, reason, is_late });
             Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? }
         }
         answered => answered?,
