@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs a wheel into a clean environment of each PYTHON (default: python3), and there runs its
 # tests, the types of its stubs and the notebook. The first PYTHON also gets LangChain, LlamaIndex,
-# DSPy, ranx, pytrec_eval and ir_datasets, so that the adapters run through the real libraries.
+# DSPy, ranx, pytrec_eval and ir_datasets, so that the adapters run through the real libraries, and
+# Ray, so that units run on a cluster of three nodes on this machine while its workers are killed.
 #
 #   scripts/check-python.sh [--wheel FILE] [--agent FILE] [PYTHON ...]
 #
@@ -15,7 +16,7 @@ while [ $# -gt 0 ]; do
     case "$1" in
         --wheel) wheel="$(realpath "$2")"; shift ;;
         --agent) agent="$(realpath "$2")"; shift ;;
-        -*) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+        -*) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
         *) pythons+=("$1") ;;
     esac
     shift
@@ -39,7 +40,7 @@ mkdir "$work/bin"
 ln -s "$agent" "$work/bin/agent"
 export PATH="$work/bin:$PATH" AGENT_BINARY="$work/bin/agent"
 
-extras=test,langchain,llama-index,dspy,ir modules=(langchain llama_index)
+extras=test,langchain,llama-index,dspy,ir,ray modules=(langchain llama_index ray)
 for python in "${pythons[@]}"; do
     env="$work/env"
     "$python" -m venv "$env"

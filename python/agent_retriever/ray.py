@@ -24,6 +24,7 @@ import ray
 from . import AgentError
 
 UNITS_PER_CPU = 2
+"""Units that are handed to Ray at once, for each core; the others wait here."""
 
 
 def _run_unit(command: list[str], threads: int) -> str:
@@ -70,9 +71,11 @@ def run_units(
     unit: Any = ray.remote(_run_unit).options(
         name="agent unit", num_cpus=cpus, max_retries=retries, retry_exceptions=True
     )
+    # Without types of its own.
+    resources: Any = ray.cluster_resources
     running: dict[Any, int] = {}
     while waiting or running:
-        cores = int(ray.cluster_resources().get("CPU", 1))
+        cores = int(resources().get("CPU", 1))
         while waiting and len(running) < max(1, cores * UNITS_PER_CPU // cpus):
             number = waiting.pop()
             running[unit.remote([*command, "unit", "run", where, str(number)], cpus)] = number

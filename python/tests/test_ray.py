@@ -31,12 +31,13 @@ run_units(sys.argv[2], agent=sys.argv[3], home=sys.argv[4], retries=50)
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    made: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     for _ in range(2):
         made.add_node(num_cpus=1)
     ray.init(address=made.address, log_to_driver=False)
     yield made
-    ray.shutdown()
+    disconnect: Any = ray.shutdown
+    disconnect()
     made.shutdown()
 
 
@@ -104,7 +105,8 @@ def test_units_whose_workers_are_killed_give_the_bytes_of_one_machine(
     from agent_retriever.ray import run_units
 
     dir = planned(world, tmp_path / "jobs", bundle, questions, units)
-    killed, done = [], threading.Event()
+    killed: list[int] = []
+    done = threading.Event()
 
     def kill() -> None:
         while len(killed) < KILLS and not done.wait(0.2):

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bundle::Bundle,
     cli::{
-        Context, Exit, dataset,
+        Context, Exit,
+        dataset::{self, Dataset},
         eval::{self, tag},
         failure::{CommandError, Explain, Result},
         hits::MAX_K,
@@ -23,7 +24,7 @@ use crate::{
         query::batch::MAX_LINE_BYTES,
         systems::{SandboxArgs, read_bundle},
     },
-    dataset::Split,
+    dataset::{LabelledQuery, Split},
     files,
     systems::{self, Need},
     units::{MAX_UNITS, Units, UnitsError},
@@ -178,7 +179,8 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
 fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
     let bundle = read_bundle(given, ctx)?;
     let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
-    let (dataset, index) = base_of(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
+    let dataset = args.dataset.as_ref().unwrap_or(&bundle.dataset.name);
+    let (dataset, index) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
     if bundle.dataset.index != index {
         let made_for = &bundle.dataset.name;
         return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
@@ -216,11 +218,10 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
         }
         None => (travels(&full).map(|()| full.clone())?, None),
     };
-    let dataset = args.dataset.as_deref().unwrap_or_default();
-    let base = dataset::find(dataset, ctx)?;
-    let queries = eval::queries(&args.split, &[], &base.base, ctx)?;
-    let (dataset, index) = base_of(dataset, ctx)?;
-    let line = |one: &crate::dataset::LabelledQuery| {
+    let found = dataset::find(args.dataset.as_deref().unwrap_or_default(), ctx)?;
+    let (dataset, index) = named_index(&found, ctx)?;
+    let queries = eval::queries(&args.split, &[], &found.base, ctx)?;
+    let line = |one: &LabelledQuery| {
         Ok(serde_json::to_string(&Query { id: one.id, query: one.text.clone() })?)
     };
     let lines = queries.iter().map(line).collect::<Result<Vec<String>>>()?;
@@ -247,9 +248,8 @@ fn travels(name: &str) -> Result<()> {
 }
 
 /// The name of a base and the fingerprint of its index.
-fn base_of(given: &str, ctx: &Context) -> Result<(String, String)> {
-    let found = dataset::find(given, ctx)?;
-    let base = dataset::open(&found, ctx)?;
+fn named_index(found: &Dataset, ctx: &Context) -> Result<(String, String)> {
+    let base = dataset::open(found, ctx)?;
     Ok((found.base.name.clone(), base.fingerprint().to_owned()))
 }
 
