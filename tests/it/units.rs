@@ -13,6 +13,7 @@ use crate::{
 };
 
 /// Runs what a plan says is left, with two processes of `xargs`.
+#[allow(clippy::disallowed_methods, reason = "the engine is a program of the system")]
 fn run_rest(world: &World, dir: &str) {
     let listed = world.run(["unit", "plan", dir]).done();
     fs::write(world.path("rest"), listed).unwrap();
@@ -90,31 +91,35 @@ fn a_batch_in_units_is_that_of_one_machine() {
 #[test]
 fn rankings_in_units_are_the_run_file_of_an_evaluation() {
     let world = World::shop();
-    fs::write(
-        world.path("names.rhai"),
-        "fn retrieve(q, c, p) { link(q, \"brand\", 3); search(q, 50) }\n",
-    )
-    .unwrap();
-    for system in ["bm25+names", "program:names.rhai"] {
+    let programs = [("finds", "search(q)"), ("fails", "throw \"no\"")];
+    for (name, body) in programs {
+        let source = format!("fn retrieve(q, candidates, params) {{ {body} }}");
+        fs::write(world.path(&format!("{name}.rhai")), source).unwrap();
+    }
+    let systems = [("bm25+names", 0), ("program:finds.rhai", 0), ("program:fails.rhai", 1)];
+    for (system, status) in systems {
         let eval = ["eval", "--dataset", "shop", "--split", "val", "--system", system];
-        world.run(eval.into_iter().chain(["--run-file", "whole.trec"])).done();
+        let whole = world.run(eval.into_iter().chain(["--run-file", "whole.trec"]));
+        assert_eq!(whole.status, status, "{}", whole.stderr);
         let whole = fs::read(world.path("whole.trec")).unwrap();
         assert!(whole.len() > 1_000);
         for n in ["1", "3", "7"] {
-            let dir = format!("{}-{n}", &system[..4]);
+            let dir = format!("{}-{n}", system.replace([':', '.'], "-"));
             let plan = ["unit", "plan", &dir, "--units", n];
             let what = ["--dataset", "shop", "--split", "val", "--system", system];
             world.run(plan.into_iter().chain(what)).done();
             run_rest(&world, &dir);
-            world.run(["unit", "collect", &dir, "--out", "units.trec"]).done();
+            let collected = world.run(["unit", "collect", &dir, "--out", "units.trec"]);
+            assert_eq!(collected.status, status, "{}", collected.stderr);
+            assert_eq!(collected.stderr.contains("25 items failed"), status == 1);
             assert!(fs::read(world.path("units.trec")).unwrap() == whole, "{system} in {n}");
         }
     }
     // What was planned for another base, or is planned otherwise, is refused.
     let what = ["--dataset", "shop", "--split", "val", "--system", "hybrid"];
     let plan = |dir| ["unit", "plan", dir].into_iter().chain(what);
-    world.run(plan("bm25-3")).fails(1, &["another plan"]);
-    world.run(["unit", "run", "bm25-3", "3"]).fails(1, &["no unit 3", "has 3"]);
+    world.run(plan("bm25+names-3")).fails(1, &["another plan"]);
+    world.run(["unit", "run", "bm25+names-3", "3"]).fails(1, &["no unit 3", "has 3"]);
     world.run(plan("left")).done();
     world.run(["data", "import", "--name", "shop", "--from", &world.source()]).done();
     world.run(["index", "shop"]).done();
