@@ -197,15 +197,14 @@ def test_nodes_and_queries_are_as_they_were_imported(base: ar.Base) -> None:
     assert "bm25" in ar.systems()
 
 
-def test_threads_of_python_run_while_a_search_computes(base: ar.Base) -> None:
-    """A thread that only counts goes on while others compute."""
+def test_threads_of_python_run_while_two_others_search(base: ar.Base) -> None:
+    """One thread counts while two search one system; they find what one alone finds."""
     texts = [query.text for query in base.queries("train")] * 200
     system = base.system("hybrid")
-    counted, done = [0, 0], threading.Event()
+    found: list[ar.Batch | None] = [None, None]
 
     def search(at: int) -> None:
-        system.query_batch(texts)
-        counted[at] = 1
+        found[at] = system.query_batch(texts)
 
     threads = [threading.Thread(target=search, args=(at,)) for at in range(2)]
     ticks = 0
@@ -214,5 +213,10 @@ def test_threads_of_python_run_while_a_search_computes(base: ar.Base) -> None:
     while any(thread.is_alive() for thread in threads):
         ticks += 1
         time.sleep(0.001)
-    done.set()
-    assert counted == [1, 1] and ticks > 10
+    assert ticks > 10
+    alone = system.query_batch(texts)
+    for batch in found:
+        assert batch is not None and len(batch) == len(alone)
+        for one, other in zip(batch, alone, strict=True):
+            assert one.ids.tolist() == other.ids.tolist()
+            assert one.scores.tobytes() == other.scores.tobytes()

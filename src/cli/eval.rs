@@ -18,7 +18,7 @@ use anyhow::anyhow;
 use rayon::prelude::*;
 
 pub(super) use self::{
-    files::write,
+    files::{tag, write},
     report::{percent, signed},
 };
 use self::{

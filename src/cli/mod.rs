@@ -63,6 +63,7 @@ mod synthetic;
 mod systems;
 mod test_split;
 mod train;
+mod unit;
 mod vectors;
 mod verify;
 mod why;
@@ -214,6 +215,9 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
+    /// Cut batch answering or ranking into units that any scheduler runs, and collect their results
+    #[command(subcommand)]
+    Unit(unit::Command),
     /// Answer a question over many nodes: how many, which most, whether related, what if
     Ask(ask::Args),
     /// Answer a question in a few sentences, each with the nodes that say so
@@ -301,6 +305,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Run(command) => run::run(command, ctx),
         Command::Report(args) => report::run(&args, ctx),
         Command::Query(args) => query::run(&args, ctx),
+        Command::Unit(command) => unit::run(command, ctx),
         Command::Ask(args) => ask::run(&args, ctx),
         Command::Answer(args) => answer::run(&args, ctx),
         Command::Serve(args) => serve::run(&args, ctx),

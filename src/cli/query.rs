@@ -1,6 +1,6 @@
 //! `agent query`: answers a question, or a file of them, with a frozen bundle.
 
-mod batch;
+pub(super) mod batch;
 
 use std::{
     path::{Path, PathBuf},
@@ -122,7 +122,7 @@ pub(super) const UNASSISTED: &str = "the language model gave no usable reply; th
 struct Printed<'a> {
     query: &'a str,
     /// The bundle's file, as it was given.
-    bundle: String,
+    bundle: &'a str,
     #[serde(flatten)]
     answer: AnswerRecord<'a>,
 }
@@ -143,9 +143,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let opened = open_bundle(&bundle, &base, &resources)?;
     let open_ms = began.elapsed().as_secs_f64() * 1e3;
     if let Some(questions) = &args.batch {
-        let session =
-            batch::Session { file, from: args.from_line, k: args.k as usize, base, opened, ctx };
-        return batch::run(&session, questions);
+        let session = batch::Session {
+            bundle: file.display().to_string(),
+            timed: true,
+            k: args.k as usize,
+            base,
+            opened,
+        };
+        return batch::run(&session, questions, args.from_line, ctx);
     }
     let text = checked(&text)?;
     let explained = if args.explain { MAX_EXPLAINED } else { 0 };
@@ -159,7 +164,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let record = AnswerRecord::new(&base.kb, &answer);
     if args.json {
-        let bundle = file.display().to_string();
+        let bundle = &file.display().to_string();
         ctx.printer.json(&Printed { query: text, bundle, answer: record })?;
     } else if args.explain && !record.hits.is_empty() {
         print_route(&record, ctx)?;
@@ -173,7 +178,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Says on stderr what may be wrong with an answer.
 fn warn(answer: &Answer, ctx: &Context) {
-    if let Some(StandIn { system, reason }) = &answer.stand_in {
+    if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
         ctx.printer.warning(&format!("a program failed: {reason}"));
         ctx.printer.warning(&format!("this is the ranking of {system} instead"));
     }

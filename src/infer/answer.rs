@@ -64,9 +64,11 @@ fn answered_by(
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
     match system.answer(query, k, detail) {
-        Err(RetrieveError::Program(reason)) => {
+        Err(error @ (RetrieveError::Program(_) | RetrieveError::Late(_))) => {
             let stand_in = Baseline::new(base.clone(), STAND_IN);
-            let stood_in = Some(StandIn { system: stand_in.name(), reason });
+            let (system, reason) = (stand_in.name(), error.to_string());
+            let is_late = matches!(error, RetrieveError::Late(_));
+            let stood_in = Some(StandIn { system, reason, is_late });
             Ok(Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? })
         }
         answered => answered,

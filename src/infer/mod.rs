@@ -64,7 +64,7 @@ use crate::{
         place, place_of, shortlist,
     },
     sandbox::{
-        ChosenSandbox, Compiled, Failure, Input, Limits, Outcome, Param, Ran, Sandbox,
+        ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
         SandboxOptions, Workers,
     },
     tools::{Assistant, Session, ToolCache, ToolCall, Trace},
@@ -327,7 +327,7 @@ impl Retriever for ProgramRetriever {
         let outcome = self
             .runtime
             .run(&self.compiled, &self.params, query, trace.as_ref())?
-            .map_err(|failure| RetrieveError::Program(failure.to_string()))?;
+            .map_err(|failure| failed(&failure, failure.to_string()))?;
         let mut ranking = outcome.ranking;
         ranking.truncate(k);
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
@@ -600,9 +600,15 @@ impl BundleRetriever {
         self.runtime
             .run(&category_program.compiled, &category_program.params, query, trace)?
             .map(|outcome| outcome.ranking)
-            .map_err(|failure| {
-                RetrieveError::Program(format!("{}: {failure}", category_program.name))
-            })
+            .map_err(|failure| failed(&failure, format!("{}: {failure}", category_program.name)))
+    }
+}
+
+/// What becomes of a query that a program failed on.
+fn failed(failure: &Failure, told: String) -> RetrieveError {
+    match failure.kind {
+        FailureKind::Deadline => RetrieveError::Late(told),
+        _ => RetrieveError::Program(told),
     }
 }
 

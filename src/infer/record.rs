@@ -33,7 +33,8 @@ pub struct AnswerRecord<'a> {
     pub understood: UnderstoodRecord<'a>,
     /// Why another system answered; none if the one that was asked did.
     pub stand_in: Option<&'a str>,
-    /// Milliseconds by stage.
+    /// Milliseconds by stage; left out where they were taken out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<&'static str, f64>,
 }
 

@@ -121,6 +121,8 @@ pub struct StandIn {
     pub system: String,
     /// Why the one that was asked has none.
     pub reason: String,
+    /// Whether that is a time limit.
+    pub is_late: bool,
 }
 
 /// What of a question is understood.

@@ -81,6 +81,10 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
+    /// A program was ended by its time limit on this query, as the message says: on another machine,
+    /// or at another time, it may well answer.
+    #[error("{0}")]
+    Late(String),
     /// A language model that the answer needs cannot be asked: an outage, a ceiling, a stop. Says
     /// nothing of the program.
     #[error(transparent)]
@@ -92,6 +96,11 @@ impl RetrieveError {
     /// so that its failure says nothing of the retriever.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
+    }
+
+    /// Whether the query may well be answered elsewhere or later: an outage, a time limit.
+    pub fn passes(&self) -> bool {
+        self.is_outage() || matches!(self, Self::Late(_))
     }
 }
 

@@ -302,7 +302,10 @@ impl From<RetrieveError> for ApiError {
             RetrieveError::EmptyQuery | RetrieveError::LongQuery(_) => {
                 ApiError::bad(error.to_string(), "send a question of 1 to 16384 bytes")
             }
-            RetrieveError::Program(_) | RetrieveError::Index(_) | RetrieveError::Llm(_) => {
+            RetrieveError::Program(_)
+            | RetrieveError::Late(_)
+            | RetrieveError::Index(_)
+            | RetrieveError::Llm(_) => {
                 let remedy = "look at the server's log; `agent doctor` checks the base";
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 ApiError::new(status, "failed", error.to_string(), remedy)

@@ -56,5 +56,6 @@ mod support;
 mod synthesize;
 mod tidy;
 mod toolkit;
+mod units;
 mod user_programs;
 mod vocabulary;

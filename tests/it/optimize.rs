@@ -384,7 +384,8 @@ fn a_bundle_that_is_not_better_says_so_first_and_what_would_tell() {
     }
     let text = ran.done();
     let first = text.lines().next().unwrap();
-    let unproven = first.starts_with("not better, so ") || first.starts_with("frozen, not proven better: ");
+    let unproven =
+        first.starts_with("not better, so ") || first.starts_with("frozen, not proven better: ");
     assert!(unproven && first.contains(", n 2 (test not opened)"), "{text}");
 }
 

@@ -68,15 +68,20 @@ pub(in crate::cli) fn write(
     Ok(write().with_context(|| format!("cannot write {}", path.display()))?)
 }
 
+/// What a system is called in its run file.
+pub(in crate::cli) fn tag(system: &str) -> String {
+    let mut tag: String = system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
+    tag.truncate(tag.floor_char_boundary(trec::MAX_TAG_BYTES));
+    tag
+}
+
 /// The rankings of a system in TREC's format.
 pub(super) fn run(
     out: &mut dyn Write,
     measured: &Measured,
     queries: &[LabelledQuery],
 ) -> anyhow::Result<()> {
-    let tag: String =
-        measured.system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
-    let tag = &tag[..tag.floor_char_boundary(trec::MAX_TAG_BYTES)];
+    let tag = &tag(&measured.system);
     for (query, ranking) in queries.iter().zip(&measured.rankings) {
         trec::write_run(out, query.id, ranking, tag)?;
     }

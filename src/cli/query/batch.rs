@@ -22,26 +22,40 @@ use crate::{
     },
     index::IndexedBase,
     infer::{self, AnswerRecord},
-    retrieve::{Detail, checked},
+    retrieve::{Detail, StandIn, checked},
     systems::bundle::OpenedBundle,
 };
 
 /// Longest line of the input, bytes.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+pub(in crate::cli) const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Questions per thread that are answered before their answers are printed.
 const PER_THREAD: usize = 8;
 
 /// A bundle that was opened on its base, for any number of questions.
-pub(super) struct Session<'a> {
-    /// The bundle as it was given.
-    pub(super) file: &'a Path,
-    /// The first line to be answered, from 1.
-    pub(super) from: u64,
+pub(in crate::cli) struct Session {
+    /// What the bundle is called.
+    pub(in crate::cli) bundle: String,
+    /// Whether answers say how long they took.
+    pub(in crate::cli) timed: bool,
     /// Nodes of an answer.
-    pub(super) k: usize,
-    pub(super) base: Arc<IndexedBase>,
-    pub(super) opened: OpenedBundle,
-    pub(super) ctx: &'a Context,
+    pub(in crate::cli) k: usize,
+    pub(in crate::cli) base: Arc<IndexedBase>,
+    pub(in crate::cli) opened: OpenedBundle,
+}
+
+/// What became of a line.
+pub(in crate::cli) struct Answered {
+    /// The line of the output.
+    pub(in crate::cli) json: String,
+    /// Why it is no answer of the bundle.
+    pub(in crate::cli) failure: Option<Failure>,
+}
+
+/// Why a question has no answer of the bundle.
+pub(in crate::cli) struct Failure {
+    pub(in crate::cli) why: String,
+    /// Whether it may well be answered if it is asked again: a time limit, an outage.
+    pub(in crate::cli) passes: bool,
 }
 
 /// A line of the input; other keys are not read.
@@ -69,7 +83,7 @@ struct Line<'a> {
 ///
 /// # Errors
 /// That the input cannot be read, or that it was interrupted: then how to go on.
-pub(super) fn run(session: &Session<'_>, questions: &Path) -> Result<Exit> {
+pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context) -> Result<Exit> {
     let mut input: Box<dyn BufRead> = match questions == Path::new("-") {
         true => Box::new(BufReader::new(io::stdin())),
         false => {
@@ -80,24 +94,24 @@ pub(super) fn run(session: &Session<'_>, questions: &Path) -> Result<Exit> {
     };
     let (mut line, mut exit) = (0, Exit::Done);
     loop {
-        let lines = next_lines(&mut *input, &mut line, session.from)?;
+        let lines = next_lines(&mut *input, &mut line, from)?;
         if lines.is_empty() {
             return Ok(exit);
         }
-        let answered: Vec<(bool, String)> = lines
+        let answered: Vec<Answered> = lines
             .par_iter()
             .map(|(number, text)| answer(session, *number, text))
             .collect::<Result<_>>()?;
         // A program that was ended is no answer.
-        if session.ctx.stop.load(Ordering::Relaxed) {
+        if ctx.stop.load(Ordering::Relaxed) {
             let first = lines.first().map_or(1, |(number, _)| *number);
             return Err(anyhow!("interrupted; go on with --from-line {first}").into());
         }
-        if answered.iter().any(|(is_good, _)| !*is_good) {
+        if answered.iter().any(|one| one.failure.is_some()) {
             exit = Exit::Failed;
         }
-        let printed: Vec<String> = answered.into_iter().map(|(_, json)| json).collect();
-        session.ctx.printer.json_texts(&printed)?;
+        let printed: Vec<String> = answered.into_iter().map(|one| one.json).collect();
+        ctx.printer.json_texts(&printed)?;
     }
 }
 
@@ -127,34 +141,42 @@ fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<
     Ok(lines)
 }
 
-/// The answer to a line, and whether it is one of the bundle.
-fn answer(session: &Session<'_>, line: u64, text: &str) -> Result<(bool, String)> {
-    let told = |line: &Line<'_>| -> Result<String> { Ok(serde_json::to_string(line)?) };
-    let failed = |id, error: String| {
-        let json = told(&Line { line, id, answer: None, error: Some(error) })?;
-        Ok((false, json))
+/// The answer to a line, which is numbered from 1.
+///
+/// # Errors
+/// That it cannot be written as JSON.
+pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
+    let failed = |id, why: String, passes| {
+        let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
+        Ok(Answered { json, failure: Some(Failure { why, passes }) })
     };
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,
         Err(error) => {
             let error = format!("{error}; write one {{\"query\": \"...\"}} a line");
-            return failed(None, error);
+            return failed(None, error, false);
         }
     };
     let query = match checked(&asked.query) {
         Ok(query) => query,
-        Err(error) => return failed(asked.id, error.to_string()),
+        Err(error) => return failed(asked.id, error.to_string(), false),
     };
     let detail = Detail { explained: 0, paths: true };
     match infer::answer(&session.base, &*session.opened.answers, query, session.k, detail) {
         Ok(answer) => {
-            let record = AnswerRecord::new(&session.base.kb, &answer);
-            let bundle = session.file.display().to_string();
-            let printed = Printed { query, bundle, answer: record };
-            let is_good = answer.stand_in.is_none();
+            let mut record = AnswerRecord::new(&session.base.kb, &answer);
+            if !session.timed {
+                record.timings.clear();
+            }
+            let printed = Printed { query, bundle: &session.bundle, answer: record };
             let json = told(&Line { line, id: asked.id, answer: Some(printed), error: None })?;
-            Ok((is_good, json))
+            let stood_in = |one: &StandIn| Failure { why: one.reason.clone(), passes: one.is_late };
+            Ok(Answered { json, failure: answer.stand_in.as_ref().map(stood_in) })
         }
-        Err(error) => failed(asked.id, error.to_string()),
+        Err(error) => failed(asked.id, error.to_string(), error.passes()),
     }
+}
+
+fn told(line: &Line<'_>) -> Result<String> {
+    Ok(serde_json::to_string(line)?)
 }

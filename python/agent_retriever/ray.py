@@ -1,0 +1,92 @@
+"""Runs the units of ``agent unit plan`` on a Ray cluster: ``pip install agent-retriever[ray]``.
+
+>>> import ray                                                # doctest: +SKIP
+>>> from agent_retriever.ray import run_units                 # doctest: +SKIP
+>>> ray.init(address="auto")                                  # doctest: +SKIP
+>>> run_units("/shared/jobs")                                 # doctest: +SKIP
+
+Only paths travel: the directory of the plan is on a file system that all nodes share, and each node
+has the command line with the dataset installed and indexed. Units that have a result are skipped, so
+that after the death of a node, of the head or of the driver the same call goes on. Ray runs what
+anybody sends it: keep its ports in a private network and set ``RAY_AUTH_MODE=token``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from . import AgentError
+
+UNITS_PER_CPU = 2
+"""Units that are handed to Ray at once, for each core; the others wait here."""
+
+
+def _run_unit(command: list[str], threads: int) -> str:
+    """One unit, as a process of its own; what it says."""
+    done = subprocess.run(
+        command,
+        env={**os.environ, "RAYON_NUM_THREADS": str(threads)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stderr.strip()
+
+
+def run_units(
+    plan: str | os.PathLike[str],
+    *,
+    agent: str | os.PathLike[str] = "agent",
+    home: str | os.PathLike[str] | None = None,
+    cpus: int = 1,
+    retries: int = 5,
+    progress: Callable[[int, int], object] | None = None,
+) -> int:
+    """Runs all units that have no whole result yet, on the cluster that Ray is connected to.
+
+    ``agent`` and ``home`` are paths on every node; a unit takes ``cpus`` cores. A unit whose worker
+    or node dies, or that fails, is run again up to ``retries`` times. ``progress`` is called with
+    the units done and those to do. Gives how many were run; ``agent unit collect`` merges them.
+
+    :raises AgentError: that there is no plan, or that a unit failed to the end; results stay.
+    """
+    command = [os.fspath(agent)] + ([] if home is None else ["--home", os.fspath(home)])
+    where = str(Path(plan).absolute())
+    listed = subprocess.run(
+        [*command, "--quiet", "unit", "plan", where], capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        raise AgentError(listed.stderr.strip().removeprefix("error: "))
+    waiting = [int(line) for line in listed.stdout.split()][::-1]
+    total = len(waiting)
+    unit: Any = ray.remote(_run_unit).options(
+        name="agent unit", num_cpus=cpus, max_retries=retries, retry_exceptions=True
+    )
+    # Without types of its own.
+    resources: Any = ray.cluster_resources
+    running: dict[Any, int] = {}
+    while waiting or running:
+        cores = int(resources().get("CPU", 1))
+        while waiting and len(running) < max(1, cores * UNITS_PER_CPU // cpus):
+            number = waiting.pop()
+            running[unit.remote([*command, "unit", "run", where, str(number)], cpus)] = number
+        for done in ray.wait(list(running), num_returns=1)[0]:
+            number = running.pop(done)
+            try:
+                ray.get(done)
+            except ray.exceptions.RayError as error:
+                for other in running:
+                    ray.cancel(other)
+                raise AgentError(f"unit {number} failed {retries + 1} times: {error}") from error
+            if progress is not None:
+                progress(total - len(waiting) - len(running), total)
+    return total

@@ -1,0 +1,295 @@
+//! `agent unit`: batch answering, and rankings for labelled queries, cut into units that any engine
+//! runs on any machine, and collected as if one machine had done it all. A unit whose base, bundle,
+//! program or questions are not those of the plan is not run, and one of which a question was ended
+//! by a time limit leaves no result: it is to be run again, and nothing is scored for it.
+
+mod work;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bundle::Bundle,
+    cli::{
+        Context, Exit,
+        dataset::{self, Dataset},
+        eval::{self, tag},
+        failure::{CommandError, Explain, Result},
+        hits::MAX_K,
+        named,
+        printer::count,
+        query::batch::MAX_LINE_BYTES,
+        systems::{SandboxArgs, read_bundle},
+    },
+    dataset::{LabelledQuery, Split},
+    files,
+    systems::{self, Need},
+    units::{MAX_UNITS, Units, UnitsError},
+};
+
+/// Longest file of questions, bytes.
+const MAX_INPUT_BYTES: u64 = 1 << 30;
+/// Longest bundle or program, bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Most failed items that are told one by one.
+const MAX_TOLD: usize = 5;
+/// What the file of a system is called in a plan, and the extension of a module.
+const PROGRAM: &str = "program:";
+const BUNDLE: &str = "bundle:";
+const MODULE: &str = "wasm";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Cut questions or queries into units, and print the numbers of those that are to be run
+    Plan(PlanArgs),
+    /// Run units and publish their results
+    Run(RunArgs),
+    /// Write the results of all units as one file
+    Collect(CollectArgs),
+}
+
+/// Cut questions or queries into units, and print the numbers of those that are to be run
+///
+/// With --batch each line is answered with a bundle, as `agent query --batch` does, without timings;
+/// with --split each query is ranked by a system, and the collected file is the one that `agent eval
+/// --run-file` writes. The directory gets all that units need but the dataset, which every machine
+/// has installed and indexed. The same command again, or the directory alone, prints the units that
+/// have no whole result yet; the test split is opened, and counted, when a plan with it is made.
+#[derive(Debug, clap::Args)]
+pub(super) struct PlanArgs {
+    /// Directory of the plan, on a file system that all machines share
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Answer with this bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(long, value_name = "BUNDLE", requires = "batch")]
+    bundle: Option<PathBuf>,
+    /// Answer all questions of this file: one JSON object with query and, at will, id a line
+    #[arg(long, value_name = "FILE", requires = "bundle", conflicts_with_all = ["split", "system"])]
+    batch: Option<PathBuf>,
+    /// Nodes of an answer, 1 to 10000
+    #[arg(short, value_name = "K", default_value_t = 20, requires = "batch",
+        value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
+    k: u64,
+    /// Rank the labelled queries of train, val, test, test-0.1, human or a file like qa.csv; several
+    /// joined by commas
+    #[arg(long, value_name = "SPLIT", value_delimiter = ',', requires = "system")]
+    split: Vec<Split>,
+    /// Rank with this system; bundle:FILE and program:FILE are copied into the plan
+    #[arg(long, value_name = "SYSTEM", requires_all = ["split", "dataset"])]
+    system: Option<String>,
+    /// Nodes ranked for a query, 1 to 100000
+    #[arg(long, value_name = "K", default_value_t = 1_000, requires = "system",
+        value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    depth: u64,
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    #[arg(long, value_name = "N")]
+    dataset: Option<String>,
+    /// Cut into this many units, 1 to 10000, or as many as there are items
+    #[arg(long, value_name = "UNITS", default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_UNITS))]
+    units: u64,
+}
+
+/// Run units and publish their results
+///
+/// A unit that has a whole result is left as it is; several processes may run one. The exit status
+/// is 1 if a unit got no result: then it is to be run again.
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArgs {
+    /// Directory of the plan
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Numbers of units, from 0
+    #[arg(value_name = "UNIT", required = true)]
+    units: Vec<u64>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+}
+
+/// Write the results of all units as one file
+///
+/// Every result is compared with its digest first; unless all are there and whole, nothing is
+/// written and the exit status is 1. So it is if items failed, which are told.
+#[derive(Debug, clap::Args)]
+pub(super) struct CollectArgs {
+    /// Directory of the plan
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// What is done to each item.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Task {
+    /// The name of the base.
+    dataset: String,
+    /// Fingerprint of its index: equal ones give equal answers.
+    index: String,
+    #[serde(flatten)]
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Kind {
+    /// Lines are answered with the bundle of the plan.
+    Answer { k: usize },
+    /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
+    Rank { system: String, tag: String, depth: usize },
+}
+
+/// A labelled query without its answers, which no unit needs to know.
+#[derive(Serialize, Deserialize)]
+struct Query {
+    id: i64,
+    query: String,
+}
+
+pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
+    match command {
+        Command::Plan(args) => plan(&args, ctx),
+        Command::Run(args) => work::run(&args, ctx),
+        Command::Collect(args) => collect(&args, ctx),
+    }
+}
+
+fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
+    let units = match (&args.bundle, &args.batch, &args.system) {
+        (Some(bundle), Some(batch), _) => plan_answers(args, bundle, batch, ctx)?,
+        (_, _, Some(system)) => plan_rankings(args, system, ctx)?,
+        _ => Units::open(&args.dir)
+            .hint("say what to do: --bundle B --batch FILE, or --dataset N --split S --system S")?,
+    };
+    let remaining = units.remaining();
+    let (n, all, dir) = (count(remaining.len() as u64), count(units.len()), args.dir.display());
+    ctx.printer.notice(&match remaining.is_empty() {
+        true => format!("all {all} units are done; `agent unit collect {dir} --out FILE` goes on"),
+        false => format!("{n} of {all} units are to be run, each with `agent unit run {dir} UNIT`"),
+    });
+    ctx.printer.data(&remaining.iter().map(|unit| format!("{unit}\n")).collect::<String>())?;
+    Ok(Exit::Done)
+}
+
+/// Plans the answers to a file of questions.
+fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
+    let bundle = read_bundle(given, ctx)?;
+    let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
+    let dataset = args.dataset.as_ref().unwrap_or(&bundle.dataset.name);
+    let (dataset, index) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
+    if bundle.dataset.index != index {
+        let made_for = &bundle.dataset.name;
+        return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
+            .hint("units take a bundle and the base that it was made for");
+    }
+    let text = files::read_text(batch, MAX_INPUT_BYTES);
+    let text = text.with_context(|| format!("cannot read {}", batch.display()))?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if let Some(at) = lines.iter().position(|line| line.len() as u64 > MAX_LINE_BYTES) {
+        let at = at + 1;
+        return Err(CommandError::usage(anyhow!(
+            "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; a question is a line \
+             of its own"
+        )));
+    }
+    let task = Task { dataset, index, kind: Kind::Answer { k: args.k as usize } };
+    Ok(Units::plan(&args.dir, &task, &lines, args.units, Some(("bundle.json", &bytes)))?)
+}
+
+/// Plans the rankings for labelled queries.
+fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
+    let full = named::system(given, &ctx.home)?;
+    let own_file =
+        [BUNDLE, PROGRAM].into_iter().find_map(|kind| Some((kind, full.strip_prefix(kind)?)));
+    let (system, file) = match own_file {
+        Some((kind, path)) => {
+            let path = Path::new(path);
+            let module = path.extension().is_some_and(|end| end.eq_ignore_ascii_case(MODULE));
+            let name = match (kind, module) {
+                (BUNDLE, _) => "bundle.json",
+                (_, true) => "program.wasm",
+                (_, false) => "program.rhai",
+            };
+            (kind.to_owned(), Some((name, read(path)?)))
+        }
+        None => (travels(&full).map(|()| full.clone())?, None),
+    };
+    let found = dataset::find(args.dataset.as_deref().unwrap_or_default(), ctx)?;
+    let (dataset, index) = named_index(&found, ctx)?;
+    let queries = eval::queries(&args.split, &[], &found.base, ctx)?;
+    let line = |one: &LabelledQuery| {
+        Ok(serde_json::to_string(&Query { id: one.id, query: one.text.clone() })?)
+    };
+    let lines = queries.iter().map(line).collect::<Result<Vec<String>>>()?;
+    let kind = Kind::Rank { system, tag: tag(given), depth: args.depth as usize };
+    let task = Task { dataset, index, kind };
+    let file = file.as_ref().map(|(name, bytes)| (*name, bytes.as_slice()));
+    Ok(Units::plan(&args.dir, &task, &lines, args.units, file)?)
+}
+
+/// That a system needs nothing but the index of the base, nor do those within it.
+fn travels(name: &str) -> Result<()> {
+    systems::find(name)?;
+    let within = name.char_indices().filter(|(_, c)| *c == ':').map(|(at, _)| &name[at + 1..]);
+    for part in [name].into_iter().chain(within) {
+        let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
+        if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {
+            return Err(CommandError::usage(anyhow!(
+                "units cannot take {name}: it needs a {need}"
+            )))
+            .hint("units take bundle:FILE, program:FILE, and systems that need an index alone");
+        }
+    }
+    Ok(())
+}
+
+/// The name of a base and the fingerprint of its index.
+fn named_index(found: &Dataset, ctx: &Context) -> Result<(String, String)> {
+    let base = dataset::open(found, ctx)?;
+    Ok((found.base.name.clone(), base.fingerprint().to_owned()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let bytes = files::read(path, MAX_FILE_BYTES);
+    Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
+}
+
+fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
+    let units = Units::open(&args.dir)?;
+    let shown = args.out.display();
+    let parent = args.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let out = files::temporary_file(parent.unwrap_or(Path::new(".")), ".collected-");
+    let mut out = out.with_context(|| format!("cannot write {shown}"))?;
+    let collected = match units.collect(&mut out) {
+        Err(error @ UnitsError::Missing { .. }) => {
+            let dir = args.dir.display();
+            return Err(error).hint(format!(
+                "`agent unit plan {dir}` prints them; run them with `agent unit run {dir} UNIT`"
+            ));
+        }
+        collected => collected?,
+    };
+    out.persist(&args.out).with_context(|| format!("cannot write {shown}"))?;
+    let (n, bytes) = (count(units.len()), count(collected.bytes));
+    ctx.printer.notice(&format!("wrote {bytes} bytes of {n} units to {shown}"));
+    for failure in collected.failures.iter().take(MAX_TOLD) {
+        ctx.printer.warning(failure);
+    }
+    if collected.failed == 0 {
+        return Ok(Exit::Done);
+    }
+    ctx.printer.error(&format!(
+        "{} items failed; the file says what became of them",
+        count(collected.failed)
+    ));
+    Ok(Exit::Failed)
+}
+
+/// The bundle that a plan carries.
+fn carried(path: &Path) -> Result<Bundle> {
+    Ok(Bundle::read(path).map_err(systems::SystemError::from)?)
+}

@@ -1,0 +1,202 @@
+//! `agent unit run`: what one unit does. Must not know how units are cut or collected.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
+
+use anyhow::{Context as _, anyhow};
+use rayon::prelude::*;
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        failure::{Explain, Result},
+        query::batch::{self, Session},
+        systems::{Resources, STAND_IN, open_bundle, open_system},
+        unit::{Kind, Query, RunArgs, Task, carried},
+    },
+    eval::trec,
+    index::IndexedBase,
+    retrieve::{Baseline, Detail, Retriever},
+    units::Units,
+};
+
+/// Hex digits of a digest that are shown.
+const SHOWN: usize = 12;
+
+/// What is opened once for all units of a process.
+enum Opened {
+    Answer(Box<Session>),
+    Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
+}
+
+/// What became of one item: its part of the result, and why it failed.
+struct Done {
+    bytes: Vec<u8>,
+    failure: Option<String>,
+}
+
+pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
+    let units = Units::open(&args.dir)?;
+    for &unit in &args.units {
+        // A wrong number costs nothing.
+        units.items(unit)?;
+    }
+    let task: Task = serde_json::from_value(units.task().clone())
+        .with_context(|| format!("{} plans no task of this program", args.dir.display()))?;
+    let mut opened = None;
+    for &unit in &args.units {
+        if units.is_done(unit) {
+            ctx.printer.notice(&format!("unit {unit} is done"));
+            continue;
+        }
+        let opened: &Opened = match &mut opened {
+            Some(opened) => opened,
+            none => none.insert(open(&task, units.file()?.as_deref(), args, ctx)?),
+        };
+        let (first, items) = units.items(unit)?;
+        let one = |(at, item): (usize, &String)| match opened {
+            Opened::Answer(session) => answer(session, first + at as u64 + 1, item.trim()),
+            Opened::Rank { system, stand_in, tag, depth } => {
+                rank(&**system, stand_in, tag, *depth, item)
+            }
+        };
+        let stopped = || ctx.stop.load(Ordering::Relaxed);
+        let done: Vec<Done> = items
+            .par_iter()
+            .enumerate()
+            .map(|item| if stopped() { Err(anyhow!("no result").into()) } else { one(item) })
+            .collect::<Result<_>>()?;
+        // A program that was ended is no answer.
+        if stopped() {
+            return Err(anyhow!("unit {unit} has no result; run it again").into());
+        }
+        let bytes: Vec<u8> = done.iter().flat_map(|one| one.bytes.iter().copied()).collect();
+        let failures = done.into_iter().filter_map(|one| one.failure).collect();
+        units.publish(unit, &bytes, failures)?;
+        ctx.printer.notice(&format!("unit {unit}: {} items", items.len()));
+    }
+    Ok(Exit::Done)
+}
+
+/// Opens what a task needs on this machine, if that is what was planned.
+fn open(task: &Task, file: Option<&Path>, args: &RunArgs, ctx: &Context) -> Result<Opened> {
+    let base = dataset::open(&dataset::find(&task.dataset, ctx)?, ctx)?;
+    same_base(task, &base)?;
+    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
+    match &task.kind {
+        Kind::Answer { k } => {
+            let bundle = carried(file.context("the plan has no bundle")?)?;
+            let opened = open_bundle(&bundle, &base, &resources)?;
+            let bundle = bundle.digest.clone();
+            Ok(Opened::Answer(Box::new(Session { bundle, timed: false, k: *k, base, opened })))
+        }
+        Kind::Rank { system, tag, depth } => {
+            let file = file.map(|path| path.display().to_string()).unwrap_or_default();
+            let system = open_system(&format!("{system}{file}"), &base, &resources)?;
+            let stand_in = Baseline::new(base, STAND_IN);
+            Ok(Opened::Rank { system, stand_in, tag: tag.clone(), depth: *depth })
+        }
+    }
+}
+
+fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
+    if task.index == base.fingerprint() {
+        return Ok(());
+    }
+    let begin = |digest: &str| digest.chars().take(SHOWN).collect::<String>();
+    let (planned, here) = (begin(&task.index), begin(base.fingerprint()));
+    let name = &task.dataset;
+    Err(anyhow!("\"{name}\" is another here: its index is {here}, and {planned} was planned"))
+        .hint("import and index the same data on every machine, with the same embedder")
+}
+
+/// The answer to a line of questions; an empty one has none.
+fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
+    if text.is_empty() {
+        return Ok(Done { bytes: Vec::new(), failure: None });
+    }
+    let batch::Answered { mut json, failure } = batch::answer(session, line, text)?;
+    let failure = match failure {
+        Some(failure) if failure.passes => {
+            return Err(again(&format!("line {line}"), &failure.why));
+        }
+        failure => failure.map(|failure| format!("line {line}: {}", failure.why)),
+    };
+    json.push('\n');
+    Ok(Done { bytes: json.into_bytes(), failure })
+}
+
+/// The lines of a run file for a query. One that the system fails on has the ranking of the baseline
+/// that `agent eval` counts it with.
+fn rank(
+    system: &dyn Retriever,
+    stand_in: &dyn Retriever,
+    tag: &str,
+    depth: usize,
+    item: &str,
+) -> Result<Done> {
+    let Query { id, query } = serde_json::from_str(item).context("a query of the plan")?;
+    let (ranking, failure) = match system.answer(&query, depth, Detail::default()) {
+        Ok(answer) => (answer.into_ranking(), None),
+        Err(error) if error.passes() => {
+            return Err(again(&format!("query {id}"), &error.to_string()));
+        }
+        Err(error) => {
+            let other = stand_in.retrieve(&query, depth).unwrap_or_default();
+            (other, Some(format!("query {id}: {error}")))
+        }
+    };
+    let mut bytes = Vec::new();
+    trec::write_run(&mut bytes, id, &ranking, tag).context("cannot write a ranking")?;
+    Ok(Done { bytes, failure })
+}
+
+/// That an item may well be answered another time, so that its unit has no result now.
+fn again(item: &str, why: &str) -> crate::cli::failure::CommandError {
+    let error = anyhow!("{item}: {why}");
+    error.context("the unit has no result; run it again").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retrieve::{Answer, RetrieveError};
+
+    /// Fails as it says, or ranks node 3.
+    struct Scripted(fn() -> Option<RetrieveError>);
+
+    impl Retriever for Scripted {
+        fn name(&self) -> String {
+            "scripted".to_owned()
+        }
+
+        fn answer(
+            &self,
+            _: &str,
+            _: usize,
+            _: Detail,
+        ) -> std::result::Result<Answer, RetrieveError> {
+            match (self.0)() {
+                Some(error) => Err(error),
+                None => Ok(Answer::of(vec![(3, 0.5)])),
+            }
+        }
+    }
+
+    fn ranked(system: fn() -> Option<RetrieveError>) -> Result<Done> {
+        rank(&Scripted(system), &Scripted(|| None), "tag", 10, r#"{"id": 7, "query": "x"}"#)
+    }
+
+    #[test]
+    fn what_a_time_limit_ended_is_not_scored_and_what_failed_is_told() {
+        let done = ranked(|| None).unwrap();
+        assert_eq!((done.bytes.as_slice(), done.failure), (&b"7 Q0 3 1 0.5 tag\n"[..], None));
+        let done = ranked(|| Some(RetrieveError::Program("runtime: x".to_owned()))).unwrap();
+        assert_eq!(done.bytes, b"7 Q0 3 1 0.5 tag\n");
+        assert_eq!(done.failure.as_deref(), Some("query 7: runtime: x"));
+        let late = ranked(|| Some(RetrieveError::Late("deadline: x".to_owned())));
+        assert!(late.is_err_and(|error| error.message().contains("query 7: deadline: x")));
+    }
+}

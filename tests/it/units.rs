@@ -1,0 +1,131 @@
+//! `agent unit`: however work is cut and whatever is killed, the collected bytes are one machine's.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::{
+    bundles::{SEARCHES, world_with},
+    support::World,
+};
+
+/// Runs what a plan says is left, with two processes of `xargs`.
+#[allow(clippy::disallowed_methods, reason = "the engine is a program of the system")]
+fn run_rest(world: &World, dir: &str) {
+    let listed = world.run(["unit", "plan", dir]).done();
+    fs::write(world.path("rest"), listed).unwrap();
+    let own = world.command(["unit", "run", dir]);
+    let mut xargs = Command::new("xargs");
+    xargs.arg("-a").arg(world.path("rest")).args(["-P2", "-n1"]);
+    xargs.arg(own.get_program()).args(own.get_args()).stderr(Stdio::null());
+    if let Some(place) = own.get_current_dir() {
+        xargs.current_dir(place);
+    }
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => xargs.env(name, value),
+            None => xargs.env_remove(name),
+        };
+    }
+    assert!(xargs.status().unwrap().success());
+}
+
+/// A line of a batch without what differs from run to run, or names a file.
+fn lasting(line: &str) -> Value {
+    let mut line: Value = serde_json::from_str(line).unwrap();
+    let object = line.as_object_mut().unwrap();
+    object.remove("timings");
+    object.remove("bundle");
+    line
+}
+
+#[test]
+fn a_batch_in_units_is_that_of_one_machine() {
+    let (world, _) = world_with(SEARCHES);
+    let questions: Vec<String> = (0..40)
+        .map(|at| match at {
+            11 => String::new(),
+            20 => "no json".to_owned(),
+            _ => format!("{{\"id\": {at}, \"query\": \"durable {}\"}}", ["dart", "kite"][at % 2]),
+        })
+        .collect();
+    fs::write(world.path("questions.jsonl"), questions.join("\n")).unwrap();
+    let what = ["--bundle", "bundle.json", "--dataset", "tiny", "--batch", "questions.jsonl"];
+    let whole = world.run(["query"].into_iter().chain(what));
+    let mut all = Vec::new();
+    for n in ["1", "3", "7"] {
+        let dir = format!("jobs-{n}");
+        let plan = ["unit", "plan", &dir, "--units", n];
+        let listed = world.run(plan.into_iter().chain(what)).done();
+        assert_eq!(listed.lines().count(), n.parse::<usize>().unwrap());
+        // One is killed while it works, one leaves a cut result.
+        let mut killed = world.command(["unit", "run", &dir, "0"]);
+        let mut killed = killed.stderr(Stdio::null()).spawn().unwrap();
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        run_rest(&world, &dir);
+        let result = fs::read_dir(world.path(&dir).join("out")).unwrap().flatten();
+        let result = result.map(|entry| entry.path()).min().unwrap();
+        let bytes = fs::read(&result).unwrap();
+        fs::write(&result, &bytes[..bytes.len() / 2]).unwrap();
+        let collect = ["unit", "collect", &dir, "--out", "answers.jsonl"];
+        world.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+        assert!(!world.path("answers.jsonl").exists());
+        run_rest(&world, &dir);
+        assert_eq!(world.run(["unit", "plan", &dir]).done(), "", "nothing is left");
+        let collected = world.run(collect);
+        assert_eq!(collected.status, 1, "line 21 is no question");
+        assert!(collected.stderr.contains("line 21"), "{}", collected.stderr);
+        all.push(fs::read_to_string(world.path("answers.jsonl")).unwrap());
+        fs::remove_file(world.path("answers.jsonl")).unwrap();
+    }
+    assert!(all[0] == all[1] && all[0] == all[2]);
+    let lines = |text: &str| text.lines().map(lasting).collect::<Vec<_>>();
+    assert_eq!(lines(&all[0]).len(), 39);
+    assert_eq!(lines(&all[0]), lines(&whole.stdout));
+}
+
+#[test]
+fn rankings_in_units_are_the_run_file_of_an_evaluation() {
+    let world = World::shop();
+    let programs = [("finds", "search(q)"), ("fails", "throw \"no\"")];
+    for (name, body) in programs {
+        let source = format!("fn retrieve(q, candidates, params) {{ {body} }}");
+        fs::write(world.path(&format!("{name}.rhai")), source).unwrap();
+    }
+    let systems = [("bm25+names", 0), ("program:finds.rhai", 0), ("program:fails.rhai", 1)];
+    for (system, status) in systems {
+        let eval = ["eval", "--dataset", "shop", "--split", "val", "--system", system];
+        let whole = world.run(eval.into_iter().chain(["--run-file", "whole.trec"]));
+        assert_eq!(whole.status, status, "{}", whole.stderr);
+        let whole = fs::read(world.path("whole.trec")).unwrap();
+        assert!(whole.len() > 1_000);
+        for n in ["1", "3", "7"] {
+            let dir = format!("{}-{n}", system.replace([':', '.'], "-"));
+            let plan = ["unit", "plan", &dir, "--units", n];
+            let what = ["--dataset", "shop", "--split", "val", "--system", system];
+            world.run(plan.into_iter().chain(what)).done();
+            run_rest(&world, &dir);
+            let collected = world.run(["unit", "collect", &dir, "--out", "units.trec"]);
+            assert_eq!(collected.status, status, "{}", collected.stderr);
+            assert_eq!(collected.stderr.contains("25 items failed"), status == 1);
+            assert!(fs::read(world.path("units.trec")).unwrap() == whole, "{system} in {n}");
+        }
+    }
+    // What was planned for another base, or is planned otherwise, is refused.
+    let what = ["--dataset", "shop", "--split", "val", "--system", "hybrid"];
+    let plan = |dir| ["unit", "plan", dir].into_iter().chain(what);
+    world.run(plan("bm25+names-3")).fails(1, &["another plan"]);
+    world.run(["unit", "run", "bm25+names-3", "3"]).fails(1, &["no unit 3", "has 3"]);
+    world.run(plan("left")).done();
+    world.run(["data", "import", "--name", "shop", "--from", &world.source()]).done();
+    world.run(["index", "shop"]).done();
+    world.run(["unit", "run", "left", "0"]).fails(1, &["another here", "index the same data"]);
+    let model = ["--dataset", "shop", "--split", "val", "--system", "expand:hyde"];
+    let model = ["unit", "plan", "new"].into_iter().chain(model);
+    world.run(model).fails(2, &["cannot take expand:hyde", "language model"]);
+    world.run(["unit", "plan", "nowhere"]).fails(1, &["no plan of units", "say what to do"]);
+}
