@@ -192,7 +192,7 @@ mod tests {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        words.take_while(|word| word != ">").collect()
+        words.take_while(|word| word != ">" && word != "|").collect()
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub const STAND_IN: System = System::Hybrid;
 const WAY: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
 /// What a system answers to a question, from one run: at most `k` nodes, as much detail as is asked
-/// for, what of the question is understood meanwhile, and milliseconds by stage. A system whose program fails
-/// is stood in for by [`STAND_IN`], and [`Answer::stand_in`] says so.
+/// for, what of the question is understood, found meanwhile on another thread, and milliseconds by
+/// stage. A system whose program fails is stood in for by [`STAND_IN`], and [`Answer::stand_in`]
+/// says so.
 ///
 /// # Errors
 /// [`RetrieveError`], but for a failed program; also that the stand-in cannot answer.

@@ -343,3 +343,41 @@ fn names_of_real_bases_are_linked_however_they_are_written() {
         );
     }
 }
+
+/// What a text names is kept by type with the strongest first, and is looked up once however many ask.
+#[test]
+fn threads_that_ask_at_once_get_the_strongest_as_one_alone_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = sample(SampleKind::Prime, dir.path());
+    let open = || IndexedBase::open(&base.kb_dir(), &base.index_dir(), &base.name).unwrap();
+    let queries: Vec<String> = labelled(&base).into_iter().map(|query| query.text).collect();
+    let queries = &queries[..queries.len().min(40)];
+    let (shared, alone) = (open(), open());
+    let linked = |of: &IndexedBase, k| -> Vec<Vec<(NodeId, f32)>> {
+        queries.iter().map(|text| of.entities.link(&of.kb, text, &[], k).ranking()).collect()
+    };
+    let at_once: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| linked(&shared, 10_000))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let all = linked(&alone, 10_000);
+    assert!(at_once.iter().all(|found| *found == all));
+    // More than 64 are not kept in order, so that there must be some.
+    let of_type = |found: &[(NodeId, f32)], node| {
+        let kind = alone.kb.node_type(node);
+        found.iter().filter(|pair| alone.kb.node_type(pair.0) == kind).count()
+    };
+    assert!(all.iter().any(|found| found.first().is_some_and(|best| of_type(found, best.0) > 64)));
+    for k in [1, 63, 64, 65, 100] {
+        for (found, all) in linked(&alone, k).iter().zip(&all) {
+            let mut left = vec![k; alone.kb.types().len()];
+            let first = all.iter().filter(|(node, _)| {
+                let left = &mut left[usize::from(alone.kb.node_type(*node).0)];
+                let is_first = *left > 0;
+                *left = left.saturating_sub(1);
+                is_first
+            });
+            assert_eq!(*found, first.copied().collect::<Vec<_>>());
+        }
+    }
+}

@@ -157,6 +157,20 @@ fn a_guess_is_written_edited_and_read_again() {
 }
 
 #[test]
+fn a_column_with_a_wrong_id_is_a_relation_and_the_id_is_told() {
+    let (dir, home) = home();
+    let composers = "id,name\nbach,J. S. Bach\nclara,Clara Schumann\nliszt,Franz Liszt\n";
+    let pieces = "id,title,by\np1,Mass,bach\np2,Trio,clara\np3,Etude,liszt\np4,Fugue,bachh\n";
+    write(dir.path(), &[("composers.csv", composers), ("pieces.csv", pieces)]);
+    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+    let DatasetError::Wrong(wrong) = &error else { panic!("{error}") };
+    let told: Vec<(u64, &str)> =
+        wrong.first.iter().map(|one| (one.line, one.message.as_str())).collect();
+    assert_eq!(told, [(5, "no composer has the id \"bachh\"")]);
+}
+
+#[test]
 fn options_say_what_would_be_guessed_otherwise() {
     let (dir, home) = home();
     csv_tables(dir.path());
