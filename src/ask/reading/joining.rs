@@ -173,13 +173,19 @@ impl Reading<'_> {
                 Cue::Versus => self.said_at(at) == "than",
                 _ => false,
             };
-            let next = self.beside(at, 1).and_then(|next| self.cue(next));
-            let behind = self.beside(at, 1).and_then(|next| self.what(next));
+            let beside = self.beside(at, 1);
+            let next = beside.and_then(|next| self.cue(next));
+            let behind = beside.and_then(|next| self.what(next));
             if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
                 let said = self.said_at(at);
                 return Err(AskError::Missing(format!("it does not say {said:?} how many")));
             }
-            let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)));
+            // `only wrote one paper` says something of the writing.
+            let all = &self.mentions.all;
+            let is_next = beside.and_then(|next| all.get(next)).map(|next| next.at.start)
+                == all.get(at).map(|own| own.at.end);
+            let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)))
+                && (is_next || self.has(Cue::Suppose));
             if cue == Cue::Only && !keeps {
                 return Err(AskError::Missing("it does not say what \"only\" keeps".to_owned()));
             }
