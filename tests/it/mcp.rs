@@ -264,7 +264,7 @@ fn both_generations_ask_over_http_behind_keys() {
     let page = format!("{read}Origin: https://evil.example\r\n");
     assert_eq!(over_http(&served, &page, EARLIER, "tools/list", &none).0, 403);
     let page = format!("{read}Origin: http://localhost:7700\r\n");
-    assert_eq!(over_http(&served, &page, EARLIER, "tools/list", &none).0, 403, "no page at all");
+    assert_eq!(over_http(&served, &page, EARLIER, "tools/list", &none).0, 200, "of this machine");
     let (_, counted) = served.get("/metrics");
     assert!(counted.as_str().unwrap().contains("endpoint=\"/mcp\""));
 }
