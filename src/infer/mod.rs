@@ -642,7 +642,7 @@ impl BundleRetriever {
             scope.spawn(|_| {
                 unranked = Some(Unranked::of(base, query, phrasings));
                 if self.runtime.assistant().is_none() {
-                    span.in_scope(&run_programs);
+                    span.in_scope(run_programs);
                 }
             });
             run_programs();
