@@ -1,5 +1,5 @@
-//! An answer in the form that leaves the process: JSON with the table, as many rows of it as are wanted,
-//! and the source of every column.
+//! An answer in the form that leaves the process: JSON with the table, as many rows of it as are
+//! wanted, and the source of every column.
 //!
 //! Must not know: how answers are found, who reads them.
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     index::{IndexError, IndexedBase, TextPart},
-    kb::{Direction, Kb, NodeId, RelationId, Scores},
+    kb::{Direction, Kb, NodeId, Scores},
     retrieve::Feature,
     words::{is_question_word, name_words},
 };
@@ -136,8 +136,7 @@ pub fn node_features(
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
     let linked = base.entities.link(&base.kb, query, &[], LINKED);
-    let relations = TypeRelations::new(&base.kb);
-    let beside = beside_named(&base.kb, &relations, &nodes, &linked);
+    let beside = beside_named(&base.kb, &nodes, &linked);
     let words = Words::new(base, query);
     let documents = base.terms.query(&base.stems, query);
     let names = base.neighbor_names.query(&base.stems, query);
@@ -166,7 +165,7 @@ pub fn node_features(
             linked.get(node).unwrap_or(0.0),
             first,
             second,
-            (relations.degree(&base.kb, node) as f32).ln_1p() / 5.0,
+            (degree(&base.kb, node) as f32).ln_1p() / 5.0,
             (base.terms.length(node) as f32).ln_1p() / 5.0,
         ]
     });
@@ -212,48 +211,18 @@ impl Programs {
     }
 }
 
-/// The relations that nodes of a type have edges of, ascending.
-struct TypeRelations(Vec<Vec<RelationId>>);
-
-impl TypeRelations {
-    fn new(kb: &Kb) -> Self {
-        let mut of_types = vec![Vec::new(); kb.types().len()];
-        for tuple in kb.tuples() {
-            for kind in [tuple.source, tuple.target] {
-                if let Some(own) = of_types.get_mut(usize::from(kind.0)) {
-                    own.push(tuple.relation);
-                }
-            }
-        }
-        for own in &mut of_types {
-            own.sort_unstable();
-            own.dedup();
-        }
-        Self(of_types)
-    }
-
-    fn of(&self, kb: &Kb, node: NodeId) -> &[RelationId] {
-        self.0.get(usize::from(kb.node_type(node).0)).map_or(&[], Vec::as_slice)
-    }
-
-    /// Neighbours of a node by all relations and directions.
-    fn degree(&self, kb: &Kb, node: NodeId) -> usize {
-        let relations = self.of(kb, node).iter();
-        relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
-    }
+/// Neighbours of a node by all relations and directions.
+fn degree(kb: &Kb, node: NodeId) -> usize {
+    let relations = kb.relations_of(kb.node_type(node)).iter();
+    relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
 }
 
 /// Link strengths of the two strongest named nodes beside each node, by any relation.
-fn beside_named(
-    kb: &Kb,
-    relations: &TypeRelations,
-    nodes: &[NodeId],
-    linked: &Scores,
-) -> Vec<[f32; 2]> {
+fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
     let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
         let mut places = BTreeSet::new();
-        for &relation in relations.of(kb, named) {
+        for &relation in kb.relations_of(kb.node_type(named)) {
             let neighbors = kb.neighbors(named, relation, Direction::Any);
             let known = &neighbors[..neighbors.len().min(MAX_NEIGHBORS)];
             // The fewer are looked up among the more.

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 use crate::{
     bundle::understood::understand,
     index::IndexedBase,
+    infer::meanwhile,
     kb::{NodeId, PathBounds, shortest_paths},
     retrieve::{
         Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
@@ -37,13 +38,10 @@ pub fn answer(
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
     let query = checked(query)?;
-    let mut understood = None;
-    let (answered, answer_ms) = rayon::in_place_scope(|scope| {
-        scope.spawn(|_| understood = Some(timed(|| understand(base, query))));
-        timed(|| answered_by(base, system, query, k, detail))
-    });
-    let (understood, understand_ms) =
-        understood.unwrap_or_else(|| timed(|| understand(base, query)));
+    let ((answered, answer_ms), (understood, understand_ms)) = meanwhile(
+        || timed(|| answered_by(base, system, query, k, detail)),
+        || timed(|| understand(base, query)),
+    );
     let mut answer = Answer { understood, ..answered? };
     let ((), told_ms) = timed(|| {
         if detail.paths {

@@ -604,6 +604,18 @@ impl BundleRetriever {
     }
 }
 
+/// What both give: `here` runs on this thread, `elsewhere` on one of rayon's. Unlike with
+/// `rayon::join`, a thread that waits here takes up no other question's work.
+fn meanwhile<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
+    let mut found = None;
+    let own = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| found = Some(elsewhere()));
+        here()
+    });
+    let found = found.unwrap_or_else(|| unreachable!("a scope ends after all that it spawned"));
+    (own, found)
+}
+
 /// What becomes of a query that a program failed on.
 fn failed(failure: &Failure, told: String) -> RetrieveError {
     match failure.kind {
@@ -637,21 +649,19 @@ impl BundleRetriever {
                 lock().push((at, run));
             }
         };
-        let (mut unranked, span) = (None, Span::current());
-        rayon::in_place_scope(|scope| {
-            scope.spawn(|_| {
-                unranked = Some(Unranked::of(base, query, phrasings));
-                if self.runtime.assistant().is_none() {
-                    span.in_scope(run_programs);
-                }
-            });
-            run_programs();
+        let span = Span::current();
+        let ((), unranked) = meanwhile(run_programs, || {
+            let unranked = Unranked::of(base, query, phrasings);
+            if self.runtime.assistant().is_none() {
+                span.in_scope(run_programs);
+            }
+            unranked
         });
         let mut runs = std::mem::take(&mut *lock());
         runs.sort_unstable_by_key(|(at, _)| *at);
         let runs: Result<Vec<Run<'_>>, RetrieveError> =
             runs.into_iter().map(|(_, run)| run).collect();
-        Ok((runs?, unranked.unwrap_or_else(|| Unranked::of(base, query, phrasings))))
+        Ok((runs?, unranked))
     }
 
     fn run_one(

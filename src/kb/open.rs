@@ -6,6 +6,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     fs::File,
     ops::Range,
     path::{Path, PathBuf},
@@ -79,6 +80,8 @@ pub struct Kb {
     candidate_types: Vec<TypeId>,
     is_candidate_type: Vec<bool>,
     tuples: Vec<Tuple>,
+    /// By type, the relations that its nodes have edges of, ascending.
+    relations_by_type: Vec<Vec<RelationId>>,
     nodes: Table,
     fields: Table,
     /// The keys of nodes, if the base has some of its own.
@@ -139,6 +142,7 @@ impl Kb {
                 edges,
             })
             .collect();
+        let relations_by_type = relations_by_type(&tuples, manifest.types.len());
         let lists = vec![OnceLock::new(); manifest.types.len() + 1];
         Ok(Kb {
             dir: dir.to_path_buf(),
@@ -148,6 +152,7 @@ impl Kb {
             candidate_types,
             is_candidate_type,
             tuples,
+            relations_by_type,
             nodes,
             fields,
             keys,
@@ -214,6 +219,11 @@ impl Kb {
     /// The relation of that name.
     pub fn relation_id(&self, name: &str) -> Option<RelationId> {
         position(self.relations(), name).map(RelationId)
+    }
+
+    /// The relations that nodes of a type have edges of in either direction, ascending.
+    pub fn relations_of(&self, of: TypeId) -> &[RelationId] {
+        self.relations_by_type.get(usize::from(of.0)).map_or(&[], Vec::as_slice)
     }
 
     /// The field of that name.
@@ -421,6 +431,18 @@ impl Kb {
     fn value(&self, row: u64) -> Option<&str> {
         self.fields.get(row, VALUE_COLUMN)
     }
+}
+
+fn relations_by_type(tuples: &[Tuple], n_types: usize) -> Vec<Vec<RelationId>> {
+    let mut of_types = vec![BTreeSet::new(); n_types];
+    for tuple in tuples {
+        for end in [tuple.source, tuple.target] {
+            if let Some(own) = of_types.get_mut(usize::from(end.0)) {
+                own.insert(tuple.relation);
+            }
+        }
+    }
+    of_types.into_iter().map(|own| own.into_iter().collect()).collect()
 }
 
 /// Reads all files of the base in `dir` and compares them with the manifest.
