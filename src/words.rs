@@ -161,6 +161,19 @@ pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
 
+/// Of known names the one that differs least from a name that nothing has, if at most `most` letters
+/// differ and not all of them; ties go to the first. A letter that is added, missing, another, or
+/// swapped with its neighbour counts one (optimal string alignment).
+pub fn nearest<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Option<&'a str> {
+    let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= most && distance < name.chars().count()).then_some(nearest)
+}
+
 /// Byte ranges of the maximal runs of characters that satisfy the predicate.
 fn runs(text: &str, is_word: impl Fn(char) -> bool) -> impl Iterator<Item = Range<usize>> {
     let mut chars = text.char_indices().peekable();

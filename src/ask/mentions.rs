@@ -19,13 +19,15 @@ use crate::{
         has_value,
         value::{category, quantity},
     },
-    words::name_words,
+    words::{fold, name_words, nearest},
 };
 
 /// Words of a question that are read; a longer one is refused.
 pub(crate) const MAX_WORDS: usize = 120;
 /// Values of one field that questions are searched for.
 const MAX_VALUES: usize = 500;
+/// Characters of a word from which on it may be a misspelling.
+const MIN_MISSPELLED: usize = 4;
 /// Words of a phrase at most.
 const MAX_PHRASE: usize = 8;
 /// Words of a name of a field that stand apart at most.
@@ -166,6 +168,29 @@ impl Values {
             }
             values
         })
+    }
+
+    /// The word of questions, of the schema or of a value that a word may be a misspelling of.
+    pub(crate) fn nearest(
+        &self,
+        base: &IndexedBase,
+        schema: &Schema,
+        word: &str,
+    ) -> Option<String> {
+        let word = fold(word);
+        let (n, is_word) = (word.chars().count(), word.chars().all(char::is_alphabetic));
+        if n < MIN_MISSPELLED || !is_word {
+            return None;
+        }
+        let of_schema = [&schema.types, &schema.fields, &schema.relations].into_iter().flatten();
+        let of_schema = of_schema.flat_map(|name| &name.words).map(String::as_str);
+        let of_values = self.get(base, schema).values().flatten();
+        let of_values = of_values.flat_map(|(words, _)| words).map(String::as_str);
+        let of_questions = PHRASES.iter().flat_map(|(phrase, _)| phrase.split(' '));
+        // One letter of four is another word soon.
+        let known = of_schema.chain(of_questions).chain(of_values);
+        let known = known.filter(|known| known.chars().count() >= MIN_MISSPELLED);
+        nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
     }
 }
 

@@ -81,12 +81,15 @@ pub enum AskError {
     )]
     TooWide(usize),
     /// Words of it are neither of the base nor of questions.
-    #[error("not understood: {}; {}", .words.join(", "), remedy(.names))]
+    #[error("not understood: {}; {}", .words.join(", "), remedy(.names, .near))]
     Unknown {
         /// The words, in order.
         words: Vec<String>,
         /// Those of them that are names here, in small letters and without quotation marks.
         names: Vec<String>,
+        /// Words of the base or of questions that some of them may be misspellings of, each beside
+        /// the word.
+        near: Vec<(String, String)>,
         /// Whether the others surely ask for a number, a test or what would be, so that no node can
         /// answer.
         counts: bool,
@@ -128,8 +131,11 @@ pub enum AskError {
 }
 
 /// What is told of words that are not understood.
-fn remedy(names: &[String]) -> String {
+fn remedy(names: &[String], near: &[(String, String)]) -> String {
+    let near: Vec<String> =
+        near.iter().map(|(word, known)| format!("did you mean {known} by {word}?")).collect();
     match names {
+        _ if !near.is_empty() => near.join(" "),
         [] => "nothing in this base is called so".to_owned(),
         names => format!("put names in quotation marks: \"{}\"", names.join("\", \"")),
     }
@@ -211,6 +217,7 @@ impl Analyst {
             let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
             run::run(&self.base, &plan)
         };
+        let by_rules = || by_rules().map_err(|error| self.with_near(error));
         let Some((assistant, helps)) = &self.model else { return by_rules() };
         let unread = match helps {
             Helps::All => None,
@@ -237,6 +244,18 @@ impl Analyst {
         let told = |why| format!("a reply of the language model could not be used: {why}");
         answered.assumed.extend(why.map(told));
         Ok(answered)
+    }
+
+    /// An error with what could have been meant by words that are not understood.
+    fn with_near(&self, mut error: AskError) -> AskError {
+        if let AskError::Unknown { words, names, near, .. } = &mut error {
+            let own = words.iter().filter(|word| !names.contains(word));
+            let with = |word: &String| {
+                Some((word.clone(), self.values.nearest(&self.base, &self.schema, word)?))
+            };
+            *near = own.filter_map(with).collect();
+        }
+        error
     }
 
     /// The kinds that a question may be of, likeliest first.

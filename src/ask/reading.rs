@@ -23,7 +23,7 @@ use crate::{
         kind::Kind,
         lexicon::{Bound, Cue, Function, is_frequency},
         mentions::{COUNTS, Mention, Mentions, Thing, What},
-        plan::{Plan, Test},
+        plan::{Operation, Plan, Test},
         reading::numbers::{Bounded, NumberUse},
         schema::Schema,
     },
@@ -108,7 +108,7 @@ pub(crate) fn read(
     if !unknown.is_empty() {
         let is_name = |word: &&String| !base.entities.spelled(&format!("\"{word}\"")).is_empty();
         let names = unknown.iter().filter(is_name).cloned().collect();
-        return Err(AskError::Unknown { words: unknown, names, counts });
+        return Err(AskError::Unknown { words: unknown, names, near: Vec::new(), counts });
     }
     let mut reading = Reading {
         base,
@@ -135,11 +135,15 @@ pub(crate) fn read(
     reading.use_numbers()?;
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
-    reading.plan_of_any(kinds).map_err(|error| match error {
-        // `written together by A and B` and `associated with C` say it of nodes as well.
-        AskError::Missing(_) if !asks_surely(mentions) => AskError::NoTable,
-        error => error,
-    })
+    // `written together by A and B` and `associated with C` say it of nodes as well.
+    match reading.plan_of_any(kinds) {
+        Ok(Plan { operation: Operation::Compare { .. }, .. }) | Err(AskError::Missing(_))
+            if !asks_surely(mentions) =>
+        {
+            Err(AskError::NoTable)
+        }
+        read => read,
+    }
 }
 
 /// Whether a phrase that no question for nodes has is said.
@@ -626,6 +630,14 @@ impl Reading<'_> {
         let value = thing.values.iter().find(|value| value.kind == self.rows);
         match (linked.into_iter().next(), value, types.contains(&self.rows)) {
             (Some((steps, kind)), _, _) if steps.len() == 1 => {
+                if let Some(value) = value {
+                    self.assumed.push(format!(
+                        "{:?} taken as the {} of that name, not as {}",
+                        thing.text,
+                        kb.type_name(kind),
+                        kb.field_name(value.field)
+                    ));
+                }
                 // Says so where another relation leads there as well.
                 let steps = self.path_to(kind).unwrap_or(steps);
                 Ok(Role::Linked { kind, nodes: nodes_of(kind), steps })

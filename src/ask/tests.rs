@@ -84,6 +84,31 @@ fn what_the_rules_understand_is_not_asked() {
 }
 
 #[test]
+fn a_misspelled_word_is_refused_with_the_word_that_is_near() {
+    let asked = Analyst::new(example_base());
+    for (question, told) in [
+        ("How many produkts are there?", "did you mean product by produkts?"),
+        ("What is the avrage price of products?", "did you mean average by avrage?"),
+        ("How many products are made of unobtainium?", "nothing in this base is called so"),
+    ] {
+        let error = asked.ask(question).unwrap_err().to_string();
+        assert!(error.contains(told), "{question}: {error}");
+    }
+}
+
+#[test]
+fn nodes_of_two_things_together_are_no_comparison() {
+    let asked = Analyst::new(example_base());
+    for question in [
+        "products made together by Northpeak and Kestrel",
+        "I am looking for products sold together with Northpeak and Kestrel.",
+    ] {
+        let error = asked.ask(question).unwrap_err();
+        assert!(error.may_be_for_nodes(), "{question}: {error}");
+    }
+}
+
+#[test]
 fn a_failed_statement_is_shown_to_the_model_once() {
     let (asked, heard) = analyst(Helps::All, |request| {
         let again = question(request).contains("no such column: weight");

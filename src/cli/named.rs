@@ -16,6 +16,7 @@ use crate::{
     },
     dataset::Home,
     optimize::{BUNDLE_FILE, journal::DATABASE_FILE},
+    words::nearest,
 };
 
 /// Names the run that was written to last.
@@ -184,11 +185,12 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
 /// What else could have been meant.
 fn known(name: &str, dirs: &[PathBuf]) -> String {
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
-    let nearest = names.iter().map(|known| (strsim::osa_distance(name, known), known)).min();
-    match nearest {
-        None => "there is no run yet; begin one with `agent optimize`".to_owned(),
-        Some((distance, nearest)) if distance <= MAX_DISTANCE => format!("did you mean {nearest}?"),
-        Some(_) => {
+    if names.is_empty() {
+        return "there is no run yet; begin one with `agent optimize`".to_owned();
+    }
+    match nearest(name, names.iter().copied(), MAX_DISTANCE) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => {
             let shown = names.iter().rev().take(MAX_SHOWN).copied().collect::<Vec<_>>();
             format!("runs, the last first: {}", shown.join(", "))
         }

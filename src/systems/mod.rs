@@ -45,6 +45,7 @@ use crate::{
     systems::{bundle::Effort, program::NoProgram},
     tools::{Assistant, ToolCache},
     train::TrainError,
+    words,
 };
 
 /// All systems, in the order of help and tables.
@@ -257,14 +258,11 @@ pub fn one_of() -> String {
     format!("one of {} (`agent systems` says what each is)", names())
 }
 
-/// The known name that differs least, if it is near; ties go to the first.
+/// The known name that is nearest, with what follows it or without.
 fn nearest(name: &str) -> Option<&'static str> {
     let plain = name.split(SEPARATORS).next().unwrap_or_default();
-    let distance =
-        |known| strsim::osa_distance(name, known).min(strsim::osa_distance(plain, known));
-    let known = SYSTEMS.iter().map(|spec| (distance(spec.name), spec.name));
-    let (distance, nearest) = known.min_by_key(|(distance, _)| *distance)?;
-    (distance <= MAX_DISTANCE && distance < name.len()).then_some(nearest)
+    let near = |name| words::nearest(name, SYSTEMS.iter().map(|spec| spec.name), MAX_DISTANCE);
+    near(plain).or_else(|| near(name))
 }
 
 /// Why a system cannot be opened.

@@ -1,5 +1,7 @@
 //! Here are a question's mentions and a kind: which operation of the kind do they make, if any?
 
+use std::collections::BTreeSet;
+
 use crate::{
     ask::{
         AskError,
@@ -158,12 +160,15 @@ impl Reading<'_> {
 
     /// Named things are conditions, filters, or what is compared.
     fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
-        let things: Vec<(usize, Thing)> = self
+        let mut things: Vec<(usize, Thing)> = self
             .things()
             .filter(|(at, _)| self.changed.get(*at) == Some(&false))
             .map(|(at, thing)| (at, thing.clone()))
             .collect();
         let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
+        if compares {
+            self.take_as_values(&mut things);
+        }
         let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
         let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
         // Several that all are rows are meant as rows.
@@ -233,6 +238,25 @@ impl Reading<'_> {
             self.put_alternatives(one, parts);
         }
         Ok(())
+    }
+
+    /// Things are of one sort where they are compared: what names a node as well as a value of a
+    /// field is the value where another thing can only be a value of that field.
+    fn take_as_values(&self, things: &mut [(usize, Thing)]) {
+        let fields = |thing: &Thing| -> BTreeSet<FieldId> {
+            let own = thing.values.iter().filter(|value| value.kind == self.rows);
+            own.map(|value| value.field).collect()
+        };
+        let only: BTreeSet<FieldId> = things
+            .iter()
+            .filter(|(_, thing)| thing.nodes.is_empty())
+            .flat_map(|(_, thing)| fields(thing))
+            .collect();
+        for (_, thing) in things {
+            if !fields(thing).is_disjoint(&only) {
+                thing.nodes.clear();
+            }
+        }
     }
 
     /// Things any of which will do, or none of which may be.

@@ -34,6 +34,7 @@ use crate::{
         query::{Fields, key, number, words_of},
     },
     kb::Kb,
+    words::nearest,
 };
 
 /// Longest query, bytes.
@@ -345,12 +346,11 @@ impl Parser<'_> {
         let known = own.chain(self.kb.field_names().iter().map(String::as_str));
         let known: Vec<&str> =
             known.chain(self.kb.relations().iter().map(String::as_str)).collect();
-        let nearest = known.iter().map(|known| (strsim::osa_distance(name, known), known)).min();
-        match nearest {
-            Some((distance, known)) if distance <= MAX_DISTANCE && distance < name.len() => {
+        match nearest(name, known.iter().copied(), MAX_DISTANCE) {
+            Some(known) => {
                 format!("did you mean {known}? Put it in double quotes if it is no field")
             }
-            _ => {
+            None => {
                 let listed = known.iter().take(MAX_LISTED).copied().collect::<Vec<_>>().join(", ");
                 let more = known.len().saturating_sub(MAX_LISTED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, ops::Range};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::llm::{RoleSpec, settings::SettingsError};
+use crate::{
+    llm::{RoleSpec, settings::SettingsError},
+    words::nearest,
+};
 
 /// Parameters of a request that no setting may replace.
 pub(super) const OWN_PARAMETERS: [&str; 11] = [
@@ -187,7 +190,7 @@ impl Visitor<'_> {
             return Err(SettingsError::Secret { file, line, key: key.to_owned() });
         }
         let Some(inner) = inner else {
-            let nearest = nearest(name, &known);
+            let nearest = nearest(name, known, MAX_DISTANCE).map(str::to_owned);
             return Err(SettingsError::Unknown { file, line, key: key.to_owned(), nearest });
         };
         match (value, inner) {
@@ -203,13 +206,6 @@ impl Visitor<'_> {
 fn line_of(text: &str, span: &Range<usize>) -> usize {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     before.iter().filter(|byte| **byte == b'\n').count() + 1
-}
-
-/// The known name that differs least, if it is near; ties go to the first.
-fn nearest(name: &str, known: &[&str]) -> Option<String> {
-    let distances = known.iter().map(|known| (strsim::osa_distance(name, known), *known));
-    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance <= MAX_DISTANCE && distance < name.len()).then(|| nearest.to_owned())
 }
 
 /// Whether settings of this name hold keys of accounts.
