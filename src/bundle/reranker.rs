@@ -10,12 +10,15 @@
 //!
 //! Must not know: how weights are found, what programs do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    index::{IndexError, IndexedBase, TextPart},
+    index::{IndexError, IndexedBase, TextPart, terms::QueryTerms},
     kb::{Direction, Kb, NodeId, Scores},
     retrieve::Feature,
     words::{is_question_word, name_words},
@@ -115,35 +118,58 @@ impl Reranker {
     }
 }
 
+/// What features take from a query alone, before any program has answered.
+pub struct QueryFeatures {
+    /// Nodes found by words.
+    found: Vec<(NodeId, f32)>,
+    /// Nodes that are named.
+    linked: Scores,
+    words: Words,
+    documents: QueryTerms,
+    names: QueryTerms,
+    meaning: Arc<[f32]>,
+}
+
+impl QueryFeatures {
+    /// # Errors
+    /// Those of the embedder.
+    pub fn of(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+        let types = base.kb.candidate_types();
+        Ok(Self {
+            found: base.text.search(query, TextPart::DocumentWithNames, types, COMPARED),
+            linked: base.entities.link(&base.kb, query, &[], LINKED),
+            words: Words::new(base, query),
+            documents: base.terms.query(&base.stems, query),
+            names: base.neighbor_names.query(&base.stems, query),
+            meaning: base.embed_query(query)?,
+        })
+    }
+}
+
 /// The features of all nodes that the rankings of programs, each with its probability, and the
-/// search by words put forward for a query. Only nodes that may be answers.
+/// search by words put forward; candidates only.
 ///
 /// # Errors
-/// Those of the embedder and of the vectors.
+/// Those of the vectors.
 pub fn node_features(
     base: &IndexedBase,
-    query: &str,
+    query: &QueryFeatures,
     rankings: &[(f32, &Vec<(NodeId, f32)>)],
 ) -> Result<NodeFeatures, IndexError> {
-    let types = base.kb.candidate_types();
-    let found = base.text.search(query, TextPart::DocumentWithNames, types, COMPARED);
     let put_forward = rankings
         .iter()
         .flat_map(|(_, ranking)| ranking.iter().take(PER_PROGRAM))
-        .chain(found.iter().take(FOUND))
+        .chain(query.found.iter().take(FOUND))
         .map(|pair| pair.0)
         .filter(|&node| base.kb.is_candidate(node));
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
-    let linked = base.entities.link(&base.kb, query, &[], LINKED);
-    let beside = beside_named(&base.kb, &nodes, &linked);
-    let words = Words::new(base, query);
-    let documents = base.terms.query(&base.stems, query);
-    let names = base.neighbor_names.query(&base.stems, query);
-    let similarities = base.vectors.score(&base.embed_query(query)?, &nodes)?;
-    let found = Scores::new(found);
+    let beside = beside_named(&base.kb, &nodes, &query.linked);
+    let similarities = base.vectors.score(&query.meaning, &nodes)?;
+    let found = Scores::new(query.found.clone());
     let best_found = found.largest().max(f32::MIN_POSITIVE);
-    let matches: Vec<f32> = nodes.iter().map(|&node| base.terms.bm25(&documents, node)).collect();
+    let matches: Vec<f32> =
+        nodes.iter().map(|&node| base.terms.bm25(&query.documents, node)).collect();
     let best_match = matches.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
         let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
@@ -157,12 +183,12 @@ pub fn node_features(
             (ranks + 0.01).ln(),
             (kind + 0.02).ln(),
             matches[at] / best_match,
-            base.terms.coverage(&documents, node),
-            base.neighbor_names.coverage(&names, node),
-            words.covered(base, node),
+            base.terms.coverage(&query.documents, node),
+            base.neighbor_names.coverage(&query.names, node),
+            query.words.covered(base, node),
             similarities[at].max(0.0),
             found.get(node).unwrap_or(0.0) / best_found,
-            linked.get(node).unwrap_or(0.0),
+            query.linked.get(node).unwrap_or(0.0),
             first,
             second,
             (degree(&base.kb, node) as f32).ln_1p() / 5.0,
@@ -286,6 +312,14 @@ mod tests {
     use super::*;
     use crate::tools::testing::example_base;
 
+    fn features_of(
+        base: &IndexedBase,
+        query: &str,
+        rankings: &[(f32, &Vec<(NodeId, f32)>)],
+    ) -> NodeFeatures {
+        node_features(base, &QueryFeatures::of(base, query).unwrap(), rankings).unwrap()
+    }
+
     /// The value of one feature on a node; none if the node was not put forward.
     fn value(features: &NodeFeatures, name: &str, node: NodeId) -> Option<f32> {
         let at = features.nodes.binary_search(&node).ok()?;
@@ -301,7 +335,7 @@ mod tests {
         let beside = base.kb.neighbors(brand, relation, Direction::In)[0];
         let query = format!("{} wool", base.kb.name(brand));
         let (first, second) = (vec![(beside, 3.0), (1, 1.5)], vec![(brand, 2.0), (1, 0.5)]);
-        let features = node_features(&base, &query, &[(0.8, &first), (0.2, &second)]).unwrap();
+        let features = features_of(&base, &query, &[(0.8, &first), (0.2, &second)]);
         let value = |name, node| value(&features, name, node);
         assert_eq!(value("scores of programs", brand), None, "a brand cannot be an answer");
         let near = |name, node, expected: f32| {
@@ -352,7 +386,7 @@ mod tests {
     fn without_weights_nodes_are_ordered_by_id_and_nothing_is_lost() {
         let base = example_base();
         let ranking = vec![(2, 1.0), (0, 0.5)];
-        let features = node_features(&base, "steel", &[(1.0, &ranking)]).unwrap();
+        let features = features_of(&base, "steel", &[(1.0, &ranking)]);
         let ordered = Reranker::default().apply(&features, &ranking);
         let ids: Vec<NodeId> = ordered.iter().map(|pair| pair.0).collect();
         assert_eq!(ids, features.nodes);

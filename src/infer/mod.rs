@@ -51,7 +51,7 @@ use crate::{
         Bundle, Fusion,
         cutoff::Cutoff,
         reading::{Phrasings, Reading, read},
-        reranker::{NodeFeatures, Reranker, node_features},
+        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::{Router, features},
     },
     index::{IndexError, IndexedBase},
@@ -413,6 +413,13 @@ pub struct Joining<'a> {
     pub phrasings: Option<&'a Phrasings>,
 }
 
+impl<'a> Joining<'a> {
+    /// The re-ranker, where there is one and the fusion asks for it.
+    fn order(&self) -> Option<&'a Reranker> {
+        self.reranker.filter(|_| self.fusion.ordered)
+    }
+}
+
 /// Rankings of several categories as one answer: fused, ordered by the learned re-ranker where the
 /// bundle has one, and the answers of a plain question before all others.
 ///
@@ -424,22 +431,26 @@ pub fn join(
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
 ) -> Result<Ranking, RetrieveError> {
-    Ok(joined(base, query, rankings, joining, Unranked::of(base, query, joining.phrasings))?
-        .ranking)
+    Ok(joined(base, rankings, joining, Unranked::of(base, query, joining))?.ranking)
 }
 
 /// What a question gives without any ranking.
 struct Unranked {
     /// What search by meaning finds.
     meaning: Result<Ranking, IndexError>,
+    /// What the order looks at of the question, if there is an order.
+    features: Option<Result<QueryFeatures, IndexError>>,
     /// How a plain question is read.
     reading: Option<Reading>,
 }
 
 impl Unranked {
-    fn of(base: &IndexedBase, query: &str, phrasings: Option<&Phrasings>) -> Self {
-        let reading = phrasings.and_then(|phrasings| read(base, query, phrasings));
-        Self { meaning: tail::found(base, query), reading }
+    fn of(base: &IndexedBase, query: &str, joining: Joining<'_>) -> Self {
+        Self {
+            meaning: tail::found(base, query),
+            features: joining.order().map(|_| QueryFeatures::of(base, query)),
+            reading: joining.phrasings.and_then(|phrasings| read(base, query, phrasings)),
+        }
     }
 }
 
@@ -455,15 +466,14 @@ struct Joined {
 /// As [`join`], with what the answer was made of.
 fn joined(
     base: &IndexedBase,
-    query: &str,
     rankings: &[(f32, &Ranking)],
     joining: Joining<'_>,
     unranked: Unranked,
 ) -> Result<Joined, RetrieveError> {
     let fused = fuse(rankings, joining.fusion);
-    let order = joining.reranker.filter(|_| joining.fusion.ordered);
-    let features = order.map(|_| node_features(base, query, rankings)).transpose()?;
-    let ordered = match order.zip(features.as_ref()) {
+    let of_query = unranked.features.transpose()?;
+    let features = of_query.map(|query| node_features(base, &query, rankings)).transpose()?;
+    let ordered = match joining.order().zip(features.as_ref()) {
         Some((order, features)) => order.apply(features, &fused),
         None => fused,
     };
@@ -625,6 +635,14 @@ fn failed(failure: &Failure, told: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
+    fn joining(&self) -> Joining<'_> {
+        Joining {
+            fusion: self.fusion,
+            reranker: self.reranker.as_ref(),
+            phrasings: self.phrasings.as_ref(),
+        }
+    }
+
     /// Runs the program of every category that answers a query, each once. Meanwhile another thread
     /// finds what needs no ranking, and then runs programs too, unless a language model is asked,
     /// whose ceilings count in the order of categories.
@@ -634,7 +652,7 @@ impl BundleRetriever {
         read: Option<&ReadQuery>,
         detail: Detail,
     ) -> Result<(Vec<Run<'_>>, Unranked), RetrieveError> {
-        let (base, phrasings) = (self.runtime.base(), self.phrasings.as_ref());
+        let base = self.runtime.base();
         let routed = self.routed(query, read);
         let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -651,7 +669,7 @@ impl BundleRetriever {
         };
         let span = Span::current();
         let ((), unranked) = meanwhile(run_programs, || {
-            let unranked = Unranked::of(base, query, phrasings);
+            let unranked = Unranked::of(base, query, self.joining());
             if self.runtime.assistant().is_none() {
                 span.in_scope(run_programs);
             }
@@ -734,12 +752,7 @@ impl Retriever for BundleRetriever {
             Some((weight, own)) => mixed_in(rankings, *weight, own),
             None => rankings,
         };
-        let joining = Joining {
-            fusion: self.fusion,
-            reranker: self.reranker.as_ref(),
-            phrasings: self.phrasings.as_ref(),
-        };
-        let mut joined = joined(self.runtime.base(), query, &rankings, joining, unranked)?;
+        let mut joined = joined(self.runtime.base(), &rankings, self.joining(), unranked)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),

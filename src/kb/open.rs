@@ -132,7 +132,7 @@ impl Kb {
         let is_candidate_type = (0..manifest.types.len())
             .map(|id| candidate_types.iter().any(|candidate| candidate.0 as usize == id))
             .collect();
-        let tuples = manifest
+        let tuples: Vec<Tuple> = manifest
             .tuples
             .iter()
             .map(|&(source, relation, target, edges)| Tuple {

@@ -12,7 +12,7 @@ use crate::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
         cutoff::Cutoff,
         reading::Phrasings,
-        reranker::{NodeFeatures, Reranker, node_features},
+        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
     dataset::{LabelledQuery, is_synthetic},
@@ -223,7 +223,7 @@ impl Lessons {
         let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let parts = parts(&rankings, query, &routing.train[query], fusion);
-            Ok(node_features(base, &labelled.text, &parts)?)
+            Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &parts)?)
         };
         let train = run.train.queries.par_iter().enumerate();
         let node_features =
