@@ -11,6 +11,8 @@ home=$work/home
 "$agent" --home "$home" optimize --dataset amazon --steps 1 --run "$home/runs/one" >"$work/log" 2>&1
 
 start() { # further words: an environment
+    # Else the server before may be read of, until the shell behind & opens the file anew.
+    : >"$work/serve"
     env "$@" "$agent" --home "$home" serve --bundle one --base amazon --listen 127.0.0.1:0 2>"$work/serve" &
     server=$!
     until grep -q 'listening on' "$work/serve"; do
