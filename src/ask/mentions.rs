@@ -187,9 +187,13 @@ impl Values {
         let of_values = self.get(base, schema).values().flatten();
         let of_values = of_values.flat_map(|(words, _)| words).map(String::as_str);
         let of_questions = PHRASES.iter().flat_map(|(phrase, _)| phrase.split(' '));
-        // One letter of four is another word soon.
         let known = of_schema.chain(of_questions).chain(of_values);
-        let known = known.filter(|known| known.chars().count() >= MIN_MISSPELLED);
+        // The first letter is rarely wrong, and one of three or four makes another word.
+        let known = known.filter(|known| {
+            *known != word
+                && known.chars().next() == word.chars().next()
+                && known.chars().count() >= MIN_MISSPELLED
+        });
         nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
     }
 }

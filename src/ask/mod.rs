@@ -65,6 +65,9 @@ const SAYS_KIND: f64 = 1_000.0;
 
 /// Characters that are told of why a reply cannot be used.
 const MAX_REASON: usize = 200;
+/// Words that are not understood, up to which they may be misspelled; a question with more is about
+/// something else.
+const MAX_MISSPELLED: usize = 2;
 
 /// Why a question is not answered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -249,6 +252,9 @@ impl Analyst {
     /// An error with what could have been meant by words that are not understood.
     fn with_near(&self, mut error: AskError) -> AskError {
         if let AskError::Unknown { words, names, near, .. } = &mut error {
+            if words.len() > MAX_MISSPELLED {
+                return error;
+            }
             let own = words.iter().filter(|word| !names.contains(word));
             let with = |word: &String| {
                 Some((word.clone(), self.values.nearest(&self.base, &self.schema, word)?))
