@@ -286,8 +286,9 @@ mod tests {
     fn a_streamed_array_must_have_the_stated_length() {
         let dir = tempfile::tempdir().unwrap();
         let streamed = ("more", Dtype::U8, 4);
-        let short =
-            Arrays::write_with(&dir.path().join("file"), &[], streamed, &[], |file| file.write_all(b"abc"));
+        let short = Arrays::write_with(&dir.path().join("file"), &[], streamed, &[], |file| {
+            file.write_all(b"abc")
+        });
         assert_eq!(short.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -139,7 +139,9 @@ pub struct SampleProgress {
 #[non_exhaustive]
 pub enum SampleError {
     /// The scale is not a number in (0, [`MAX_SCALE`]].
-    #[error("sample scale {scale} is out of range; choose a number above 0 and at most {MAX_SCALE}")]
+    #[error(
+        "sample scale {scale} is out of range; choose a number above 0 and at most {MAX_SCALE}"
+    )]
     Scale {
         /// The scale asked for.
         scale: f64,
