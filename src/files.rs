@@ -64,6 +64,16 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(not_text)
 }
 
+/// What helps against an error of the system, to stand behind its own words; empty where only they can
+/// say.
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; free space there and run it again",
+        io::ErrorKind::QuotaExceeded => "; raise the quota there, or free space, and run it again",
+        _ => "",
+    }
+}
+
 /// A file that vanishes unless it is given a name. It may be read by whom the user's mask allows
 /// to, as any file that a program makes; temporary files are private otherwise.
 ///

@@ -87,7 +87,7 @@ pub(super) struct SampleArgs {
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
         SampleKind::ALL.map(SampleKind::name)))]
     kind: String,
-    /// Size relative to the benchmark, above 0 and at most 1 [default: about 5,000 nodes]
+    /// Size relative to the benchmark, above 0 and at most 10 [default: about 5,000 nodes]
     #[arg(long, value_name = "X")]
     scale: Option<f64>,
     /// Seed of all random draws

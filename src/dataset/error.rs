@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::kb::KbError;
+use crate::{files, kb::KbError};
 
 /// Examples kept of each kind of problem.
 const EXAMPLES: usize = 5;
@@ -30,7 +30,7 @@ pub enum DatasetError {
     #[error(transparent)]
     Kb(#[from] KbError),
     /// A file or directory could not be read or written; a full disk ends here too.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
         /// What was attempted, an infinitive.
         action: &'static str,

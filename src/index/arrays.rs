@@ -7,7 +7,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufWriter, Read, Write},
+    io::{self, BufWriter, Seek, Write},
     path::Path,
     sync::Arc,
 };
@@ -130,35 +130,41 @@ impl Arrays {
         Err(damaged("its checksum does not match".to_owned()))
     }
 
-    /// As [`Self::write`] with one more array, of bytes, copied from a file that may be larger than
-    /// memory. The other arrays come in descending size of their numbers, so that all are aligned.
+    /// As [`Self::write`] with one array, `streamed`, that may be larger than memory: `stream` writes
+    /// its bytes, of which there are so many. It comes behind the arrays `before` and is followed by
+    /// those `after`; all of them come in descending size of their numbers, so that they are aligned.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system said, or `stream`.
     pub fn write_with(
         path: &Path,
-        arrays: &[(&str, Dtype, &[u8])],
-        last: (&str, impl Read, u64),
+        before: &[(&str, Dtype, &[u8])],
+        streamed: (&str, Dtype, u64),
+        after: &[(&str, Dtype, &[u8])],
+        stream: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut end = 0;
-        let sizes = arrays.iter().map(|&(name, dtype, bytes)| (name, dtype, bytes.len()));
-        let header =
-            sizes.chain([(last.0, Dtype::U8, last.2 as usize)]).map(|(name, dtype, size)| {
-                let data_offsets = (end, end + size);
-                end += size;
-                let shape = vec![size * 8 / dtype.bitsize()];
-                (name.to_owned(), TensorInfo { dtype, shape, data_offsets })
-            });
+        let size = |&(name, dtype, bytes): &(_, _, &[u8])| (name, dtype, bytes.len());
+        let sizes = before.iter().map(size).chain([(streamed.0, streamed.1, streamed.2 as usize)]);
+        let header = sizes.chain(after.iter().map(size)).map(|(name, dtype, size)| {
+            let data_offsets = (end, end + size);
+            end += size;
+            let shape = vec![size * 8 / dtype.bitsize()];
+            (name.to_owned(), TensorInfo { dtype, shape, data_offsets })
+        });
         let header = Metadata::new(None, header.collect()).map_err(io::Error::other)?;
         let mut header = serde_json::to_vec(&header)?;
         header.resize(header.len().next_multiple_of(8), b' ');
         let mut file = BufWriter::new(File::create(path)?);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
-        arrays.iter().try_for_each(|(_, _, bytes)| file.write_all(bytes))?;
-        if io::copy(&mut last.1.take(last.2), &mut file)? != last.2 {
+        before.iter().try_for_each(|(_, _, bytes)| file.write_all(bytes))?;
+        let start = file.stream_position()?;
+        stream(&mut file)?;
+        if file.stream_position()? - start != streamed.2 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        after.iter().try_for_each(|(_, _, bytes)| file.write_all(bytes))?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 
@@ -257,5 +263,32 @@ impl Strings {
             }
         }
         None
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_what_helps() {
+        let full = Path::new("/dev/full");
+        let arrays = [("numbers", Dtype::U8, &[7u8; 8][..])];
+        let written = Arrays::write_with(full, &arrays, ("more", Dtype::U8, 3), &[], |file| {
+            file.write_all(b"abc")
+        });
+        let error = IndexError::io(full, written.unwrap_err()).to_string();
+        assert!(error.starts_with("cannot use /dev/full: No space left"), "{error}");
+        assert!(error.ends_with("; free space there and run it again"), "{error}");
+    }
+
+    #[test]
+    fn a_streamed_array_must_have_the_stated_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let streamed = ("more", Dtype::U8, 4);
+        let short = Arrays::write_with(&dir.path().join("file"), &[], streamed, &[], |file| {
+            file.write_all(b"abc")
+        });
+        assert_eq!(short.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -55,13 +55,13 @@ pub use layout::{Part, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 
-use crate::{embed::EmbedError, index::vectors::VectorError, kb::KbError};
+use crate::{embed::EmbedError, files, index::vectors::VectorError, kb::KbError};
 
 /// Why an index could not be built, opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// A file could not be read or written.
-    #[error("cannot use {path}: {source}")]
+    #[error("cannot use {path}: {source}{}", files::remedy(source))]
     Io {
         /// The file.
         path: String,
@@ -94,7 +94,7 @@ pub enum IndexError {
         base: String,
     },
     /// The base passes a limit of the index format.
-    #[error("too many {0}: at most {1}")]
+    #[error("too many {0}: at most {1}; split the base")]
     TooLarge(&'static str, u64),
     /// An optional part of the index was never built.
     #[error(

@@ -7,7 +7,12 @@
 //!
 //! Must not know: names, relations, how a set was reached.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufReader, BufWriter, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
 
 use safetensors::Dtype;
 
@@ -25,6 +30,10 @@ use crate::{
 const COUNT_BITS: u32 = 8;
 /// Largest vocabulary that entries can address.
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
+/// Words whose stems are kept while texts are read; at this number all are dropped.
+const MAX_KEPT_WORDS: usize = 1 << 20;
+/// Buffer of the entries on their way to the disk and back, bytes.
+const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The forward index of one text per node.
 pub struct TermIndex {
@@ -36,15 +45,20 @@ pub struct TermIndex {
     mean_length: f32,
 }
 
-/// Collects the texts of all nodes in id order.
-#[derive(Default)]
+/// Collects the texts of all nodes in id order. Entries wait on the disk; the memory is that of the
+/// vocabulary, 12 bytes a node and the stems of at most [`MAX_KEPT_WORDS`] words.
 pub struct TermIndexBuilder {
+    path: PathBuf,
     stems: Stems,
     ids: HashMap<String, u32>,
     words: HashMap<String, Option<u32>>,
     bounds: Vec<u64>,
-    entries: Vec<u32>,
     lengths: Vec<u32>,
+    /// By stem, numbered by first appearance.
+    frequencies: Vec<u32>,
+    /// Entries with stems so numbered.
+    entries: BufWriter<File>,
+    n_entries: u64,
 }
 
 /// Distinct stems of worded queries with their weights in one index.
@@ -64,10 +78,31 @@ impl QueryTerms {
 }
 
 impl TermIndexBuilder {
+    /// Starts the index that will be the file `path`; its entries are kept beside it until then.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] names the directory.
+    pub fn create(path: &Path) -> Result<Self, IndexError> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let spool = tempfile::tempfile_in(dir).map_err(|error| IndexError::io(dir, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            stems: Stems::default(),
+            ids: HashMap::new(),
+            words: HashMap::new(),
+            bounds: Vec::new(),
+            lengths: Vec::new(),
+            frequencies: Vec::new(),
+            entries: BufWriter::with_capacity(SPOOL_BUFFER, spool),
+            n_entries: 0,
+        })
+    }
+
     /// Adds the text of the next node.
     ///
     /// # Errors
-    /// [`IndexError::TooLarge`] past 16.7 million distinct stems.
+    /// [`IndexError::TooLarge`] past 16.7 million distinct stems, [`IndexError::Io`] when the disk
+    /// is full.
     pub fn add(&mut self, text: &str) -> Result<(), IndexError> {
         let mut found: Vec<u32> = Vec::new();
         for (_, word) in name_words(text) {
@@ -78,6 +113,9 @@ impl TermIndexBuilder {
                         let next = self.ids.len() as u32;
                         *self.ids.entry(stem).or_insert(next)
                     });
+                    if self.words.len() >= MAX_KEPT_WORDS {
+                        self.words.clear();
+                    }
                     self.words.insert(word.into_owned(), id);
                     id
                 }
@@ -90,14 +128,17 @@ impl TermIndexBuilder {
                 MAX_STEMS as u64,
             ));
         }
+        self.frequencies.resize(self.ids.len(), 0);
         self.lengths.push(found.len() as u32);
-        self.bounds.push(self.entries.len() as u64);
+        self.bounds.push(self.n_entries);
         found.sort_unstable();
-        self.entries.extend(
-            found
-                .chunk_by(|a, b| a == b)
-                .map(|same| (same[0] << COUNT_BITS) | same.len().min(255) as u32),
-        );
+        for same in found.chunk_by(|a, b| a == b) {
+            self.frequencies[same[0] as usize] += 1;
+            self.n_entries += 1;
+            let entry = (same[0] << COUNT_BITS) | same.len().min(255) as u32;
+            let written = self.entries.write_all(&entry.to_le_bytes());
+            written.map_err(|error| IndexError::io(&self.path, error))?;
+        }
         Ok(())
     }
 
@@ -106,37 +147,56 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`] names the path.
-    pub fn write(mut self, path: &Path) -> Result<(), IndexError> {
-        self.bounds.push(self.entries.len() as u64);
+    pub fn finish(self) -> Result<(), IndexError> {
+        let path = self.path.clone();
+        self.write().map_err(|error| IndexError::io(&path, error))
+    }
+
+    fn write(mut self) -> io::Result<()> {
+        drop(self.words);
+        self.bounds.push(self.n_entries);
         let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
         vocabulary.sort_unstable();
         let mut renumbered = vec![0; vocabulary.len()];
+        let mut frequencies = vec![0u32; vocabulary.len()];
         for (new, (_, old)) in vocabulary.iter().enumerate() {
             renumbered[*old as usize] = new as u32;
-        }
-        let mut frequencies = vec![0u32; vocabulary.len()];
-        for window in self.bounds.windows(2) {
-            let entries = &mut self.entries[window[0] as usize..window[1] as usize];
-            for entry in entries.iter_mut() {
-                let stem = renumbered[(*entry >> COUNT_BITS) as usize];
-                frequencies[stem as usize] += 1;
-                *entry = (stem << COUNT_BITS) | (*entry & ((1 << COUNT_BITS) - 1));
-            }
-            entries.sort_unstable();
+            frequencies[new] = self.frequencies[*old as usize];
         }
         let (word_bounds, words) =
             Strings::layout(vocabulary.iter().map(|(stem, _)| stem.as_str()));
-        Arrays::write(
-            path,
+        drop(vocabulary);
+        let mut spool = self.entries.into_inner().map_err(io::IntoInnerError::into_error)?;
+        spool.rewind()?;
+        let mut spool = BufReader::with_capacity(SPOOL_BUFFER, spool);
+        // The order that `Arrays::write` would give them.
+        Arrays::write_with(
+            &self.path,
             &[
                 ("bounds", Dtype::U64, bytemuck::cast_slice(&self.bounds)),
                 ("vocabulary_bounds", Dtype::U64, bytemuck::cast_slice(&word_bounds)),
-                ("entries", Dtype::U32, bytemuck::cast_slice(&self.entries)),
-                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
-                ("frequencies", Dtype::U32, bytemuck::cast_slice(&frequencies)),
                 ("mean_length", Dtype::F32, bytemuck::cast_slice(&[mean(&self.lengths)])),
+            ],
+            ("entries", Dtype::U32, self.n_entries * size_of::<u32>() as u64),
+            &[
+                ("frequencies", Dtype::U32, bytemuck::cast_slice(&frequencies)),
+                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
                 ("vocabulary", Dtype::U8, &words),
             ],
+            |file| {
+                let mut entries: Vec<u32> = Vec::new();
+                for bounds in self.bounds.windows(2) {
+                    entries.resize((bounds[1] - bounds[0]) as usize, 0);
+                    spool.read_exact(bytemuck::cast_slice_mut(&mut entries))?;
+                    for entry in &mut entries {
+                        let stem = renumbered[(*entry >> COUNT_BITS) as usize];
+                        *entry = (stem << COUNT_BITS) | (*entry & ((1 << COUNT_BITS) - 1));
+                    }
+                    entries.sort_unstable();
+                    file.write_all(bytemuck::cast_slice(&entries))?;
+                }
+                Ok(())
+            },
         )
     }
 }
@@ -257,9 +317,9 @@ mod tests {
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();
-        let mut builder = TermIndexBuilder::default();
+        let mut builder = TermIndexBuilder::create(&dir.path().join("terms")).unwrap();
         texts.iter().for_each(|text| builder.add(text).unwrap());
-        builder.write(&dir.path().join("terms")).unwrap();
+        builder.finish().unwrap();
         TermIndex::open(&dir.path().join("terms")).unwrap()
     }
 
@@ -296,6 +356,45 @@ mod tests {
         assert_eq!(index.coverage(&query, 0), 1.0);
         assert!(index.coverage(&query, 1) < 0.5);
         assert_eq!(index.coverage(&QueryTerms::default(), 0), 0.0);
+    }
+
+    /// Entries that went through the disk lie where those of a file written at once would.
+    #[test]
+    fn the_file_is_that_of_arrays_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("terms");
+        let mut builder = TermIndexBuilder::create(&path).unwrap();
+        for text in ["zeta alpha zeta", "", "alpha beta", "beta beta beta"] {
+            builder.add(text).unwrap();
+        }
+        builder.finish().unwrap();
+        let arrays = Arrays::open(&path).unwrap();
+        let u64s = |name| arrays.get::<u64>(name).unwrap();
+        let u32s = |name| arrays.get::<u32>(name).unwrap();
+        let (bounds, words) = (u64s("bounds"), u64s("vocabulary_bounds"));
+        let (entries, lengths) = (u32s("entries"), u32s("lengths"));
+        let (frequencies, vocabulary) =
+            (u32s("frequencies"), arrays.get::<u8>("vocabulary").unwrap());
+        assert_eq!(vocabulary.as_slice(), b"alphabetazeta");
+        assert_eq!(bounds.as_slice(), [0, 2, 2, 4, 5]);
+        assert_eq!(lengths.as_slice(), [3, 0, 2, 3]);
+        assert_eq!(frequencies.as_slice(), [2, 2, 1]);
+        assert_eq!(entries.as_slice(), [1, 2 << 8 | 2, 1, 1 << 8 | 1, 1 << 8 | 3]);
+        let whole = dir.path().join("whole");
+        Arrays::write(
+            &whole,
+            &[
+                ("bounds", Dtype::U64, bytemuck::cast_slice(bounds.as_slice())),
+                ("vocabulary_bounds", Dtype::U64, bytemuck::cast_slice(words.as_slice())),
+                ("entries", Dtype::U32, bytemuck::cast_slice(entries.as_slice())),
+                ("lengths", Dtype::U32, bytemuck::cast_slice(lengths.as_slice())),
+                ("frequencies", Dtype::U32, bytemuck::cast_slice(frequencies.as_slice())),
+                ("mean_length", Dtype::F32, bytemuck::cast_slice(&[2.0f32])),
+                ("vocabulary", Dtype::U8, vocabulary.as_slice()),
+            ],
+        )
+        .unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&whole).unwrap());
     }
 
     #[test]

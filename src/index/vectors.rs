@@ -50,6 +50,7 @@ use self::quantized::{Block, Space, block_bytes};
 pub use self::write::VectorWriter;
 use crate::{
     embed::matrix::{Matrix, dot, dot_le},
+    files,
     gpu::GpuError,
     kb::NodeId,
 };
@@ -102,7 +103,7 @@ impl Precision {
 #[non_exhaustive]
 pub enum VectorError {
     /// The file system refused.
-    #[error("cannot access vector file {}: {source}", path.display())]
+    #[error("cannot access vector file {}: {source}{}", path.display(), files::remedy(source))]
     Io {
         /// File being read or written.
         path: PathBuf,

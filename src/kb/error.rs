@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum KbError {
     /// A file or directory could not be read or written; a full disk ends here too.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
         /// What was attempted, an infinitive ("write", "open").
         action: &'static str,
@@ -103,7 +103,7 @@ pub enum KbError {
     BigEndian,
 }
 
-use crate::kb::NodeId;
+use crate::{files, kb::NodeId};
 
 impl KbError {
     /// Wraps an I/O error with what was attempted and where.

@@ -44,7 +44,7 @@
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
 //! | [`MAX_NODES`] | nodes | 2^32 - 2 | ids are `u32` and offsets need one more |
-//! | [`MAX_EDGES`] | edges | 5 * 10^8 | 8 bytes each in memory during the build |
+//! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; offsets of a relation are `u32` |
 //! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
 //! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
 //! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is no document; addresses of the web fit |
@@ -151,8 +151,8 @@ pub struct Tuple {
 
 /// Most nodes of a base.
 pub const MAX_NODES: u32 = u32::MAX - 1;
-/// Most edges of a base.
-pub const MAX_EDGES: u64 = 500_000_000;
+/// Most edges of a base: 16 GB in memory while it is built.
+pub const MAX_EDGES: u64 = 2_000_000_000;
 /// Most types, relations and field names, each.
 pub const MAX_LABELS: usize = u16::MAX as usize;
 /// Longest type, relation or field name in bytes.

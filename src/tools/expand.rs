@@ -100,7 +100,7 @@ impl Sources for ToolCtx<'_> {
         types: &[TypeId],
         n: usize,
     ) -> Result<Ranking, Failed<ToolError>> {
-        self.spend(self.base.kb.n_nodes() as usize)?;
+        cost::rows(self, types).map_err(Failed::Other)?;
         cost::analysed(self, text).map_err(Failed::Other)?;
         let near = self.base.search_vectors(text, types, n);
         near.map_err(|error| Failed::Other(internal(error)))

@@ -110,7 +110,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         args: &[TEXT, TYPES, k("50")],
         result: Kind::Scores,
         flow: NodeFlow::Find,
-        cost: "1 per node of the base and per byte of the text",
+        cost: "1 per 4 nodes of the types, 1 per byte of the text",
         doc: "The k nodes whose embeddings are most similar to that of the text (exact search), of \
               the given types or of all.",
         example: r#"search_vectors(query, "product", 10)"#,
@@ -323,7 +323,7 @@ fn find(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (text, k) = (args.text(0)?, found_count(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
-    ctx.meter.touch(ctx.base.kb.n_nodes() as usize)?;
+    cost::rows(ctx, &types)?;
     cost::analysed(ctx, text)?;
     let ranking = ctx.base.search_vectors(text, &types, k).map_err(internal)?;
     Ok(Value::scores(Scores::new(ranking)))

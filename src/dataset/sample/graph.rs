@@ -2,7 +2,7 @@
 //!
 //! It must not know names, documents or wording.
 //! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
-//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 20 million edges at most (0.4
+//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 200 million edges at most (4
 //! GB).
 //!
 //! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
@@ -24,7 +24,8 @@ const DENSITY_LIMIT: f64 = 0.025;
 const HUB_LIMIT: f64 = 0.25;
 /// Draws per wanted edge at most: popular targets are drawn again and again.
 const DRAWS_PER_EDGE: usize = 4;
-/// Rounds in which edges are added at scale 1 until there are as many as in the benchmark.
+/// Rounds in which edges are added from scale 1 on until there are as many as in the benchmark,
+/// times the scale.
 const TOP_UPS: u64 = 20;
 /// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay
 /// usable.
@@ -36,7 +37,7 @@ pub(super) struct World {
     pub(super) kind: SampleKind,
     /// The seed of everything.
     pub(super) seed: u64,
-    /// Scale in (0, 1].
+    /// Scale in (0, [`MAX_SCALE`](super::MAX_SCALE)].
     pub(super) scale: f64,
     /// Nodes per type.
     pub(super) counts: Vec<u32>,
@@ -232,22 +233,22 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     }
     pairs.sort_unstable();
     pairs.dedup();
-    if world.scale == 1.0 && plan.degree != Degree::One {
-        top_up(world, plan, &mut pairs);
+    if world.scale >= 1.0 && plan.degree != Degree::One {
+        top_up(world, plan, wanted.round() as usize, &mut pairs);
     }
     pairs
 }
 
-/// Adds edges to nodes that draw already, until there are as many as in the benchmark: dense
-/// relations lose some because popular nodes, and pairs without orientation, are drawn twice.
-fn top_up(world: &World, plan: &EdgePlan, pairs: &mut Vec<(u32, u32)>) {
+/// Adds edges to nodes that draw already, until there are as many as wanted: dense relations lose
+/// some because popular nodes, and pairs without orientation, are drawn twice.
+fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
     let turned = plan.degree == Degree::Target;
     let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));
     let (drawing, drawn) = if turned { (target, source) } else { (source, target) };
     let purpose = format!("more edges {}|{}|{}", plan.source, plan.relation, plan.target);
     for round in 0..TOP_UPS {
         let n_known = pairs.len();
-        let missing = (plan.full as usize).saturating_sub(n_known);
+        let missing = wanted.saturating_sub(n_known);
         if missing == 0 || n_known == 0 {
             break;
         }

@@ -15,10 +15,10 @@
 //!
 //! | limit | value |
 //! | --- | --- |
-//! | scale | (0, 1]; 1 is the size of the benchmark |
+//! | scale | (0, 10]; 1 is the size of the benchmark |
 //! | questions | 600 at the default scale, 2,000 at most |
 //! | answers per question | 1 to 20 |
-//! | memory | about 16 bytes per stored edge and 20 per node: below 0.5 GB at scale 1 |
+//! | memory | about 16 bytes per stored edge and 20 per node: below 0.5 GB at scale 1, 5 GB at 10 |
 //!
 //! The same kind, seed and scale give the same bytes on every machine.
 
@@ -95,12 +95,16 @@ impl fmt::Display for SampleKind {
     }
 }
 
+/// Largest scale: 19 million nodes and 200 million stored edges, of which all are held in memory.
+pub const MAX_SCALE: f64 = 10.0;
+
 /// What to generate.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SampleOptions {
     /// Seed of all random draws.
     pub seed: u64,
-    /// Size relative to the benchmark, in (0, 1]; `None` means [`SampleKind::default_scale`].
+    /// Size relative to the benchmark, in (0, [`MAX_SCALE`]]; `None` means
+    /// [`SampleKind::default_scale`].
     ///
     /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every
     /// question template answerable. Mean degrees stay as in the benchmark but for dense relations
@@ -134,8 +138,10 @@ pub struct SampleProgress {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// The scale is not a number in (0, 1].
-    #[error("sample scale {scale} is out of range; choose a number above 0 and at most 1")]
+    /// The scale is not a number in (0, [`MAX_SCALE`]].
+    #[error(
+        "sample scale {scale} is out of range; choose a number above 0 and at most {MAX_SCALE}"
+    )]
     Scale {
         /// The scale asked for.
         scale: f64,
@@ -188,7 +194,7 @@ pub fn generate(
 /// Checks the options and returns the sizes of the base.
 fn world(kind: SampleKind, options: SampleOptions) -> Result<World, SampleError> {
     let scale = options.scale.unwrap_or(kind.default_scale());
-    if scale.is_finite() && scale > 0.0 && scale <= 1.0 {
+    if scale > 0.0 && scale <= MAX_SCALE {
         Ok(World::new(kind, options.seed, scale))
     } else {
         Err(SampleError::Scale { scale })

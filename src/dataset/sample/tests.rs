@@ -339,6 +339,7 @@ fn node_counts_are_proportional_to_the_scale_and_reach_the_benchmark_at_one() {
             world(kind, SampleOptions { seed: 0, scale: Some(scale) }).unwrap().n_nodes() as f64
         };
         assert_eq!(size(1.0), f64::from(published));
+        assert!((size(10.0) - 10.0 * size(1.0)).abs() < 1.0, "{kind}");
         let ratio = size(0.4) / size(0.2);
         assert!((1.97..2.03).contains(&ratio), "{kind}: {ratio}");
         let default = default_nodes(kind);
@@ -352,12 +353,12 @@ fn node_counts_are_proportional_to_the_scale_and_reach_the_benchmark_at_one() {
 
 #[test]
 fn bad_scales_and_full_folders_are_refused_before_anything_is_written() {
-    for scale in [0.0, -0.5, 1.0001, f64::NAN, f64::INFINITY] {
+    for scale in [0.0, -0.5, 10.0001, f64::NAN, f64::INFINITY] {
         let folder = tempfile::tempdir().unwrap();
         let options = SampleOptions { seed: 0, scale: Some(scale) };
         let error = generate(SampleKind::Mag, options, folder.path(), &mut |_| {}).unwrap_err();
         assert!(matches!(error, SampleError::Scale { .. }));
-        assert!(error.to_string().contains("above 0 and at most 1"), "{error}");
+        assert!(error.to_string().contains("above 0 and at most 10"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
     let folder = tempfile::tempdir().unwrap();

@@ -33,7 +33,8 @@ fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> 
     let text_dir = dir.join(TEXT);
     fs::create_dir(&text_dir).map_err(|error| IndexError::io(&text_dir, error))?;
     let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len());
-    let (mut terms, mut names_terms) = (TermIndexBuilder::default(), TermIndexBuilder::default());
+    let mut terms = TermIndexBuilder::create(&dir.join(TERMS))?;
+    let mut names_terms = TermIndexBuilder::create(&dir.join(NAMES_TERMS))?;
     for node in 0..kb.n_nodes() {
         if node % REPORT_EVERY == 0 {
             watch.at("text", node.into(), kb.n_nodes().into())?;
@@ -45,8 +46,8 @@ fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> 
         names_terms.add(&names)?;
     }
     text.finish()?;
-    terms.write(&dir.join(TERMS))?;
-    names_terms.write(&dir.join(NAMES_TERMS))?;
+    terms.finish()?;
+    names_terms.finish()?;
     watch.at("text", kb.n_nodes().into(), kb.n_nodes().into())
 }
 

@@ -301,7 +301,9 @@ impl PostingsBuilder {
                 ("analysis", Dtype::U8, &[self.analysis as u8]),
                 ("words", Dtype::U8, &words),
             ],
-            ("postings", spool, starts[starts.len() - 1]),
+            ("postings", Dtype::U8, starts[starts.len() - 1]),
+            &[],
+            |file| io::copy(&mut spool, file).map(|_| ()),
         )
     }
 }

@@ -2,11 +2,10 @@
 //!
 //! It must not know where rows come from, nor how they are searched.
 
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use half::f16;
-use memmap2::Mmap;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
@@ -26,7 +25,7 @@ const CODED_BLOCKS: usize = 64;
 /// Writes a vector file by appending blocks of rows.
 ///
 /// Nothing appears at the final path before [`finish`](VectorWriter::finish); dropping the writer leaves no
-/// trace. Memory use is one block, and 64 coded blocks of 64 rows at the end.
+/// trace. Memory use is one block, and 64 blocks of 64 rows with their codes at the end.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -176,10 +175,16 @@ impl VectorWriter {
         let path = self.path.clone();
         let failed = |source| VectorError::Io { path: path.clone(), source };
         self.file.flush().map_err(failed)?;
-        // SAFETY: this writer alone knows the file, and only appends to what is mapped.
-        let map = unsafe { Mmap::map(self.file.get_ref().as_file()) }.map_err(failed)?;
+        // Read, not mapped: a map would keep all rows in memory.
+        let mut file = self.file.get_ref().reopen().map_err(failed)?;
+        file.seek(SeekFrom::Start(HEADER_BYTES as u64)).map_err(failed)?;
         let row_bytes = self.dim * self.precision.bytes();
-        for rows in map[HEADER_BYTES..][..len].chunks(CODED_BLOCKS * BLOCK * row_bytes) {
+        let (mut left, most) = (len, CODED_BLOCKS * BLOCK * row_bytes);
+        let mut rows = vec![0; left.min(most)];
+        while left > 0 {
+            rows.truncate(left);
+            file.read_exact(&mut rows).map_err(failed)?;
+            left -= rows.len();
             let blocks = rows.par_chunks(BLOCK * row_bytes);
             let coded: Vec<Vec<u8>> =
                 blocks.map(|rows| space.code_rows(&decode(rows, self.precision))).collect();
