@@ -61,10 +61,13 @@ pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Opt
 /// the sum takes them; a call that is summed several times has the sum of its factors. A fusion is
 /// one summand.
 pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
+    flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
+}
+
+/// As [`weights`], of the calls whose results are summed to that of a call.
+pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
     let mut summands = Vec::new();
-    if let Some(last) = flow.last {
-        take_apart(flow, last, 1.0, 0, &mut summands);
-    }
+    take_apart(flow, call, 1.0, 0, &mut summands);
     let mut weights: Vec<(usize, f32)> = Vec::new();
     for (call, factor) in summands.iter().filter_map(|one| Some((one.stands_for?, one.factor))) {
         match weights.iter_mut().find(|pair| pair.0 == call) {

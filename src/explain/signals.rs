@@ -14,7 +14,7 @@ use crate::{
         Loss, OfProgram,
         flow::{Flow, Way, node_set},
         lost::starts,
-        order::weights,
+        order::{weights, weights_in},
     },
     index::IndexedBase,
     kb::{NodeId, NodeSet},
@@ -27,7 +27,7 @@ const MAX_METAPATHS: usize = 16;
 /// Nodes shown of what a metapath starts from.
 const SHOWN_STARTS: usize = 3;
 /// Characters of a text in the label of a call.
-const TEXT_CHARS: usize = 40;
+const TEXT_CHARS: usize = 28;
 /// Calls within calls that a label names.
 const LABEL_DEPTH: usize = 2;
 /// Calls that a list in a label names.
@@ -53,6 +53,8 @@ pub struct Signal {
     pub label: String,
     /// The line of the program, from 1, if it is known.
     pub line: Option<usize>,
+    /// Whether it is an operator over several calls, which the line says in few words.
+    pub combines: bool,
     /// By what its scores are multiplied in the ranking, where that is one number.
     pub weight: Option<f32>,
     /// The score of each node of the table, in their order; none where it has none.
@@ -230,7 +232,8 @@ impl Reader<'_> {
             let (label, line) = (self.label(at, 0), call.line);
             let tells = values.iter().any(|value| *value != values[0]);
             if tells {
-                let row = Signal { label, line, weight, values };
+                let combines = is_operator(call);
+                let row = Signal { label, line, combines, weight, values };
                 if !rows.contains(&row) {
                     rows.push(row);
                 }
@@ -302,10 +305,30 @@ impl Reader<'_> {
         walked
     }
 
-    /// A call in few words: operands by the calls that gave them, the query by its name.
+    /// A sum in few words: the names of the calls that are summed, each with its weight; none where
+    /// fewer than two are known.
+    fn sum(&self, at: usize) -> Option<String> {
+        let summed = weights_in(self.flow, at);
+        let of = |&(call, weight): &(usize, f32)| {
+            let name = self.label(call, LABEL_DEPTH + 1);
+            if weight == 1.0 { name } else { format!("{} {name}", rounded(f64::from(weight))) }
+        };
+        let shown: Vec<String> = summed.iter().take(LABEL_ITEMS).map(of).collect();
+        let more = if summed.len() > LABEL_ITEMS { " + .." } else { "" };
+        (summed.len() > 1).then(|| format!("({}{more})", shown.join(" + ")))
+    }
+
+    /// A call in few words: operands by the calls that gave them, the query by its name, sums with
+    /// their weights.
     fn label(&self, at: usize, depth: usize) -> String {
         let Some(call) = self.flow.calls.get(at) else { return String::new() };
-        let is_operator = !call.name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if depth > LABEL_DEPTH {
+            return format!("{}(..)", call.name);
+        }
+        let is_sum = matches!(call.flow, NodeFlow::Sum | NodeFlow::Difference);
+        if let Some(sum) = is_sum.then(|| self.sum(at)).flatten() {
+            return sum;
+        }
         // Of a text that nodes are compared with, which nodes they are says nothing.
         let compares = call.flow == NodeFlow::Carry
             && call.args.iter().any(|arg| matches!(arg, Value::Text(_)));
@@ -316,7 +339,7 @@ impl Reader<'_> {
             .filter(tells)
             .filter_map(|arg| self.argument(at, arg, depth))
             .collect();
-        match is_operator {
+        match is_operator(call) {
             true => args.join(&format!(" {} ", call.name)),
             false => format!("{}({})", call.name, args.join(", ")),
         }
@@ -329,21 +352,20 @@ impl Reader<'_> {
             operands.filter(|operand| std::ptr::eq(operand.value, value)).find_map(|one| one.from)
         };
         let of = |value: &Value| match from(value) {
-            Some(from) if depth < LABEL_DEPTH => self.label(self.source(from), depth + 1),
-            Some(from) => {
-                let call = self.flow.calls.get(self.source(from));
-                call.map_or_else(String::new, |call| format!("{}(..)", call.name))
-            }
+            Some(from) => self.label(self.source(from), depth + 1),
             None => node_set(value).map_or_else(String::new, |set| format!("{} nodes", set.len())),
         };
         Some(match arg {
             Value::Text(text) if **text == *self.query => "query".to_owned(),
             Value::Text(text) => literal(&cut(text)),
             Value::Int(number) => number.to_string(),
-            Value::Float(number) => format!("{}", (number * 1000.0).round() / 1000.0),
+            Value::Float(number) => rounded(*number),
             Value::Bool(truth) => truth.to_string(),
             Value::Scores(_) | Value::Nodes(_) => of(arg),
             Value::List(items) if items.is_empty() => return None,
+            Value::List(items) if items.iter().all(|item| matches!(item, Value::Int(_))) => {
+                format!("{} nodes", items.len())
+            }
             Value::List(items) => {
                 let item = |item: &Value| match item {
                     Value::Text(text) => literal(&cut(text)),
@@ -372,6 +394,10 @@ impl Reader<'_> {
     }
 }
 
+fn is_operator(call: &ToolCall) -> bool {
+    !call.name.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
 /// Whether a call only passes on the order that it was given, or sums it with others.
 fn passes_on(call: &ToolCall) -> bool {
     let passes = matches!(
@@ -394,6 +420,10 @@ fn spread(signal: &Signal) -> f32 {
     let Some(weight) = signal.weight else { return 0.0 };
     let values = || signal.values.iter().map(|value| value.unwrap_or(0.0) * weight);
     values().fold(f32::MIN, f32::max) - values().fold(f32::MAX, f32::min)
+}
+
+fn rounded(number: f64) -> String {
+    format!("{}", (number * 1000.0).round() / 1000.0)
 }
 
 fn cut(text: &str) -> String {
@@ -448,6 +478,23 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
         assert_eq!(same, ["search(query)"]);
+    }
+
+    #[test]
+    fn a_product_says_what_its_sum_weighs() {
+        let (mut calls, _) = calls();
+        let sum = of(calls[5].result.as_ref().unwrap()).clone();
+        let kind = scores(&[(1, 1.0), (2, 0.5), (3, 0.2)]);
+        let both = Value::scores(sum.combine(of(&kind), crate::kb::Combine::Product));
+        let sum = calls[5].result.clone().unwrap();
+        calls.pop();
+        calls.push(call("search_vectors", vec![Value::text("a query")], &kind));
+        calls.push(call("*", vec![sum, kind], &both));
+        let ranking = of(&both).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        let reader = Reader { flow: &flow, query: "a query" };
+        let label = "(0.125 match_text(..) + 3 similarity(..)) * search_vectors(query)";
+        assert_eq!(reader.label(7, 0), label);
     }
 
     #[test]

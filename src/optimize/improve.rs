@@ -26,7 +26,7 @@ use crate::{
     optimize::{
         Ablation, Event, OptimizeError, Run, Stop,
         accept::MIN_GAIN,
-        actor::{Actor, headed},
+        actor::{Actor, LLM, headed},
         archive::{Archive, Archived, drawn},
         asks::asks,
         bandit::Bandit,
@@ -93,10 +93,10 @@ pub(super) struct Child {
 }
 
 /// What came of a child.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// Queries of the category on which it was run.
-    pub(super) n: usize,
+    pub(super) queries: Vec<usize>,
     /// Mean reciprocal rank on them, and that of the category's program.
     pub(super) mrr: f64,
     pub(super) before: f64,
@@ -341,7 +341,7 @@ impl Run<'_> {
     }
 
     /// Measures a child of a category's program: on the gate, if it is better there on all of the
-    /// category's queries, and if it then becomes the category's program on all training queries,
+    /// category's queries, as a model's is that is as good there, and if it then becomes the category's program on all training queries,
     /// unless it asks a model.
     pub(super) fn measure(
         &mut self,
@@ -367,11 +367,16 @@ impl Run<'_> {
             ranks = self.trial(&program, &params, false, queries, &origin)?;
             let before = place.category_program.train_on(queries);
             let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
-            measured.n = queries.len();
+            measured.queries = queries.to_vec();
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
             measured.gain = sum(&ranks) - sum(&before);
             measured.calls += queries.len();
-            if measured.gain <= 0.0 {
+            // On a gate that the category's program answers no child is better; a model's is too dear
+            // to be given up for that.
+            let is_gate = queries.len() < place.queries.len();
+            let goes_on =
+                measured.gain > 0.0 || measured.gain == 0.0 && is_gate && origin.proposed_by == LLM;
+            if !goes_on {
                 return Ok(measured);
             }
         }

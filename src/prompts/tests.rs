@@ -29,19 +29,21 @@ fn example(name: &str) -> Value {
                          "place": "line 3"});
     let solved = json!([
         {"text": queries[0], "wording": "free wording", "n": 1,
-         "answers": ["0 \"steel dart\" (product)"]},
+         "answers": ["\"steel dart\" (product)"]},
         {"text": queries[1], "wording": "free wording", "n": 2, "answers": []},
     ]);
     let standing = json!({"source": program, "score": 0.5, "n": 20,
         "by_wording": "quotes 0.7000 on 10 queries, free wording 0.3000 on 10 queries"});
+    let mut current = standing.clone();
+    current["tuned"] = "k = 7".into();
     let elsewhere = json!([{"category": "by use", "before": 0.4, "after": 0.6,
                             "advice": "1. Link what is quoted only."}]);
     let table = "query (free wording): a steel dart by Dart World\n1 right answer; ranked low at + \
-                 line 7\nR 0 \"steel dart\" (product), rank 2, score 1.31\n\
-                 W1 2 \"soft dart\" (product), rank 1, score 1.9\ncalls: R | W1\n\
+                 line 7\nR \"steel dart\" (product), rank 2, score 1.31\n\
+                 W1 \"soft dart\" (product), rank 1, score 1.9\ncalls: R | W1\n\
                  - text = match_text(query) x0.5: 3.1 | 4.9\n\
-                 start link(query, [\"brand\"]), 1 nodes; lead to a right answer? \
-                 4 \"Dart World\" (brand) 0.84: yes\nstep of_brand: 23 nodes, 1 right answers\n";
+                 start link(query, [\"brand\"]), 1 nodes: \
+                 \"Dart World\" 0.84 yes\nstep of_brand: 23 nodes, 1 right answers\n";
     let entity = json!({"n": 1, "id": 4, "type": "brand", "name": "Dart World", "strength": "1.00",
         "relations": "<-has_brand- product (2): steel dart; soft dart"});
     let node = |n: u32| json!({"n": n, "type": "product", "text": "steel dart\nDurable barrel."});
@@ -49,16 +51,17 @@ fn example(name: &str) -> Value {
         "actor/initial" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "queries": solved, "limits": "2 s, 2,000 calls",
             "metapaths": ["from brand that is named: [\"has_brand:in\"] to product: 90 %"],
-            "worked": ["query: a\nlink gives 4 \"Dart World\" (brand) 0.84"],
-            "links": ["link(query): 4 \"Dart World\" (brand) 0.84"],
-            "documents": [{"query": queries[0], "node": "0 \"steel dart\" (product)",
+            "worked": ["query: a\nlink gives \"Dart World\" (brand) 0.84"],
+            "links": ["link(query): \"Dart World\" (brand) 0.84"],
+            "documents": [{"query": queries[0], "node": "\"steel dart\" (product)",
                            "text": "- name: steel dart"}],
             "best": standing, "elsewhere": elsewhere}),
         "actor/improve" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "queries": solved, "limits": "2 s, 2,000 calls",
-            "previous": [{"changes": "- a\n+ b", "score": 0.4, "n": 20, "advice": "Use the brand."},
-                         {"changes": "", "score": 0.3, "n": 20, "advice": ""}],
-            "current": standing, "advice": "1. Fall back to a search.",
+            "previous": [{"changes": "- a\n+ b", "what": "Uses the brand.", "verdict":
+                "not taken, worse (0.4000 on 20 queries, the current program 0.5000 on the same)"},
+                {"changes": "", "what": "the first program", "verdict": "not taken, worse"}],
+            "current": current, "advice": "1. Fall back to a search.",
             "elsewhere": elsewhere, "traces": [table]}),
         "actor/mend" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "limits": "2 s, 2,000 calls", "failures": [failure],
@@ -78,7 +81,8 @@ fn example(name: &str) -> Value {
             json!({"query": queries[0], "structures": schema, "candidates": [node(1), node(2)]})
         }
         "comparator/contrast" => json!({"category": category, "current": standing,
-            "good": table, "also_good": ["(free wording) a kite -> 1 \"red kite\" (product)"],
+            "tried": ["not taken, worse (0.4 on 20 queries): Uses the brand."],
+            "good": table, "also_good": ["(free wording) a kite -> \"red kite\" (product)"],
             "bad": [table, table]}),
         "categories/discover" => json!({"schema": schema,
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),

@@ -91,7 +91,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         doc: "How the nodes of b are linked to those of a: for each of b that at most max_hops edges \
               (1 to 6) lead to, followed in any direction, one shortest path from any of a, as a list \
               of maps in the order of b: `nodes`, its node ids from a to b, and `steps`, its edges as \
-              \"relation:out\" or \"relation:in\", as metapath takes them. Ties: at each step from the end \
+              \"relation:out\" or \"relation:in\". Ties: at each step from the end \
               the node with the smallest id, then an edge as stored, then the first relation. At most \
               100 nodes in b; at most 1,000,000 edges are looked at, and what lies further has no path.",
         example: r#"paths(link(query, "brand"), nodes([0, 1]), 2)"#,

@@ -37,7 +37,7 @@ pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{
     EXAMPLE_QUERY, GROUPS, TOOLKIT, Told, reference_page, schema_outline, schema_text,
-    toolkit_text, toolkit_toml,
+    toolkit_outline, toolkit_text, toolkit_toml,
 };
 pub use value::{Args, Kind, Value, node_id};
 

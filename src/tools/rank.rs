@@ -58,7 +58,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES],
         Kind::Scores,
         NodeFlow::Normalize,
-        "Scores divided by the largest, so that the best is 1; negative ones become 0.",
+        "Scores divided by the largest, so that the best is 1, however weak it was; negative ones \
+         become 0, and all where none is above 0. Of no scores none.",
         "normalize(search(query))",
         |ctx, args| change(ctx, args, Scores::normalized),
     ),
@@ -67,7 +68,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES, ArgSpec { name: "least", kind: Kind::Number, default: None }],
         Kind::Scores,
         NodeFlow::Keep,
-        "Only scores of at least that much.",
+        "The scores of at least that much, as they are; perhaps none.",
         "at_least(link(query), 0.5)",
         |ctx, args| {
             let least = args.number(1)? as f32;
@@ -93,7 +94,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES, NODES],
         Kind::Scores,
         NodeFlow::Keep,
-        "Only the scores of nodes in the set (or in other scores).",
+        "The scores of nodes in the set (or in other scores), as they are; none is added, and of an \
+         empty set none is left.",
         r#"restrict(search(query), of_type(neighbors(0), "product"))"#,
         restrict,
     ),
@@ -102,7 +104,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES, NODES],
         Kind::Scores,
         NodeFlow::Remove,
-        "The scores of nodes that are not in the set (or in other scores).",
+        "The scores of nodes that are not in the set (or in other scores), as they are.",
         r#"without(search(query), link(query))"#,
         without,
     ),
@@ -111,7 +113,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[NODES, ArgSpec { name: "score", kind: Kind::Number, default: Some("1.0") }],
         Kind::Scores,
         NodeFlow::Carry,
-        "The same score for every node of a set.",
+        "The same score for every node of a set, a list of ids or one id.",
         "uniform(nodes([1, 2]), 0.5)",
         |ctx, args| {
             let (nodes, score) = (args.nodes(0)?, args.number(1)? as f32);
@@ -173,7 +175,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         &[SCORES, OTHER],
         Kind::Scores,
         NodeFlow::Carry,
-        "Product of scores; only nodes in both remain.",
+        "Product of scores; only nodes in both remain, none where one of them is empty.",
         "search(query) * search_vectors(query)",
         |ctx, args| combine(ctx, args, Combine::Product),
     ),

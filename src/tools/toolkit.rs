@@ -34,6 +34,7 @@ pub const GROUPS: [(&str, &str); 6] = [
     (
         "llm",
         "Functions that ask a language model: those of the AvaTaR tool API, and query expansion. \
+         They are slow and cost money: use them on a short top slice, once, with all nodes in one call. \
          Without one they fail with `no LLM configured`, which ends the program. One run of a program may make 40 requests \
          (repairs of unusable replies not counted), about 400 nodes and texts, of 400,000 tokens, \
          and wait 120 s for the replies; that time does not count to its deadline. Equal nodes and \
@@ -114,15 +115,11 @@ pub struct Told {
 pub fn toolkit_text(kb: &Kb, told: Told) -> String {
     let names = BaseNames::new(kb);
     let mut text = String::new();
-    for (group, purpose) in GROUPS {
-        if (group == "llm" && !told.llm) || (group == "avatar" && !told.avatar) {
-            continue;
-        }
+    for (group, purpose) in GROUPS.into_iter().filter(|pair| told.tells(pair.0)) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
         let mut costs: Vec<(&str, Vec<&str>)> = Vec::new();
-        let is_told = |spec: &&ToolSpec| spec.group == group && (told.query || spec.name != FIND);
-        for spec in registry().iter().filter(is_told) {
+        for spec in registry().iter().filter(|spec| told.tells_of(spec, group)) {
             let _ = write!(text, "- {}: {}", spec.signature(), spec.doc);
             match names.example(spec.example).filter(|_| !spec.is_operator()) {
                 Some(example) => drop(writeln!(text, " Example: {example}")),
@@ -153,6 +150,48 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
     text
 }
 
+/// As [`toolkit_text`], shorter, for prompts that show a program which calls functions: without
+/// examples, of tables and paths only what they are, and with what calls cost in one line.
+pub fn toolkit_outline(told: Told) -> String {
+    let mut text = String::new();
+    let groups = GROUPS.iter().filter(|(group, _)| told.tells(group));
+    for (group, purpose) in groups {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "## {group}: {purpose}");
+        for spec in registry().iter().filter(|spec| told.tells_of(spec, group)) {
+            // The function `nodes` says what the operators on sets do.
+            if spec.is_operator() && *group == "graph" {
+                continue;
+            }
+            let in_short = *group == "table" || spec.name == "paths";
+            let end = in_short.then(|| spec.doc.find([':', '.'])).flatten();
+            let doc = spec.doc.get(..end.unwrap_or(spec.doc.len())).unwrap_or(spec.doc);
+            let _ = writeln!(text, "- {}: {}.", spec.signature(), doc.trim_end_matches('.'));
+        }
+        text.push('\n');
+    }
+    let _ = write!(
+        text,
+        "One run for one query may touch {} million nodes, edges and postings in all. A call costs \
+         about 1 per node and edge, 10 per node whose text or embedding is compared, 1,000 per word \
+         that is linked or searched; search_vectors 1 per node of the base.",
+        MAX_TOUCHED / 1_000_000
+    );
+    text
+}
+
+impl Told {
+    /// Whether a group of tools is told of.
+    fn tells(self, group: &str) -> bool {
+        (self.llm || group != "llm") && (self.avatar || group != "avatar")
+    }
+
+    /// Whether a tool is told of in this group.
+    fn tells_of(self, spec: &ToolSpec, group: &str) -> bool {
+        spec.group == group && (self.query || spec.name != FIND)
+    }
+}
+
 /// What a base holds, for a language model: types with counts, fields and example names, and relations by their ends.
 pub fn schema_text(kb: &Kb) -> String {
     schema(kb, EXAMPLE_NAMES, 0)
@@ -165,7 +204,9 @@ pub fn schema_outline(kb: &Kb) -> String {
 
 /// The types with so many example names, and the relations that join two types with more than so many edges.
 fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
-    let mut text = format!("Knowledge base: {}\n\nNode types:\n", kb.title());
+    let all = kb.candidate_types().len() == kb.types().len();
+    let may_answer = if all { ", all of which may be answers" } else { "" };
+    let mut text = format!("Knowledge base: {}\n\nNode types{may_answer}:\n", kb.title());
     for at in 0..kb.types().len() {
         let id = TypeId(at as u16);
         let nodes = kb.nodes_of_type(id);
@@ -178,7 +219,10 @@ fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
         common.sort_by_key(|&field| Reverse(fields[field]));
         let names: Vec<&str> =
             common.iter().take(MAX_FIELDS).map(|&field| kb.field_names()[field].as_str()).collect();
-        let answers = if kb.candidate_types().contains(&id) { ", may be answers" } else { "" };
+        let answers = match !all && kb.candidate_types().contains(&id) {
+            true => ", may be answers",
+            false => "",
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             text,

@@ -196,8 +196,14 @@ fn first_programs_are_asked_for_at_once_and_tried_out() {
         attempts.iter().map(|one| &one.1).filter(|one| one["what"] == "initial").collect();
     assert_eq!(tried.len(), initial.len());
     for messages in &tried {
-        assert!(messages.contains("its mean reciprocal rank on the first 12"), "{messages}");
+        assert!(messages.contains("its mean reciprocal rank on 12 of the"), "{messages}");
     }
+    // Whoever gives advice again on a category is told what came of the first.
+    let contrasts = server.requests().into_iter().map(|request| request["messages"].to_string());
+    let contrasts: Vec<String> =
+        contrasts.filter(|one| one.contains("You compare queries that")).collect();
+    let told = contrasts.iter().filter(|one| one.contains("# What was tried before")).count();
+    assert!(told >= contrasts.len() / 2, "{told} of {}", contrasts.len());
     // The revision was taken where it was no worse.
     let journal = Journal::open_read_only(&run).unwrap();
     let source = |one: &Value| {

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::optimize::actor::execution_trace::cut;
 
 /// Pieces of advice that are told.
-const TOLD: usize = 3;
+const TOLD: usize = 2;
 /// Characters of each.
-const ADVICE_CHARS: usize = 900;
+const ADVICE_CHARS: usize = 480;
 
 /// Advice whose program was kept.
 #[derive(Clone, Debug, PartialEq)]

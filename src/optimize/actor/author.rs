@@ -2,7 +2,7 @@
 //! program is written anew by the advice that comes of it.
 //!
 //! After [`PATIENCE`] steps of a category without progress the next program is begun anew, from
-//! other example queries and without memory; the best one stays.
+//! other example queries, and is shown no earlier one; the best one stays.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,18 @@ use crate::{
     optimize::{
         OptimizeError, Run,
         actor::{
-            Actor, Attempt, Categories, CategoryFound, LLM, Memory,
+            Actor, Attempt, Categories, CategoryFound, LLM,
             advice::{Gained, elsewhere},
             categories::Found,
-            changes::changes,
             drafts::Written,
-            execution_trace,
+            earlier::{self, Attempts},
+            execution_trace::{self, whole_lines},
+            shown,
         },
         archive::Archive,
         asks::asks,
         category_programs::{CategoryProgram, GOOD},
-        improve::{Child, Place},
+        improve::{Child, Measured, Place},
         trial::{Origin, mean},
         wording::{self, Wording},
     },
@@ -53,15 +54,15 @@ pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
 /// Training queries that a program is tried on before it is measured.
 pub(super) const TRIED: usize = 12;
 /// Solved queries in a prompt for a better program.
-const SHOWN_TO_IMPROVE: usize = 8;
+pub(super) const SHOWN_TO_IMPROVE: usize = 5;
 /// Badly answered queries that are shown with their calls.
 const SHOWN_BAD: usize = 4;
 /// Well answered queries that are named, the first of them with its calls.
 const SHOWN_GOOD: usize = 6;
 /// Badly answered queries whose calls the author of the next program is shown.
 const SHOWN_TO_AUTHOR: usize = 2;
-/// Earlier programs that are remembered for a category, best first.
-const REMEMBERED: usize = 3;
+/// Characters of advice that its follower is shown.
+const ADVICE_CHARS: usize = 3_000;
 /// Steps of a category without progress before it is begun anew.
 const PATIENCE: usize = 3;
 
@@ -86,6 +87,8 @@ struct Doing<'a> {
     change: &'a str,
     /// The advice that is followed.
     advice: &'a str,
+    /// What the author says of it.
+    what: &'a str,
 }
 
 impl Run<'_> {
@@ -101,10 +104,10 @@ impl Run<'_> {
     ) -> Result<(), OptimizeError> {
         let name = place.category_program.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
+        notes.attempts.saw(place.category_program);
         if notes.gap > PATIENCE {
             notes.gap = 0;
             notes.restarts += 1;
-            notes.memory.clear();
             self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
             return self.restart(actor, &name, &mut place, archive);
         }
@@ -115,7 +118,7 @@ impl Run<'_> {
         self.follow(actor, &name, &contrast, &mut place, archive)
     }
 
-    /// A program for a category that is written without memory, and its tests.
+    /// A program for a category that is written without a look at earlier ones, and its tests.
     fn restart(
         &mut self,
         actor: &mut Actor,
@@ -132,7 +135,8 @@ impl Run<'_> {
         let parent = (&*place.category_program, place.queries);
         let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
-        let doing = Doing { key, change: "begun anew", advice: "" };
+        let what = "a program begun anew";
+        let doing = Doing { key, change: "begun anew", advice: "", what };
         self.test(actor, doing, &mut attempt, program, place, archive)
     }
 
@@ -149,13 +153,14 @@ impl Run<'_> {
         let advice = self.advice(actor, name, place, contrast)?;
         let mut attempt = Attempt::new(name, "improve", before);
         attempt.advice = advice.as_ref().ok().cloned();
-        let program = match &advice {
+        let (what, program) = match &advice {
             Ok(advice) => self.improved(actor, name, place, advice, contrast)?,
-            Err(why) => Err(why.clone()),
+            Err(why) => (String::new(), Err(why.clone())),
         };
         let advice = advice.unwrap_or_default();
         let key = format!("step {}", place.step);
-        let doing = Doing { key, change: "rewritten after advice", advice: &advice };
+        let change = "rewritten after advice";
+        let doing = Doing { key, change, advice: &advice, what: &what };
         self.test(actor, doing, &mut attempt, program, place, archive)
     }
 
@@ -180,8 +185,8 @@ impl Run<'_> {
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
                 let measured = self.measure(child, place, archive)?;
-                actor.remember(&name, &source, measured.mrr, measured.n, doing.advice);
-                attempt.note(measured);
+                actor.remember(&name, &source, doing.what, &measured);
+                attempt.note(&measured);
                 if measured.accepted && !doing.advice.is_empty() {
                     actor.gained.push(Gained {
                         category: name.clone(),
@@ -197,6 +202,9 @@ impl Run<'_> {
             }
             Err(why) => {
                 self.tell(format!("no better program for {name}: {why}"));
+                if !doing.what.is_empty() {
+                    actor.notes.entry(name.clone()).or_default().attempts.failed(doing.what, &why);
+                }
                 attempt.failure = Some(why);
             }
         }
@@ -268,19 +276,23 @@ impl Run<'_> {
         contrast: &Contrast,
     ) -> Result<Result<String, String>, OptimizeError> {
         let sample = place.step as u32 + 1;
-        let inputs = json!({
+        let mut inputs = json!({
             "category": actor.category(name),
-            "current": self.standing(place.category_program, place.queries),
+            "current": self.current(actor, name, place.category_program, place.queries),
+            "tried": actor.attempts(name).lines(place.category_program),
             "good": contrast.good,
             "also_good": contrast.also_good,
             "bad": contrast.bad,
         });
+        let params = &place.category_program.params;
+        let source = inputs["current"]["source"].as_str().unwrap_or_default();
+        inputs["current"]["source"] = shown::with_values(source, params).into();
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
         actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// A program that follows the advice.
+    /// A program that follows the advice, and what its author says of it.
     fn improved(
         &mut self,
         actor: &mut Actor,
@@ -288,39 +300,41 @@ impl Run<'_> {
         place: &Place<'_>,
         advice: &str,
         contrast: &Contrast,
-    ) -> Result<Written, OptimizeError> {
+    ) -> Result<(String, Written), OptimizeError> {
         let (category_program, queries, sample) =
             (&*place.category_program, place.queries, place.step as u32 + 1);
-        let mut inputs = self.briefed(actor, name);
+        let mut inputs = self.briefed_in_short(actor, name);
         inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
-        inputs["current"] = self.standing(category_program, queries);
-        inputs["advice"] = advice.into();
+        inputs["current"] = self.current(actor, name, category_program, queries);
+        inputs["current"]["tuned"] = shown::tuned(&category_program.params).into();
+        inputs["advice"] = whole_lines(advice, ADVICE_CHARS).into();
         inputs["elsewhere"] = actor.advice_elsewhere(name);
         inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
-        inputs["previous"] = actor
-            .notes
-            .get(name)
-            .into_iter()
-            .flat_map(|notes| &notes.memory)
-            .filter(|memory| memory.source != category_program.program.source())
-            .map(|memory| {
-                json!({
-                    "changes": changes(&memory.source, category_program.program.source()),
-                    "score": memory.score,
-                    "n": memory.n,
-                    "advice": memory.advice,
-                })
-            })
-            .collect();
+        inputs["previous"] = actor.attempts(name).programs(category_program);
         let mut tried = queries.to_vec();
         tried.sort_by(|&a, &b| {
             category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
         });
         let sheet = self.sheet_of(name, tried, queries, category_program);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
+        let what = reply.iter().flatten().map(|reply| shown::what(&reply.text)).collect();
         let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        Ok(self.not_tried_before(actor, name, (category_program, queries), written))
+        Ok((what, self.not_tried_before(actor, name, (category_program, queries), written)))
+    }
+
+    /// A category's program with its standing; without the header, which the prompt tells itself.
+    fn current(
+        &self,
+        actor: &Actor,
+        name: &str,
+        category_program: &CategoryProgram,
+        queries: &[usize],
+    ) -> Value {
+        let mut current = self.standing(category_program, queries);
+        let source = current["source"].as_str().unwrap_or_default();
+        current["source"] = shown::without_header(source, &actor.category_header(name)).into();
+        current
     }
 
     /// A program, unless it was measured before.
@@ -352,6 +366,15 @@ impl Run<'_> {
             "limits": actor.briefing.limits,
             "category": actor.category(category),
         })
+    }
+
+    /// As [`Run::briefed`], with tools and language in short: for prompts that show a program which
+    /// runs.
+    pub(super) fn briefed_in_short(&self, actor: &Actor, category: &str) -> Value {
+        let mut inputs = self.briefed(actor, category);
+        inputs["toolkit"] = actor.briefing.toolkit_outline.as_str().into();
+        inputs["language"] = actor.briefing.language_outline.as_str().into();
+        inputs
     }
 
     /// Commits the categories, unless they are to be found again when the run goes on.
@@ -410,22 +433,31 @@ impl Actor {
         }
     }
 
+    /// The attempts at a category's program.
+    pub(super) fn attempts(&self, name: &str) -> Attempts {
+        self.notes.get(name).map(|notes| notes.attempts.clone()).unwrap_or_default()
+    }
+
+    /// Notes a program that was measured, and what its author says of it.
     pub(super) fn remember(
         &mut self,
         name: &str,
         program: &Program,
-        score: f64,
-        n: usize,
-        advice: &str,
+        what: &str,
+        measured: &Measured,
     ) {
         let notes = self.notes.entry(name.to_owned()).or_default();
         if !notes.tried.insert(program.id().to_owned()) {
             return;
         }
-        let (source, advice) = (program.source().to_owned(), advice.to_owned());
-        notes.memory.push(Memory { source, score, n, advice });
-        notes.memory.sort_by(|a, b| b.score.total_cmp(&a.score));
-        notes.memory.truncate(REMEMBERED);
+        let measured = earlier::Measured {
+            source: program.source().to_owned(),
+            queries: measured.queries.clone(),
+            score: measured.mrr,
+            before: measured.before,
+            kept: measured.accepted,
+        };
+        notes.attempts.measured(what, measured);
     }
 }
 
@@ -445,7 +477,70 @@ pub(in crate::optimize) fn headed(source: &str, header: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::headed;
+    use super::*;
+    use crate::{
+        optimize::actor::{briefing, execution_trace::TRACE_CHARS},
+        prompts::Prompts,
+        tools::{Told, toolkit_outline},
+    };
+
+    /// Characters of the two prompts of an improvement beside the base's outline and the program,
+    /// whatever was tried before and however much a model says, with functions that ask a model.
+    const MOST: [usize; 2] = [18_000, 35_000];
+
+    #[test]
+    fn an_improvement_sends_no_more_than_its_sections_may_have() {
+        let long = "a long line of words about what was tried\n".repeat(800);
+        let present = CategoryProgram::of_test(&"let a = link(query);\n".repeat(600), &[0.5; 60]);
+        let source = present.program.source();
+        let mut attempts = Attempts::default();
+        for n in 0..40_usize {
+            let (source, queries) = (format!("{n}{long}"), (0..=n).collect());
+            let one = earlier::Measured { source, queries, score: 0.1, before: 0.2, kept: false };
+            attempts.measured(&long, one);
+            attempts.failed(&long, &long);
+        }
+        let gained = |n: usize| Gained {
+            category: format!("{n} {}", "c".repeat(70)),
+            advice: long.clone(),
+            before: 0.1,
+            after: 0.2,
+        };
+        let gained: Vec<Gained> = (0..40).map(gained).collect();
+        let category = json!({"name": "c".repeat(70), "description": "d".repeat(500)});
+        let trace = whole_lines(&long, TRACE_CHARS);
+        let line = |chars: usize| execution_trace::cut(&long, chars);
+        let solved = json!({"text": line(400), "wording": "free wording", "n": 2,
+                            "answers": [line(80), line(80)]});
+        let mut current = json!({"source": source, "score": 0.5, "n": 60,
+            "by_wording": "quotes 0.5 on 30 queries, free wording 0.5 on 30 queries"});
+        let contrast = json!({"category": category, "current": current,
+            "tried": attempts.lines(&present), "good": trace,
+            "also_good": vec![line(300); SHOWN_GOOD - 1], "bad": vec![&trace; SHOWN_BAD]});
+        current["tuned"] = "".into();
+        let schema = "product: 3 nodes\n".repeat(400);
+        let told = Told { llm: true, query: true, avatar: false };
+        let improve = json!({"schema": schema, "toolkit": toolkit_outline(told),
+            "language": briefing::language_outline(), "limits": "2 s", "category": category,
+            "queries": vec![solved; SHOWN_TO_IMPROVE], "current": current,
+            "advice": whole_lines(&long, ADVICE_CHARS), "elsewhere": elsewhere(&gained, "other"),
+            "traces": vec![&trace; SHOWN_TO_AUTHOR], "previous": attempts.programs(&present)});
+        let prompts = Prompts::built_in().unwrap();
+        let beside = |name: &str, inputs: Value, given: usize| {
+            let prompt = prompts.render(name, inputs).unwrap();
+            assert_eq!(prompt.left_out, Vec::<String>::new(), "{name}");
+            let beside = prompt.system.len() + prompt.user.len() - given;
+            eprintln!("{name}: {beside} characters beside base and program");
+            beside
+        };
+        let beside = [
+            beside("comparator/contrast", contrast, source.len()),
+            beside("actor/improve", improve, source.len() + schema.len()),
+        ];
+        assert!(beside[0] <= MOST[0] && beside[1] <= MOST[1], "{beside:?}");
+        // The state is as large as the sections allow.
+        assert!(beside[0] * 10 > MOST[0] * 8 && beside[1] * 10 > MOST[1] * 8, "{beside:?}");
+    }
 
     #[test]
     fn the_category_is_named_by_the_host() {

@@ -6,7 +6,7 @@
 use crate::{
     kb::Kb,
     sandbox::Limits,
-    tools::{Told, schema_outline, schema_text, toolkit_text},
+    tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text},
 };
 
 /// Notes on the language, which people read as well.
@@ -24,6 +24,9 @@ pub(super) struct Briefing {
     pub(super) toolkit: String,
     /// How programs are written.
     pub(super) language: &'static str,
+    /// Both in short, for prompts that show a program that runs.
+    pub(super) toolkit_outline: String,
+    pub(super) language_outline: String,
     /// What one run of a program may use.
     pub(super) limits: String,
 }
@@ -33,8 +36,34 @@ impl Briefing {
     pub(super) fn new(kb: &Kb, told: Told) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, told);
-        let language = LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0);
-        Self { schema, outline, toolkit, language, limits: limits() }
+        Self {
+            schema,
+            outline,
+            toolkit,
+            language: language(),
+            toolkit_outline: toolkit_outline(told),
+            language_outline: language_outline(),
+            limits: limits(),
+        }
+    }
+}
+
+/// How programs are written, without the limits that a program meets late.
+fn language() -> &'static str {
+    LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0)
+}
+
+/// The same without the example.
+pub(super) fn language_outline() -> String {
+    without_fence(language())
+}
+
+/// A text without its first fenced block: a whole program, as an example of one.
+fn without_fence(text: &str) -> String {
+    let mut parts = text.splitn(3, "```");
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(before), Some(_), Some(behind)) => format!("{before}{}", behind.trim_start()),
+        _ => text.to_owned(),
     }
 }
 
@@ -52,4 +81,17 @@ fn limits() -> String {
         limits.call_levels,
         limits.parameters
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notes_in_short_lack_the_example_and_nothing_else() {
+        let short = language_outline();
+        assert!(!short.contains("```") && !short.contains("//! category"), "{short}");
+        assert!(short.contains("is required.") && short.contains("\n## Values\n"), "{short}");
+        assert_eq!(without_fence("no block"), "no block");
+    }
 }

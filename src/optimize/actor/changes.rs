@@ -7,11 +7,11 @@ use similar::{ChangeTag, TextDiff};
 use crate::optimize::actor::execution_trace::cut;
 
 /// Lines that are shown, and characters of each.
-const LINES: usize = 36;
-const LINE_CHARS: usize = 120;
+const LINES: usize = 14;
+const LINE_CHARS: usize = 100;
 
 /// The lines that the earlier program has (`-`) and the one at hand lacks, and the other way round
-/// (`+`), in order, without blank lines and comments; at most 36.
+/// (`+`), in order, without blank lines, comments and declarations of parameters; at most 14.
 pub(super) fn changes(earlier: &str, current: &str) -> String {
     let diff = TextDiff::from_lines(earlier, current);
     let lines = diff.iter_all_changes().filter_map(|change| {
@@ -21,7 +21,7 @@ pub(super) fn changes(earlier: &str, current: &str) -> String {
             ChangeTag::Equal => return None,
         };
         let text = change.value().trim();
-        let says = !text.is_empty() && !text.starts_with("//");
+        let says = !text.is_empty() && !text.starts_with("//") && !text.contains("#{ value:");
         says.then(|| format!("{sign} {}", cut(text, LINE_CHARS)))
     });
     let mut lines: Vec<String> = lines.collect();
@@ -44,6 +44,6 @@ mod tests {
         assert_eq!(changes(earlier, earlier), "");
         let long: String = (0..50).map(|n| format!("line {n}\n")).collect();
         let told = changes("", &long);
-        assert_eq!((told.lines().count(), told.lines().last()), (37, Some("and 14 lines more")));
+        assert_eq!((told.lines().count(), told.lines().last()), (15, Some("and 36 lines more")));
     }
 }

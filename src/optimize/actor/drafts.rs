@@ -20,14 +20,16 @@ use crate::{
         accept::MIN_GAIN,
         actor::{
             Actor, Attempt, LLM, Notes,
-            author::{ACTOR_ROLE, TRIED, failure, headed},
+            author::{ACTOR_ROLE, SHOWN_TO_IMPROVE, TRIED, failure, headed},
             categories::Found,
             execution_trace,
             first::EXAMPLES,
+            shown,
         },
         asks::asks,
         category_programs::CategoryProgram,
         gate::gate,
+        improve::Measured,
         plan::{self, Plan},
         search::SEARCH,
         trial::{Origin, mean, reciprocal_ranks, told},
@@ -272,6 +274,7 @@ impl Run<'_> {
                     }
                     Read::Fails { source, failures } => {
                         let mut one = self.briefed(actor, &sheet.name);
+                        one["toolkit"] = actor.briefing.toolkit_outline.as_str().into();
                         one["current"] = json!({ "source": source, "score": Value::Null });
                         one["failures"] = failures.into();
                         again.push(at);
@@ -391,9 +394,13 @@ impl Run<'_> {
                     execution_trace::of(runtime, &compiled, &none, program.source(), query)
                 })
                 .collect();
-            let mut one = self.briefed(actor, &sheet.name);
-            one["queries"] = self.solved(&sheet.tried);
+            let mut one = self.briefed_in_short(actor, &sheet.name);
+            let solved = sheet.tried.get(..SHOWN_TO_IMPROVE).unwrap_or(&sheet.tried);
+            one["queries"] = self.solved(solved);
             one["current"] = self.standing_of(&program, &tried, &ranks);
+            let header = actor.category_header(&sheet.name);
+            one["current"]["source"] = shown::without_header(program.source(), &header).into();
+            one["current"]["tuned"] = "".into();
             one["advice"] = tried_out(score, tried.len()).into();
             one["previous"] = json!([]);
             one["elsewhere"] = actor.advice_elsewhere(&sheet.name);
@@ -444,16 +451,19 @@ impl Run<'_> {
                 let gate = gate(queries, &self.train.queries, self.options.seed);
                 let change = "written for the category".to_owned();
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
-                let mut draft = None;
+                let (mut draft, mut measured_on) = (None, Vec::new());
                 for of in [gate.as_slice(), queries] {
                     let none = ParamValues::new();
                     let ranks = self.trial(&program, &none, false, of, &origin)?;
+                    measured_on = of.to_vec();
                     (attempt.n, attempt.after) = (Some(of.len()), Some(mean(&ranks)));
                     attempt.before = mean(&best.train_on(of));
-                    if mean(&ranks) <= attempt.before {
+                    let whole = of.len() == queries.len();
+                    let after = mean(&ranks);
+                    if after < attempt.before || whole && after == attempt.before {
                         break;
                     }
-                    if of.len() == queries.len() {
+                    if whole {
                         let part = asks(&program).then(|| queries.to_vec());
                         let (program, none) = (program.clone(), none);
                         draft = Some(self.category_program(None, program, none, part, &origin)?);
@@ -461,8 +471,14 @@ impl Run<'_> {
                     }
                 }
                 attempt.accepted = draft.is_some();
-                let (n, after) = (attempt.n.unwrap_or(0), attempt.after.unwrap_or(0.0));
-                actor.remember(&sheet.name, &program, after, n, "");
+                // Whether it is taken is still open.
+                let measured = Measured {
+                    queries: measured_on,
+                    mrr: attempt.after.unwrap_or(0.0),
+                    before: attempt.before,
+                    ..Measured::default()
+                };
+                actor.remember(&sheet.name, &program, "the first program", &measured);
                 if draft.is_none() && asks(&program) {
                     self.allowance.give_back(self.validation.queries.len());
                 }
@@ -482,8 +498,8 @@ impl Run<'_> {
 /// What a try-out says, in the place of advice.
 fn tried_out(score: f64, n: usize) -> String {
     format!(
-        "This is your first program, tried out: its mean reciprocal rank on the first {n} of the \
-         queries above is {score:.3}. What its calls gave on the worst of them is shown. Mend what \
-         you see, or reply with the program as it is."
+        "This is your first program, tried out: its mean reciprocal rank on {n} of the category's \
+         queries is {score:.3}. What its calls gave on the worst of them is shown. Mend what you \
+         see, or reply with the program as it is."
     )
 }

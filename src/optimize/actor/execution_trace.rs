@@ -4,11 +4,11 @@
 //!
 //! ```text
 //! query (free wording): ...
-//! R 17 "steel dart" (product), rank 4, score 1.31
-//! W1 23 "soft dart" (product), rank 1, score 1.9
+//! R "steel dart" (product), rank 4, score 1.31
+//! W1 "soft dart" (product), rank 1, score 1.9
 //! calls: R | W1
 //! - matched = match_text(query) x0.5: 3.1 | 4.9
-//! start link(query, ["brand"]), 3 nodes; lead to a right answer? 4 "Dart World" (brand) 0.84: yes
+//! start link(query, ["brand"]), 3 nodes: "Dart World" 0.84 yes
 //! step of_brand: 23 nodes, 1 right answers
 //! ```
 //!
@@ -36,14 +36,18 @@ const SHOWN_SAME: usize = 3;
 /// Calls that are shown of those that metapaths start from, and of steps along relations.
 const SHOWN_STARTS: usize = 3;
 const SHOWN_STEPS: usize = 4;
-/// Characters of a name, a label, a query.
+/// Characters of a name, a query, a reason.
 const NAME_CHARS: usize = 40;
-const LABEL_CHARS: usize = 80;
 const QUERY_CHARS: usize = 600;
 const WHY_CHARS: usize = 200;
+/// Characters of a label: of a call that a variable names, of another.
+const NAMED_CHARS: usize = 56;
+const LABEL_CHARS: usize = 80;
+/// Characters of all lines.
+pub(super) const TRACE_CHARS: usize = 2_000;
 
-/// What happened on one query, for a prompt: lines, of which no part is longer than its limit, about
-/// 1,500 characters. `source` is the text of the program.
+/// What happened on one query, for a prompt: lines, of which no part is longer than its limit, at
+/// most 2,000 characters. `source` is the text of the program.
 ///
 /// # Errors
 /// Those of [`Runtime::run`].
@@ -67,7 +71,7 @@ pub(super) fn of(
     rows(&mut text, &signals, source);
     starts(&mut text, &base.kb, &signals);
     steps(&mut text, &signals, source);
-    Ok(text)
+    Ok(whole_lines(&text, TRACE_CHARS))
 }
 
 /// A well answered query in one line: its wording, its words and its first answer.
@@ -77,10 +81,13 @@ pub(super) fn line(kb: &Kb, query: &LabelledQuery) -> String {
     format!("({wording}) {} -> {answer}", cut(&query.text, QUERY_CHARS / 3))
 }
 
-/// A node with its id, name and type.
+/// A node with its name and type.
 pub(super) fn named(kb: &Kb, node: NodeId) -> String {
-    let name = literal(&cut(kb.name(node), NAME_CHARS));
-    format!("{node} {name} ({})", kb.type_name(kb.node_type(node)))
+    format!("{} ({})", name(kb, node), kb.type_name(kb.node_type(node)))
+}
+
+fn name(kb: &Kb, node: NodeId) -> String {
+    literal(&cut(kb.name(node), NAME_CHARS))
 }
 
 // Writing to a string cannot fail, here and below.
@@ -140,20 +147,40 @@ fn rows(text: &mut String, signals: &Signals, source: &str) {
         let letters = letters(signals).join(" | ");
         let _ = writeln!(text, "calls: {letters}");
     }
-    for Signal { label, line, weight, values } in signals.rows.iter().take(SHOWN_ROWS) {
-        let variable = line.and_then(|line| variable(source, line));
-        let variable = variable.map_or_else(String::new, |name| format!("{name} = "));
-        let weight = weight.map_or_else(String::new, |weight| format!(" x{}", number(weight)));
+    for signal in signals.rows.iter().take(SHOWN_ROWS) {
+        let weight = signal.weight.map_or_else(String::new, |by| format!(" x{}", number(by)));
         let value = |value: &Option<f32>| value.map_or_else(|| "-".to_owned(), number);
-        let values: Vec<String> = values.iter().map(value).collect();
-        let label = cut(label, LABEL_CHARS);
-        let _ = writeln!(text, "- {variable}{label}{weight}: {}", values.join(" | "));
+        let values: Vec<String> = signal.values.iter().map(value).collect();
+        let _ = writeln!(text, "- {}{weight}: {}", what(signal, source), values.join(" | "));
     }
-    if !signals.same.is_empty() {
-        let same: Vec<String> =
-            signals.same.iter().take(SHOWN_SAME).map(|label| cut(label, LABEL_CHARS / 2)).collect();
+    // What is too long to be told says nothing.
+    let short = signals.same.iter().filter(|label| label.chars().count() <= NAMED_CHARS);
+    let same: Vec<&str> = short.take(SHOWN_SAME).map(String::as_str).collect();
+    if !same.is_empty() {
         let _ = writeln!(text, "the same for all: {}", same.join("; "));
     }
+}
+
+/// A call by the variable that it gives a value, by the line of the program where it combines
+/// others, with the weights of what it sums, or else by what it is called with.
+fn what(signal: &Signal, source: &str) -> String {
+    let Signal { label, line, combines, .. } = signal;
+    if let Some(name) = line.and_then(|line| variable(source, line)).filter(|_| !combines) {
+        return format!("{name} = {}", cut(label, NAMED_CHARS));
+    }
+    match line.filter(|_| *combines).and_then(|line| text_of(source, line)) {
+        Some(text) => match label.split_once(") * ").filter(|pair| pair.0.starts_with('(')) {
+            Some((sum, _)) => format!("{}, with {sum})", cut(text, LABEL_CHARS)),
+            None => cut(text, LABEL_CHARS),
+        },
+        None => cut(label, LABEL_CHARS),
+    }
+}
+
+/// A line of a program, without an operator before it and the mark at its end.
+fn text_of(source: &str, line: usize) -> Option<&str> {
+    let text = source.lines().nth(line.checked_sub(1)?)?.trim();
+    Some(text.trim_start_matches(['+', '-', '*', ' ']).trim_end_matches(';'))
 }
 
 /// What metapaths start from: linked entities before what was found otherwise, of which the best is
@@ -162,19 +189,25 @@ fn starts(text: &mut String, kb: &Kb, signals: &Signals) {
     let mut all: Vec<&Linked> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
     for Linked { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
-        let start = |Start { node, strength, leads }: &Start| {
+        // A type is told where neither the call nor the node before tells it.
+        let mut last = None;
+        let mut start = |Start { node, strength, leads }: &Start| {
             let strength = strength.map_or_else(String::new, |s| format!(" {}", number(s)));
             let leads = if *leads { "yes" } else { "no" };
-            format!("{}{strength}: {leads}", named(kb, *node))
+            let kind = kb.node_type(*node);
+            let told = label.contains(&literal(kb.type_name(kind)));
+            let told = last.replace(kind) == Some(kind) || told;
+            let node = if told { name(kb, *node) } else { named(kb, *node) };
+            format!("{node}{strength} {leads}")
         };
         let leading = starts.iter().skip(1).find(|start| start.leads);
         let shown: Vec<String> = match names {
-            true => starts.iter().map(start).collect(),
-            false => starts.iter().take(1).chain(leading).map(start).collect(),
+            true => starts.iter().map(&mut start).collect(),
+            false => starts.iter().take(1).chain(leading).map(&mut start).collect(),
         };
         let _ = writeln!(
             text,
-            "start {}, {n} nodes; lead to a right answer? {}",
+            "start {}, {n} nodes: {}",
             cut(label, LABEL_CHARS),
             if shown.is_empty() { "none found".to_owned() } else { shown.join("; ") }
         );
@@ -226,6 +259,14 @@ pub(super) fn number(number: f32) -> String {
     }
 }
 
+/// A text without the lines behind so many characters, and so said; one line is kept at least in
+/// part.
+pub(super) fn whole_lines(text: &str, chars: usize) -> String {
+    let Some((at, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
+    let kept = text.get(..at).unwrap_or(text);
+    format!("{}\n[cut]\n", kept.rsplit_once('\n').map_or(kept, |pair| pair.0))
+}
+
 /// A text in one line, cut.
 pub(super) fn cut(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -252,11 +293,35 @@ mod tests {
     }
 
     #[test]
+    fn calls_are_named_by_variable_or_line_with_the_weights_of_sums() {
+        let source = "let a = search(query);\n    + normalize(said) * a * params.w;\n  cover(a, b)";
+        let told = |label: &str, line: usize, combines: bool| {
+            let (label, values) = (label.to_owned(), Vec::new());
+            what(&Signal { label, line: Some(line), combines, weight: None, values }, source)
+        };
+        assert_eq!(told("search(query)", 1, false), "a = search(query)");
+        assert_eq!(told("cover(query)", 3, false), "cover(query)");
+        let product = told("(0.5 match_text(..) + cover(..)) * search(query)", 2, true);
+        let expected = "normalize(said) * a * params.w, with (0.5 match_text(..) + cover(..))";
+        assert_eq!(product, expected);
+        assert_eq!(told("a(..) * b(..)", 2, true), "normalize(said) * a * params.w");
+    }
+
+    #[test]
     fn numbers_and_texts_are_short() {
         let told: Vec<String> =
             [1234.5, 12.34, 1.0, 0.126, 0.0123, 0.0, -0.5].into_iter().map(number).collect();
         assert_eq!(told, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
         assert_eq!(cut("a  b\nc", 3), "a b..");
         assert_eq!(cut("a\nb", 3), "a b");
+        let lines = [10, 9, 8, 3, 1].map(|chars| whole_lines("abc\ndef\ngh", chars));
+        let kept = [
+            "abc\ndef\ngh",
+            "abc\ndef\n[cut]\n",
+            "abc\ndef\n[cut]\n",
+            "abc\n[cut]\n",
+            "a\n[cut]\n",
+        ];
+        assert_eq!(lines, kept);
     }
 }

@@ -22,9 +22,11 @@ mod briefing;
 mod categories;
 mod changes;
 mod drafts;
+mod earlier;
 mod estimate;
 mod execution_trace;
 mod first;
+mod shown;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,7 +48,7 @@ use crate::{
     llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
     optimize::{
         Event, OptimizeError, Options, Run, Stop,
-        actor::{advice::Gained, briefing::Briefing},
+        actor::{advice::Gained, briefing::Briefing, earlier::Attempts},
         improve::Measured,
         mine::Mined,
         roles::ROLES,
@@ -105,10 +107,10 @@ impl Attempt {
     }
 
     /// Notes what came of its program.
-    fn note(&mut self, measured: Measured) {
+    fn note(&mut self, measured: &Measured) {
         self.before = measured.before;
         self.after = Some(measured.mrr);
-        self.n = Some(measured.n);
+        self.n = Some(measured.queries.len());
         self.accepted = measured.accepted;
     }
 }
@@ -133,20 +135,11 @@ pub struct CategoryFound {
     pub validation: Vec<usize>,
 }
 
-/// An earlier program of a category.
-#[derive(Clone, Debug)]
-struct Memory {
-    source: String,
-    score: f64,
-    n: usize,
-    advice: String,
-}
-
 /// What is remembered of a category.
 #[derive(Default)]
 struct Notes {
     description: String,
-    memory: Vec<Memory>,
+    attempts: Attempts,
     /// Ids of programs that were measured.
     tried: BTreeSet<String>,
     /// Steps since something was accepted.

@@ -1,0 +1,68 @@
+//! A program as prompts show it: without the header that names its category, which they tell apart;
+//! for a reader who writes none also without the ranges of its parameters.
+//!
+//! Must not know: what programs do.
+
+use crate::{infer::ParamValues, optimize::actor::execution_trace::cut};
+
+/// Characters of what an author says of a program.
+const WHAT_CHARS: usize = 400;
+/// Where the declaration of a parameter begins.
+const DECLARATION: &str = "#{ value:";
+
+/// A program without the lines of its header.
+pub(super) fn without_header(source: &str, header: &str) -> String {
+    let is_own = |line: &&str| !header.lines().any(|own| own == *line);
+    source.lines().filter(is_own).collect::<Vec<_>>().join("\n")
+}
+
+/// A program with every parameter's value in the place of its declaration, tuned ones as tuned.
+pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
+    let mut text = String::new();
+    let mut rest = source;
+    while let Some((before, behind)) = rest.split_once(DECLARATION) {
+        let Some((declaration, left)) = behind.split_once('}') else { break };
+        let name = before.trim_end().trim_end_matches(':').trim_end();
+        let name = name.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+        let declared = declaration.split(',').next().unwrap_or_default().trim();
+        let tuned = name.and_then(|name| params.get(name)).map(f64::to_string);
+        text.push_str(before);
+        text.push_str(tuned.as_deref().unwrap_or(declared));
+        rest = left;
+    }
+    text + rest
+}
+
+/// Tuned values in words; empty where there are none.
+pub(super) fn tuned(params: &ParamValues) -> String {
+    let told = |(name, value): (&String, &f64)| format!("{name} = {}", (value * 1e3).round() / 1e3);
+    params.iter().map(told).collect::<Vec<_>>().join(", ")
+}
+
+/// What an author says of a program before it.
+pub(super) fn what(reply: &str) -> String {
+    cut(reply.split("```").next().unwrap_or_default(), WHAT_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_shown_without_what_is_told_elsewhere() {
+        let source = "//! category: ours\n//! All.\n//! Finds.\nfn params() {\n    #{\n        \
+                      w: #{ value: 1.0, min: 0.0, max: 4.0 }, // weight\n        k: #{ value: 5, \
+                      min: 1, max: 9 }, n: #{ value: 2 }, m: 3\n    }\n}\n";
+        let short = without_header(source, "//! category: ours\n//! All.");
+        assert!(short.starts_with("//! Finds.\nfn params() {"), "{short}");
+        let params: ParamValues = [("k".to_owned(), 7.25)].into_iter().collect();
+        let told = with_values(&short, &params);
+        assert!(told.contains("w: 1.0, // weight\n        k: 7.25, n: 2, m: 3\n"), "{told}");
+        assert_eq!(with_values("a #{ value: 1", &params), "a #{ value: 1");
+        assert_eq!(tuned(&params), "k = 7.25");
+        assert_eq!(
+            what("Links less,\nand more.\n```rhai\nfn x() {}\n```"),
+            "Links less, and more."
+        );
+    }
+}
