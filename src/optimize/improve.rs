@@ -340,9 +340,9 @@ impl Run<'_> {
         self.measure(child, place, &mut state.archive).map(Some)
     }
 
-    /// Measures a child of a category's program: on the gate, if it is better there on all of the
-    /// category's queries, as a model's is that is as good there, and if it then becomes the category's program on all training queries,
-    /// unless it asks a model.
+    /// Measures a child of a category's program: on the gate, if it is better there (a model's also if
+    /// it is as good) on all of the category's queries, and if it then becomes the category's program
+    /// on all training queries, unless it asks a model.
     pub(super) fn measure(
         &mut self,
         child: Child,
