@@ -8,12 +8,12 @@
 //! Must not know: names, relations, how a set was reached.
 
 use std::{
-    collections::HashMap,
     fs::File,
     io::{self, BufReader, BufWriter, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
+use rustc_hash::FxHashMap;
 use safetensors::Dtype;
 
 use crate::{
@@ -50,8 +50,8 @@ pub struct TermIndex {
 pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
-    ids: HashMap<String, u32>,
-    words: HashMap<String, Option<u32>>,
+    ids: FxHashMap<String, u32>,
+    words: FxHashMap<String, Option<u32>>,
     bounds: Vec<u64>,
     lengths: Vec<u32>,
     /// By stem, numbered by first appearance.
@@ -88,8 +88,8 @@ impl TermIndexBuilder {
         Ok(Self {
             path: path.to_owned(),
             stems: Stems::default(),
-            ids: HashMap::new(),
-            words: HashMap::new(),
+            ids: FxHashMap::default(),
+            words: FxHashMap::default(),
             bounds: Vec::new(),
             lengths: Vec::new(),
             frequencies: Vec::new(),

@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use rustc_hash::FxHashMap;
 use safetensors::Dtype;
 
 use crate::{
@@ -66,9 +67,9 @@ type GoOn<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
 #[derive(Default)]
 struct Builder {
     stems: Stems,
-    ids: HashMap<String, u32>,
+    ids: FxHashMap<String, u32>,
     /// Stem of each word met; none for a stop word.
-    words: HashMap<String, Option<u32>>,
+    words: FxHashMap<String, Option<u32>>,
     entry_node: Vec<u32>,
     entry_flags: Vec<u8>,
     entry_words: Vec<u8>,
