@@ -88,7 +88,7 @@ fn a_misspelled_word_is_refused_with_the_word_that_is_near() {
     let asked = Analyst::new(example_base());
     for (question, told) in [
         ("How many produkts are there?", "did you mean product by produkts?"),
-        ("What is the avrage price of products?", "did you mean average by avrage?"),
+        ("What is the average prise of products?", "did you mean price by prise?"),
         ("How many products are made of unobtainium?", "nothing in this base is called so"),
     ] {
         let error = asked.ask(question).unwrap_err().to_string();
