@@ -7,6 +7,7 @@
 //!
 //! Must not know: tables, SQL.
 
+mod asks;
 mod correlation;
 mod joining;
 mod numbers;
@@ -24,7 +25,10 @@ use crate::{
         lexicon::{Bound, Cue, Function, is_frequency},
         mentions::{COUNTS, Mention, Mentions, Thing, What},
         plan::{Operation, Plan, Test},
-        reading::numbers::{Bounded, NumberUse},
+        reading::{
+            asks::{asks_for_many, asks_surely, counts},
+            numbers::{Bounded, NumberUse},
+        },
         schema::Schema,
     },
     index::IndexedBase,
@@ -144,57 +148,6 @@ pub(crate) fn read(
         }
         read => read,
     }
-}
-
-/// Whether a phrase that no question for nodes has is said.
-fn asks_surely(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| match mention.what {
-        What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
-        _ => false,
-    })
-}
-
-/// Whether a total may be how things are done: `together`.
-fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
-    let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
-    said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
-}
-
-/// Whether anything is said that only many nodes together can answer.
-fn asks_for_many(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| matches!(mention.what, What::Cue(cue) if asks(cue)))
-}
-
-/// Whether a phrase asks for what only many nodes together can answer.
-fn asks(cue: Cue) -> bool {
-    !matches!(
-        cue,
-        Cue::Filler
-            | Cue::Which
-            | Cue::Versus
-            | Cue::Bound(..)
-            | Cue::OrMore(_)
-            | Cue::Only
-            | Cue::Raise
-            | Cue::Lower
-            | Cue::Each
-            | Cue::Differ
-            | Cue::Suppose
-            | Cue::LeaveOut
-            | Cue::Not
-    )
-}
-
-/// Whether anything is said that no node can answer: a number, a test, something supposed.
-fn counts(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| match mention.what {
-        What::Cue(Cue::Of(_)) => !is_together(mentions, mention),
-        What::Cue(cue) => matches!(
-            cue,
-            Cue::HowMany | Cue::NumberOf | Cue::Share | Cue::Normal | Cue::Correlate | Cue::Spread
-        ),
-        _ => false,
-    })
 }
 
 impl Reading<'_> {
