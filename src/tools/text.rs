@@ -220,8 +220,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         result: Kind::Texts,
         flow: NodeFlow::Carry,
         cost: "1 per byte of the text",
-        doc: "The parts of a text between quotation marks, in order, without the marks, at most 32; \
-              none where nothing is quoted. A mark behind a number is no quotation mark where \
+        doc: "The parts of a text between double quotation marks (straight, curly or angular, no \
+              single ones), in order, without the marks, at most 32; none where nothing is \
+              quoted. A mark behind a number is no quotation mark where \
               another closes the quotation.",
         example: r#"quoted("like \"Steel Bottle\" by Northpeak")"#,
         cached: false,

@@ -174,7 +174,7 @@ pub fn toolkit_outline(told: Told) -> String {
         text,
         "One run for one query may touch {} million nodes, edges and postings in all. A call costs \
          about 1 per node and edge, 10 per node whose text or embedding is compared, 1,000 per word \
-         that is linked or searched; search_vectors 1 per node of the base.",
+         that is linked or searched; search_vectors 1 per 4 nodes of the types it searches.",
         MAX_TOUCHED / 1_000_000
     );
     text
