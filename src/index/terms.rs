@@ -46,7 +46,7 @@ pub struct TermIndex {
 }
 
 /// Collects the texts of all nodes in id order. Entries wait on the disk; the memory is that of the
-/// vocabulary, 12 bytes a node and the stems of at most [`MAX_KEPT_WORDS`] words.
+/// vocabulary, 12 bytes a node and the stems of at most 2^20 words.
 pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
