@@ -135,12 +135,12 @@ pub enum AskError {
 
 /// What is told of words that are not understood.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
-    let near: Vec<String> =
-        near.iter().map(|(word, known)| format!("did you mean {known} by {word}?")).collect();
-    match names {
-        _ if !near.is_empty() => near.join(" "),
+    let near = near.iter().map(|(word, known)| format!("did you mean {known} by {word}?"));
+    let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
+    let told: Vec<String> = near.chain((!names.is_empty()).then(quote)).collect();
+    match told.as_slice() {
         [] => "nothing in this base is called so".to_owned(),
-        names => format!("put names in quotation marks: \"{}\"", names.join("\", \"")),
+        told => told.join(" "),
     }
 }
 
@@ -215,12 +215,12 @@ impl Analyst {
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
-        let by_rules = || {
+        let read = || {
             let kinds = self.kinds(question, &mentions);
             let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
             run::run(&self.base, &plan)
         };
-        let by_rules = || by_rules().map_err(|error| self.with_near(error));
+        let by_rules = || read().map_err(|error| self.with_near(error));
         let Some((assistant, helps)) = &self.model else { return by_rules() };
         let unread = match helps {
             Helps::All => None,
