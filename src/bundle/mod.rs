@@ -9,6 +9,8 @@
 //! router        weights by feature, one per category
 //! fusion        how many categories answer a query, and how their scores are joined
 //! order         weights of the features by which joined answers are re-ranked, if they are
+//! ensemble      further routers over some of the categories, each with its fusion and order, since
+//!               format 5; all rankings are joined by reciprocal rank fusion
 //! cutoff        weights of the signs by which answers end, and how good they were, if it is known
 //! phrasings     how questions are worded that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
@@ -27,7 +29,7 @@ pub mod router;
 pub mod understood;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     path::Path,
 };
@@ -43,11 +45,15 @@ use crate::{
 };
 
 /// Version of the layout that is written.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
+/// Version of a bundle without an ensemble, which earlier versions of the program read too.
+pub const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Categories of a bundle that is read; a run freezes a dozen or two.
 pub const MAX_CATEGORIES: usize = 64;
+/// Members of a bundle that is read.
+const MAX_MEMBERS: usize = 4;
 /// Bytes of a bundle that is read.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -68,6 +74,9 @@ pub struct Bundle {
     /// The learned re-ranker of joined answers; none leaves the order of their joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
+    /// Further members of an ensemble, each with a ranking of its own beside that of the above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ensemble: Vec<Member>,
     /// Where answers end; none if that was not learnt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
@@ -144,6 +153,22 @@ pub struct Fusion {
     /// Whether the learned re-ranker orders the joined nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
+}
+
+/// Categories that rank together: which of them answers a query, and how one ranking is made of
+/// theirs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its categories by their positions in the bundle, each once, in the order of its router.
+    pub categories: Vec<usize>,
+    /// Query to its categories.
+    pub router: Router,
+    /// How their answers are joined.
+    pub fusion: Fusion,
+    /// The learned re-ranker of joined answers; none leaves the order of their joined scores.
+    #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<Reranker>,
 }
 
 /// Scores on the validation split.
@@ -415,10 +440,30 @@ impl Bundle {
         if n > MAX_CATEGORIES {
             return Err(malformed(format!("{n} categories, over the limit of {MAX_CATEGORIES}")));
         }
-        if bundle.categories.is_empty() || bundle.router.n_categories != bundle.categories.len() {
-            return Err(malformed("router and categories do not fit together".to_owned()));
+        let fits = |member: &Member| {
+            let own = &member.categories;
+            let distinct: BTreeSet<usize> = own.iter().copied().filter(|&at| at < n).collect();
+            !own.is_empty()
+                && own.len() == distinct.len()
+                && member.router.n_categories == own.len()
+        };
+        let too_many = bundle.router.n_categories > n || bundle.ensemble.len() >= MAX_MEMBERS;
+        if too_many || !bundle.members().iter().all(fits) {
+            return Err(malformed("routers and categories do not fit together".to_owned()));
         }
         Ok(bundle)
+    }
+
+    /// The members of the ensemble: the first has the router, fusion and order of the bundle itself,
+    /// and the categories from the first on.
+    pub fn members(&self) -> Vec<Member> {
+        let first = Member {
+            categories: (0..self.router.n_categories).collect(),
+            router: self.router.clone(),
+            fusion: self.fusion,
+            reranker: self.reranker.clone(),
+        };
+        std::iter::once(first).chain(self.ensemble.iter().cloned()).collect()
     }
 
     /// Whether the bundle was made for this base.

@@ -15,6 +15,7 @@ use std::{
     sync::Arc,
 };
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -34,6 +35,8 @@ const COMPARED: usize = 400;
 const LINKED: usize = 5;
 /// Neighbours of a named node by one relation that are looked at.
 const MAX_NEIGHBORS: usize = 20_000;
+/// Nodes that are looked at by a thread at least.
+const A_THREAD: usize = 32;
 /// Raw score of a program from which a higher one says no more.
 const STRONG_SCORE: f32 = 6.0;
 /// Logarithm below which a node's share of the score is not told apart from zero.
@@ -144,6 +147,17 @@ impl QueryFeatures {
             meaning: base.embed_query(query)?,
         })
     }
+
+    /// What a node's document and the names of its neighbours have of the query's words: BM25 of the
+    /// document, and the shares that the document, the names, and both together cover.
+    fn said_by(&self, base: &IndexedBase, node: NodeId) -> [f32; 4] {
+        [
+            base.terms.bm25(&self.documents, node),
+            base.terms.coverage(&self.documents, node),
+            base.neighbor_names.coverage(&self.names, node),
+            self.words.covered(base, node),
+        ]
+    }
 }
 
 /// The features of all nodes that the rankings of programs, each with its probability, and the
@@ -168,12 +182,13 @@ pub fn node_features(
     let similarities = base.vectors.score(&query.meaning, &nodes)?;
     let found = Scores::new(query.found.clone());
     let best_found = found.largest().max(f32::MIN_POSITIVE);
-    let matches: Vec<f32> =
-        nodes.iter().map(|&node| base.terms.bm25(&query.documents, node)).collect();
-    let best_match = matches.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+    let texts: Vec<[f32; 4]> =
+        nodes.par_iter().with_min_len(A_THREAD).map(|&node| query.said_by(base, node)).collect();
+    let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
         let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
         let [first, second] = beside[at];
+        let [matched, covered, covered_by_names, covered_by_both] = texts[at];
         [
             joined,
             (joined + 0.01).ln(),
@@ -182,10 +197,10 @@ pub fn node_features(
             ranks,
             (ranks + 0.01).ln(),
             (kind + 0.02).ln(),
-            matches[at] / best_match,
-            base.terms.coverage(&query.documents, node),
-            base.neighbor_names.coverage(&query.names, node),
-            query.words.covered(base, node),
+            matched / best_match,
+            covered,
+            covered_by_names,
+            covered_by_both,
             similarities[at].max(0.0),
             found.get(node).unwrap_or(0.0) / best_found,
             query.linked.get(node).unwrap_or(0.0),

@@ -27,7 +27,7 @@ pub(super) fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
 }
 
 /// How sure the router is of its first category, against how often no other program answers better
-/// than that category's. Queries that no program answers are left out; none when there are no
+/// than that category's; of an ensemble, its first router. Queries that no program answers are left out; none when there are no
 /// others, or when a program of the bundle has no trial on all queries.
 pub(super) fn calibrated(
     bundle: &Bundle,
@@ -38,6 +38,7 @@ pub(super) fn calibrated(
     let of_programs: Option<Vec<&Trial>> = bundle
         .categories
         .iter()
+        .take(bundle.router.n_categories)
         .map(|category| {
             trials.iter().find(|trial| {
                 trial.pool == VALIDATION

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, BundleError},
+    bundle::{Bundle, BundleError, Member},
     cli::{
         Context, Exit,
         dataset::{self, Dataset},
@@ -125,27 +125,27 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// Whether the router has a weight for each category.
+/// Whether every router has a weight for each of its categories.
 fn router(bundle: &Bundle) -> Check {
-    let n = bundle.categories.len();
-    let wrong = bundle
-        .router
-        .weights
-        .iter()
-        .find(|(_, weights)| weights.len() != n || weights.iter().any(|w| !w.is_finite()));
-    match wrong {
-        Some((feature, weights)) => Check::failed(
-            "router",
-            format!("feature {feature:?} has {} finite weights for {n} categories", weights.len()),
-        ),
-        None if bundle.fusion.most == 0 => {
-            Check::failed("router", "no category may answer".to_owned())
+    let members = bundle.members();
+    for Member { categories, router, fusion, .. } in &members {
+        let n = categories.len();
+        let is_wrong =
+            |weights: &Vec<f32>| weights.len() != n || weights.iter().any(|w| !w.is_finite());
+        if let Some((feature, weights)) = router.weights.iter().find(|pair| is_wrong(pair.1)) {
+            let n_weights = weights.len();
+            let told =
+                format!("feature {feature:?} has {n_weights} finite weights for {n} categories");
+            return Check::failed("router", told);
         }
-        None => {
-            let features = bundle.router.weights.len();
-            Check::ok("router", format!("{features} features for {n} categories"))
+        if fusion.most == 0 {
+            return Check::failed("router", "no category may answer".to_owned());
         }
     }
+    let told = members.iter().map(|Member { categories, router, .. }| {
+        format!("{} features for {} categories", router.weights.len(), categories.len())
+    });
+    Check::ok("router", told.collect::<Vec<_>>().join("; "))
 }
 
 /// What can be checked on the dataset only.

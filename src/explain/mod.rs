@@ -48,11 +48,11 @@ pub use crate::explain::{
     signals::{Linked, Shown, Signal, Signals, Start, Walked, signals},
 };
 use crate::{
-    bundle::{Bundle, router::features},
+    bundle::{Bundle, Member, router::features},
     eval::{AnswerRanks, Candidates, ScoreRule},
     explain::{flow::Flow, lost::Search},
     index::IndexedBase,
-    infer::{Joining, ParamValues, Runtime, chosen_categories, join},
+    infer::{ParamValues, Runtime, asked, join, parts, routes},
     kb::{NodeId, NodeSet},
     program::Program,
     retrieve::{Ranking, RetrieveError},
@@ -156,7 +156,7 @@ pub struct CategoryProgram {
 pub struct Explainer {
     runtime: Arc<Runtime>,
     category_programs: Vec<CategoryProgram>,
-    routing: Option<Bundle>,
+    routing: Option<(Bundle, Vec<Member>)>,
 }
 
 /// A run of one category.
@@ -196,7 +196,7 @@ impl Explainer {
         };
         let category_programs =
             bundle.categories.iter().map(category_program).collect::<Result<_, _>>()?;
-        let routing = Some(bundle.clone());
+        let routing = Some((bundle.clone(), bundle.members()));
         Ok(Self { runtime, category_programs, routing })
     }
 
@@ -211,33 +211,23 @@ impl Explainer {
     /// # Errors
     /// That the query cannot be searched.
     pub fn explain(&self, query: &str, answers: &[NodeId]) -> Result<Explained, RetrieveError> {
-        let chosen = match &self.routing {
-            None => vec![(0, 1.0)],
-            Some(bundle) => {
-                let features = features(self.runtime.base(), query);
-                chosen_categories(&bundle.router.probabilities(&features), bundle.fusion)
-            }
+        let routes = match &self.routing {
+            None => vec![vec![(0, 1.0)]],
+            Some((_, members)) => routes(members, &features(self.runtime.base(), query), None),
         };
+        let chosen = asked(&routes);
         let category = chosen.first().map_or(0, |pair| pair.0);
         let trace = Trace::default();
         let mut runs = Vec::new();
         for (at, category_program) in self.category_programs.iter().enumerate() {
             runs.push(self.run(category_program, query, (at == category).then_some(&trace))?);
         }
-        let joined: Vec<(f32, &Ranking)> = chosen
-            .iter()
-            .filter_map(|&(at, probability)| Some((probability, &runs.get(at)?.ranking)))
-            .collect();
         let ranking = match &self.routing {
-            Some(bundle) => {
-                let joining = Joining {
-                    fusion: bundle.fusion,
-                    reranker: bundle.reranker.as_ref(),
-                    phrasings: bundle.phrasings.as_ref(),
-                };
-                join(self.runtime.base(), query, &joined, joining)?
+            Some((bundle, members)) => {
+                let parts = parts(members, &routes, |at| Some(&runs.get(at)?.ranking));
+                join(self.runtime.base(), query, &parts, bundle.phrasings.as_ref())?
             }
-            None => joined.first().map(|pair| pair.1.clone()).unwrap_or_default(),
+            None => runs.first().map(|run| run.ranking.clone()).unwrap_or_default(),
         };
         let reciprocal_rank = self.reciprocal_rank(&ranking, answers);
         let calls = trace.take();

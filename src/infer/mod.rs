@@ -26,6 +26,7 @@
 
 mod answer;
 mod expand;
+mod join;
 mod query_reader;
 mod react;
 mod record;
@@ -38,7 +39,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -48,15 +49,15 @@ use tracing::{Span, trace_span};
 use crate::{
     answer::Explanation,
     bundle::{
-        Bundle, Fusion,
-        cutoff::Cutoff,
-        reading::{Phrasings, Reading, read},
-        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
-        router::{Router, features},
+        Bundle, Member, cutoff::Cutoff, reading::Phrasings, reranker::NodeFeatures,
+        router::features,
     },
-    index::{IndexError, IndexedBase},
-    infer::query_reader::{Offered, ReadQuery, mixed_in, read_query},
-    kb::{Combine, Kb, NodeId, Scores},
+    index::IndexedBase,
+    infer::{
+        join::{Joined, Unranked, joined},
+        query_reader::{Offered, ReadQuery, mixed_in, read_query},
+    },
+    kb::{Kb, NodeId},
     llm::RoleSpec,
     program::Program,
     retrieve::{
@@ -72,6 +73,7 @@ use crate::{
 
 pub use answer::{STAND_IN, answer};
 pub use expand::{EXPAND_ROLE, Expander, expand_asks};
+pub use join::{Joining, Part, asked, chosen_categories, fuse, join, parts, routes};
 pub use query_reader::READ_ASKS;
 pub use react::{REACT_ASKS, REACT_ROLE, React};
 pub use record::{
@@ -354,138 +356,6 @@ fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Ca
     calls.iter().map(call).collect()
 }
 
-/// Probability below which a category is not asked.
-const MIN_PROBABILITY: f32 = 0.01;
-
-/// The categories that answer a query with their probabilities, most probable first.
-pub fn chosen_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
-    let mut order: Vec<(usize, f32)> = probabilities.iter().copied().enumerate().collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    order.truncate(fusion.most.max(1));
-    let keep = 1 + order.iter().skip(1).take_while(|pair| pair.1 >= MIN_PROBABILITY).count();
-    order.truncate(keep);
-    order
-}
-
-/// The categories that a router asks and the one that a model names, each with the mean of what
-/// router and model hold it for, most probable first, ties to the smaller position. What the model
-/// leaves of its probability is shared by the other categories as the router shares its own.
-/// Every category that the router asks stays, so that a wrong name adds answers and weight and
-/// takes no ranking away.
-fn mixed(probabilities: &[f32], routed: &[(usize, f32)], named: (usize, f32)) -> Vec<(usize, f32)> {
-    let (chosen, sure) = named;
-    let of_router = |at: usize| probabilities.get(at).copied().unwrap_or(0.0);
-    let others = (1.0 - of_router(chosen)).max(f32::MIN_POSITIVE);
-    let of_model = |at: usize| match at == chosen {
-        true => sure,
-        false => (1.0 - sure) * of_router(at) / others,
-    };
-    let mut places: Vec<usize> = routed.iter().map(|&(at, _)| at).collect();
-    if !places.contains(&chosen) {
-        places.push(chosen);
-    }
-    let mean = |at: usize| (at, (of_router(at) + of_model(at)) / 2.0);
-    let mut mixed: Vec<(usize, f32)> = places.into_iter().map(mean).collect();
-    mixed.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    mixed
-}
-
-/// Rankings of several categories joined: the sum of their scores times their probabilities.
-pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
-    let mut fused = Scores::default();
-    for &(probability, ranking) in rankings {
-        let scores = Scores::new(ranking.clone());
-        let largest = if fusion.normalized { scores.largest().max(f32::MIN_POSITIVE) } else { 1.0 };
-        let weighted = scores.map(|_, score| score.max(0.0) / largest * probability);
-        fused = fused.combine(&weighted, Combine::Sum);
-    }
-    fused.ranking()
-}
-
-/// How a bundle makes one answer of the rankings of its categories.
-#[derive(Clone, Copy, Debug)]
-pub struct Joining<'a> {
-    /// How many categories answer, and how their scores are joined.
-    pub fusion: Fusion,
-    /// The learned re-ranker, where the fusion asks for it.
-    pub reranker: Option<&'a Reranker>,
-    /// How plain questions are worded; without it none is read.
-    pub phrasings: Option<&'a Phrasings>,
-}
-
-impl<'a> Joining<'a> {
-    /// The re-ranker, where there is one and the fusion asks for it.
-    fn order(&self) -> Option<&'a Reranker> {
-        self.reranker.filter(|_| self.fusion.ordered)
-    }
-}
-
-/// Rankings of several categories as one answer: fused, ordered by the learned re-ranker where the
-/// bundle has one, and the answers of a plain question before all others.
-///
-/// # Errors
-/// Those of the indexes.
-pub fn join(
-    base: &IndexedBase,
-    query: &str,
-    rankings: &[(f32, &Ranking)],
-    joining: Joining<'_>,
-) -> Result<Ranking, RetrieveError> {
-    Ok(joined(base, rankings, joining, Unranked::of(base, query, joining))?.ranking)
-}
-
-/// What a question gives without any ranking.
-struct Unranked {
-    /// What search by meaning finds.
-    meaning: Result<Ranking, IndexError>,
-    /// What the order looks at of the question, if there is an order.
-    features: Option<Result<QueryFeatures, IndexError>>,
-    /// How a plain question is read.
-    reading: Option<Reading>,
-}
-
-impl Unranked {
-    fn of(base: &IndexedBase, query: &str, joining: Joining<'_>) -> Self {
-        Self {
-            meaning: tail::found(base, query),
-            features: joining.order().map(|_| QueryFeatures::of(base, query)),
-            reading: joining.phrasings.and_then(|phrasings| read(base, query, phrasings)),
-        }
-    }
-}
-
-/// Rankings of several categories as one, and what it was made of.
-struct Joined {
-    ranking: Ranking,
-    /// What the order looks at, if there is one.
-    features: Option<NodeFeatures>,
-    /// How a plain question was read.
-    reading: Option<Reading>,
-}
-
-/// As [`join`], with what the answer was made of.
-fn joined(
-    base: &IndexedBase,
-    rankings: &[(f32, &Ranking)],
-    joining: Joining<'_>,
-    unranked: Unranked,
-) -> Result<Joined, RetrieveError> {
-    let fused = fuse(rankings, joining.fusion);
-    let of_query = unranked.features.transpose()?;
-    let features = of_query.map(|query| node_features(base, &query, rankings)).transpose()?;
-    let ordered = match joining.order().zip(features.as_ref()) {
-        Some((order, features)) => order.apply(features, &fused),
-        None => fused,
-    };
-    let ordered = tail::widened(rankings, &unranked.meaning?, ordered);
-    let reading = unranked.reading;
-    let ranking = match &reading {
-        Some(reading) => reading.apply(&ordered),
-        None => ordered,
-    };
-    Ok(Joined { ranking, features, reading })
-}
-
 /// One category, ready to run.
 struct CategoryProgram {
     name: String,
@@ -498,6 +368,8 @@ struct CategoryProgram {
 
 /// What one category came to.
 struct Run<'a> {
+    /// Its position.
+    category: usize,
     category_program: &'a CategoryProgram,
     probability: f32,
     ranking: Ranking,
@@ -505,14 +377,23 @@ struct Run<'a> {
     calls: Vec<ToolCall>,
 }
 
+/// What a question gives before anything is joined.
+struct Ranked<'a> {
+    /// Of all categories that answer, each once, most probable first.
+    runs: Vec<Run<'a>>,
+    routes: Routes,
+    unranked: Unranked,
+}
+
+/// By member, the categories that answer, with their probabilities.
+type Routes = Vec<Vec<(usize, f32)>>;
+
 /// A bundle as a retriever.
 pub struct BundleRetriever {
     runtime: Arc<Runtime>,
     name: String,
     category_programs: Vec<CategoryProgram>,
-    router: Router,
-    fusion: Fusion,
-    reranker: Option<Reranker>,
+    members: Vec<Member>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
     /// Who reads the query, beside the bundle's router.
@@ -542,18 +423,14 @@ impl BundleRetriever {
             })
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
-        let (router, fusion) = (bundle.router.clone(), bundle.fusion);
-        let (reranker, cutoff) = (bundle.reranker.clone(), bundle.cutoff.clone());
-        let phrasings = bundle.phrasings.clone();
-        let (category_programs, assistant) = (category_programs?, None);
-        let unassisted = Misses::default();
+        let (cutoff, phrasings) = (bundle.cutoff.clone(), bundle.phrasings.clone());
+        let (category_programs, members) = (category_programs?, bundle.members());
+        let (assistant, unassisted) = (None, Misses::default());
         Ok(Self {
             runtime,
             name,
             category_programs,
-            router,
-            fusion,
-            reranker,
+            members,
             phrasings,
             cutoff,
             assistant,
@@ -569,25 +446,21 @@ impl BundleRetriever {
     }
 
     /// The categories that answer a query with their probabilities, most probable first: those that
-    /// the bundle's router asks and, where a model names one, that one too, with the mean of what
-    /// the router and the model hold it for (`mixed`).
+    /// the bundle's routers ask and, where a model names one, that one too, with the mean of what
+    /// router and model hold it for; of several routers, with their mean.
     ///
     /// # Errors
     /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
         let read = self.read(query)?.and_then(Result::ok);
-        Ok(self.routed(query, read.as_ref()))
+        Ok(asked(&self.routes(query, read.as_ref())))
     }
 
-    /// The same with what a model read.
-    fn routed(&self, query: &str, read: Option<&ReadQuery>) -> Vec<(usize, f32)> {
-        let probabilities = self.router.probabilities(&features(self.runtime.base(), query));
-        let routed = chosen_categories(&probabilities, self.fusion);
-        match read.and_then(|read| read.category) {
-            Some(named) => mixed(&probabilities, &routed, named),
-            None => routed,
-        }
+    /// The same by member, with what a model read.
+    fn routes(&self, query: &str, read: Option<&ReadQuery>) -> Routes {
+        let named = read.and_then(|read| read.category);
+        routes(&self.members, &features(self.runtime.base(), query), named)
     }
 
     /// How a model reads the query, or why it does not; none without a model.
@@ -635,12 +508,10 @@ fn failed(failure: &Failure, told: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
-    fn joining(&self) -> Joining<'_> {
-        Joining {
-            fusion: self.fusion,
-            reranker: self.reranker.as_ref(),
-            phrasings: self.phrasings.as_ref(),
-        }
+    /// What a question gives without any ranking.
+    fn unranked(&self, query: &str) -> Unranked {
+        let joinings: Vec<Joining<'_>> = self.members.iter().map(Joining::of).collect();
+        Unranked::of(self.runtime.base(), query, &joinings, self.phrasings.as_ref())
     }
 
     /// Runs the program of every category that answers a query, each once. Meanwhile another thread
@@ -651,16 +522,17 @@ impl BundleRetriever {
         query: &str,
         read: Option<&ReadQuery>,
         detail: Detail,
-    ) -> Result<(Vec<Run<'_>>, Unranked), RetrieveError> {
-        let base = self.runtime.base();
-        let routed = self.routed(query, read);
+    ) -> Result<Ranked<'_>, RetrieveError> {
+        let routed = OnceLock::new();
         let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let run_programs = || {
-            let take =
-                || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < routed.len());
-            while let Some(at) = take() {
-                let run = self.run_one(query, routed[at], detail);
+        let run_programs = |routed: &[(usize, f32)]| {
+            let take = || {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                routed.get(at).map(|&category| (at, category))
+            };
+            while let Some((at, category)) = take() {
+                let run = self.run_one(query, category, detail);
                 if run.is_err() {
                     next.store(routed.len(), Ordering::Relaxed);
                 }
@@ -668,18 +540,25 @@ impl BundleRetriever {
             }
         };
         let span = Span::current();
-        let ((), unranked) = meanwhile(run_programs, || {
-            let unranked = Unranked::of(base, query, self.joining());
-            if self.runtime.assistant().is_none() {
-                span.in_scope(run_programs);
-            }
-            unranked
-        });
+        let ((), unranked) = meanwhile(
+            || {
+                let routes = self.routes(query, read);
+                run_programs(&routed.get_or_init(|| (asked(&routes), routes)).0);
+            },
+            || {
+                let unranked = self.unranked(query);
+                if let Some(routed) = routed.get().filter(|_| self.runtime.assistant().is_none()) {
+                    span.in_scope(|| run_programs(&routed.0));
+                }
+                unranked
+            },
+        );
         let mut runs = std::mem::take(&mut *lock());
         runs.sort_unstable_by_key(|(at, _)| *at);
         let runs: Result<Vec<Run<'_>>, RetrieveError> =
             runs.into_iter().map(|(_, run)| run).collect();
-        Ok((runs?, unranked))
+        let routes = routed.into_inner().map_or_else(Routes::new, |routed| routed.1);
+        Ok(Ranked { runs: runs?, routes, unranked })
     }
 
     fn run_one(
@@ -692,7 +571,7 @@ impl BundleRetriever {
         let trace = (detail.explained > 0).then(Trace::default);
         let ranking = self.rank(category_program, query, trace.as_ref())?;
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-        Ok(Run { category_program, probability, ranking, calls })
+        Ok(Run { category, category_program, probability, ranking, calls })
     }
 
     fn way(&self, run: &Run<'_>) -> Way {
@@ -724,8 +603,11 @@ impl BundleRetriever {
         let explanation = place_of(&self.name, at, score).with(categories).with(reading);
         let calls =
             runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
-        let features = self.reranker.as_ref().zip(joined.features.as_ref());
-        let features = features.map(|(order, features)| order.reasons(features, node));
+        let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
+            Some(member.reranker.as_ref()?.reasons(features.as_ref()?, node))
+        };
+        let of_members = self.members.iter().zip(&joined.features);
+        let features = of_members.filter_map(reasons).find(|reasons| !reasons.is_empty());
         Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
     }
 }
@@ -744,15 +626,14 @@ impl Retriever for BundleRetriever {
             }
             read => read.and_then(Result::ok),
         };
-        let (runs, unranked) = self.runs(query, read.as_ref(), detail)?;
-        let rankings: Vec<(f32, &Ranking)> =
-            runs.iter().map(|run| (run.probability, &run.ranking)).collect();
+        let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
         let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
-        let rankings = match &own {
-            Some((weight, own)) => mixed_in(rankings, *weight, own),
-            None => rankings,
-        };
-        let mut joined = joined(self.runtime.base(), &rankings, self.joining(), unranked)?;
+        let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
+        let mut parts = parts(&self.members, &routes, ranking);
+        if let Some((weight, own)) = &own {
+            parts.iter_mut().for_each(|part| mixed_in(&mut part.rankings, *weight, own));
+        }
+        let mut joined = joined(self.runtime.base(), &parts, unranked)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),

@@ -180,18 +180,14 @@ fn reached(base: &IndexedBase, from: NodeId) -> Scores {
     scored(first, 1.0).combine(&scored(second, TWO_STEPS), Combine::Max)
 }
 
-/// The rankings that answer, with the one of a reading among them: it gets its weight, and the
-/// others share the rest as before. None of them is left out.
-pub(super) fn mixed_in<'a>(
-    rankings: Vec<(f32, &'a Ranking)>,
-    weight: f32,
-    own: &'a Ranking,
-) -> Vec<(f32, &'a Ranking)> {
+/// Puts the ranking of a reading among those that answer: it gets its weight, and the others share
+/// the rest as before. None of them is left out.
+pub(super) fn mixed_in<'a>(rankings: &mut Vec<(f32, &'a Ranking)>, weight: f32, own: &'a Ranking) {
     if own.is_empty() || weight <= 0.0 {
-        return rankings;
+        return;
     }
-    let others = rankings.into_iter().map(|(p, ranking)| (p * (1.0 - weight), ranking));
-    others.chain([(weight, own)]).collect()
+    rankings.iter_mut().for_each(|(probability, _)| *probability *= 1.0 - weight);
+    rankings.push((weight, own));
 }
 
 #[cfg(test)]
@@ -237,10 +233,12 @@ mod tests {
         assert!(by_brand.contains(&ranking[0].0), "{ranking:?}");
         let (first, second) = (vec![(1, 1.0)], vec![(2, 1.0)]);
         let others = vec![(0.75, &first), (0.25, &second)];
-        let mixed = mixed_in(others.clone(), read.weight(), &ranking);
+        let mut mixed = others.clone();
+        mixed_in(&mut mixed, 0.0, &ranking);
+        assert_eq!(mixed, others);
+        mixed_in(&mut mixed, read.weight(), &ranking);
         let weights: Vec<f32> = mixed.iter().map(|pair| pair.0).collect();
         assert_eq!(weights, [0.375, 0.125, 0.5]);
         assert_eq!(mixed[0].1, others[0].1);
-        assert_eq!(mixed_in(others.clone(), 0.0, &ranking), others);
     }
 }

@@ -1,7 +1,7 @@
 //! Programs, the reranker and ReAct with a scripted model.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, LazyLock, atomic::AtomicBool},
     thread,
     time::Duration,
@@ -10,7 +10,9 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use crate::{
-    bundle::{Bundle, Category, Dataset, FORMAT, Fusion, Provenance, Validation, router::Router},
+    bundle::{
+        Bundle, Category, Dataset, FORMAT, Fusion, Member, Provenance, Validation, router::Router,
+    },
     dataset::{
         Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
         sample::{SampleKind, SampleOptions, generate},
@@ -194,6 +196,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
         fusion: Fusion { most, normalized: true, ordered: false },
         reranker: None,
+        ensemble: Vec::new(),
         cutoff: None,
         phrasings: None,
         validation: Validation {
@@ -226,6 +229,36 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
     let (runtime, _) = runtime(|_| said("no"));
     let (model, _) = llm(move |_| said(reply.to_string()));
     BundleRetriever::new(Arc::new(runtime), &bundle).unwrap().read_by(assistant(model))
+}
+
+#[test]
+fn members_of_an_ensemble_answer_together() {
+    let base = example_base();
+    let one = bundle(&base, 1, ["product", "brand"]);
+    let second = Member {
+        categories: vec![1],
+        router: Router { n_categories: 1, weights: BTreeMap::new() },
+        fusion: Fusion { most: 1, normalized: true, ordered: false },
+        reranker: None,
+    };
+    let both = Bundle { ensemble: vec![second], ..one.clone() };
+    let workers = Arc::new(Workers::new(1).unwrap());
+    let runtime = Arc::new(Runtime::new(base.clone(), workers, None));
+    let query = "a durable steel bottle by Tidewell";
+    let answered = |bundle: &Bundle| {
+        let answers = BundleRetriever::new(runtime.clone(), bundle).unwrap();
+        let asked = answers.route(query).unwrap();
+        let answer = answers.answer(query, 20, Detail { explained: 1, ..Detail::default() });
+        (asked.iter().map(|pair| pair.0).collect::<Vec<_>>(), answer.unwrap())
+    };
+    let (asked, alone) = answered(&one);
+    assert_eq!((asked, alone.route.len()), (vec![0], 1));
+    let (asked, together) = answered(&both);
+    assert_eq!((asked, together.route.len()), (vec![1, 0], 2));
+    let kind = |at: usize| base.kb.type_name(base.kb.node_type(together.ranking()[at].0));
+    // Either is first with one member: as good as the other.
+    assert_eq!([kind(0), kind(1)].into_iter().collect::<BTreeSet<_>>().len(), 2);
+    assert!(alone.ranking().iter().all(|pair| together.ranking().iter().any(|of| of.0 == pair.0)));
 }
 
 /// A reading that names a category alone.

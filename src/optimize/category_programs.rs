@@ -62,6 +62,11 @@ impl CategoryProgram {
         self.program.id() == other.program.id() && self.params == other.params
     }
 
+    /// Whether it is the same category as another, answered alike.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.answers_as(other) && self.name() == other.name()
+    }
+
     /// Its name.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     bundle::{
-        Bundle, Category, CategoryScore, Fusion, Provenance, Validation, cutoff::Cutoff,
-        router::Router,
+        Bundle, Category, CategoryScore, FORMAT_OF_ONE, Fusion, Provenance, Validation,
+        cutoff::Cutoff, router::Router,
     },
     index::IndexedBase,
     infer::ParamValues,
@@ -68,6 +68,8 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
         reranker: None,
+        format: FORMAT_OF_ONE,
+        ensemble: Vec::new(),
         cutoff: found.cutoff.map(Cutoff::for_plain_questions),
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },
         provenance: Provenance { baseline, ..found.provenance },

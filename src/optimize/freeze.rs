@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use crate::{
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut, Member,
+        Provenance, Validation,
         cutoff::Cutoff,
         reading::Phrasings,
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
@@ -17,7 +18,7 @@ use crate::{
     },
     dataset::{LabelledQuery, is_synthetic},
     eval::statistics::bootstrap_interval,
-    infer::{Joining, chosen_categories, join},
+    infer::{Joining, Part, asked, chosen_categories, join, routes},
     kb::NodeId,
     optimize::{
         OptimizeError, Run,
@@ -222,8 +223,9 @@ impl Lessons {
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
-            let parts = parts(&rankings, query, &routing.train[query], fusion);
-            Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &parts)?)
+            let joining = Joining { fusion, reranker: None };
+            let part = part(&rankings, query, &routing.train[query], joining);
+            Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
         let node_features =
@@ -240,29 +242,11 @@ impl Lessons {
         reranker::train(&lessons)
     }
 
-    /// Where answers end that are joined in this way, learnt from the training queries, each put in
-    /// order by what the others teach; none if they are too few.
-    fn cutoff(
-        &self,
-        run: &Run<'_>,
-        routing: &Routing,
-        phrasings: &Phrasings,
-        fusion: Fusion,
-    ) -> Result<Option<Cutoff>, OptimizeError> {
-        let (base, train) = (&run.base, &run.train.queries);
-        run.trials.check_stop()?;
+    /// Re-rankers that each leave out the training queries of a fold; none where none is asked for.
+    fn without_folds(&self, train: &[LabelledQuery], fusion: Fusion) -> Vec<Reranker> {
         let folds = if fusion.ordered { FOLDS } else { 0 };
         let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
-        let rerankers: Vec<Reranker> = (0..folds).into_par_iter().map(without).collect();
-        let ranked = |(query, labelled): (usize, &LabelledQuery)| {
-            let parts = parts(&self.rankings, query, &routing.train[query], fusion);
-            let (reranker, phrasings) = (rerankers.get(query % FOLDS), Some(phrasings));
-            Ok(join(base, &labelled.text, &parts, Joining { fusion, reranker, phrasings })?)
-        };
-        let rankings: Result<Vec<Ranking>, OptimizeError> =
-            train.par_iter().enumerate().map(ranked).collect();
-        let answers = train.iter().map(|labelled| labelled.answers.as_slice());
-        Ok(cutoff::train(&rankings?.into_iter().zip(answers).collect::<Vec<_>>()))
+        (0..folds).into_par_iter().map(without).collect()
     }
 }
 
@@ -272,38 +256,40 @@ fn without_failures(ranked: Vec<Vec<Ranked>>) -> Vec<Vec<Ranking>> {
 }
 
 /// What answers a query: the rankings of the chosen categories with their probabilities.
-fn parts<'a>(
+fn part<'a>(
     rankings: &'a [Vec<Ranking>],
     query: usize,
     probabilities: &[f32],
-    fusion: Fusion,
-) -> Vec<(f32, &'a Ranking)> {
-    let chosen = chosen_categories(probabilities, fusion).into_iter();
-    chosen.map(|(at, probability)| (probability, &rankings[at][query])).collect()
+    joining: Joining<'a>,
+) -> Part<'a> {
+    let chosen = chosen_categories(probabilities, joining.fusion).into_iter();
+    let ranked = chosen.map(|(at, probability)| (probability, &rankings[at][query]));
+    Part { joining, rankings: ranked.collect() }
 }
 
-/// How programs answer the validation queries together.
-struct Answers {
+/// How the programs of one member answer the validation queries.
+struct Answered {
+    category_programs: Vec<CategoryProgram>,
     routing: Routing,
     lessons: Lessons,
     /// The re-ranker of joined answers.
     reranker: Reranker,
+    /// By category and validation query.
+    rankings: Vec<Vec<Ranking>>,
     /// Reciprocal ranks for every way of joining categories.
     fused: Vec<(Fusion, Vec<f32>)>,
-    /// Reciprocal ranks of the program that is best on each query.
-    best: Vec<f32>,
 }
 
-impl Answers {
+impl Answered {
     /// Runs all programs on all validation queries and joins them in every way.
     fn new(
         run: &mut Run<'_>,
-        category_programs: &[CategoryProgram],
+        category_programs: Vec<CategoryProgram>,
         features: &PoolFeatures,
     ) -> Result<Self, OptimizeError> {
-        let routing = Routing::new(features, category_programs);
+        let routing = Routing::new(features, &category_programs);
         run.trials.check_stop()?;
-        let rankings = all_rankings(run, category_programs, true)?;
+        let rankings = all_rankings(run, &category_programs, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
         for (category_program, ranked) in category_programs.iter().zip(&rankings) {
             let origin = Origin {
@@ -315,31 +301,16 @@ impl Answers {
             run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
-        let lessons = Lessons::new(run, category_programs, &routing)?;
+        let lessons = Lessons::new(run, &category_programs, &routing)?;
         let reranker = lessons.reranker(&run.train.queries, |_| true);
-        let rank = |ranking: &Ranking, query: usize| {
-            reciprocal_rank(&run.trials.runtime, ranking, &run.validation.queries[query].answers)
-        };
-        let answer = |query: usize, fusion: Fusion| -> Result<f32, OptimizeError> {
-            let probabilities = routing.router.probabilities(&features.validation[query]);
-            let parts = parts(&rankings, query, &probabilities, fusion);
-            let text = &run.validation.queries[query].text;
-            let phrasings = Some(&features.phrasings);
-            let joining = Joining { fusion, reranker: Some(&reranker), phrasings };
-            Ok(rank(&join(&run.base, text, &parts, joining)?, query))
-        };
-        let measured = |fusion: Fusion| -> Result<(Fusion, Vec<f32>), OptimizeError> {
-            let ranks: Result<Vec<f32>, OptimizeError> =
-                all.par_iter().map(|&query| answer(query, fusion)).collect();
-            Ok((fusion, ranks?))
-        };
-        let fused: Result<Vec<_>, OptimizeError> =
-            fusions(category_programs.len()).into_iter().map(measured).collect();
-        let best = all
-            .iter()
-            .map(|&query| rankings.iter().map(|of| rank(&of[query], query)).fold(0.0, f32::max))
-            .collect();
-        Ok(Self { routing, lessons, reranker, fused: fused?, best })
+        let fusions = fusions(category_programs.len());
+        let fused = Vec::new();
+        let mut answered = Self { category_programs, routing, lessons, reranker, rankings, fused };
+        for fusion in fusions {
+            let ranks = joined_ranks(run, features, &[(&answered, fusion)])?;
+            answered.fused.push((fusion, ranks));
+        }
+        Ok(answered)
     }
 
     /// The way of joining categories that is best on some queries; ties go to the earlier one.
@@ -353,6 +324,132 @@ impl Answers {
     }
 }
 
+/// Reciprocal ranks on the validation queries of members that each join their categories in one way.
+fn joined_ranks(
+    run: &Run<'_>,
+    features: &PoolFeatures,
+    members: &[(&Answered, Fusion)],
+) -> Result<Vec<f32>, OptimizeError> {
+    let (base, runtime) = (&run.base, &run.trials.runtime);
+    let of_query = |(query, labelled): (usize, &LabelledQuery)| {
+        let parts = members.iter().map(|&(member, fusion)| {
+            let probabilities = member.routing.router.probabilities(&features.validation[query]);
+            let joining = Joining { fusion, reranker: Some(&member.reranker) };
+            part(&member.rankings, query, &probabilities, joining)
+        });
+        let parts: Vec<Part<'_>> = parts.collect();
+        let ranking = join(base, &labelled.text, &parts, Some(&features.phrasings))?;
+        Ok(reciprocal_rank(runtime, &ranking, &labelled.answers))
+    };
+    run.validation.queries.par_iter().enumerate().map(of_query).collect()
+}
+
+/// Where answers end that members give, each joining its categories in one way: learnt from the
+/// training queries, each put in order by what the others teach; none if they are too few.
+fn cutoff(
+    run: &Run<'_>,
+    features: &PoolFeatures,
+    members: &[(&Answered, Fusion)],
+) -> Result<Option<Cutoff>, OptimizeError> {
+    let (base, train) = (&run.base, &run.train.queries);
+    run.trials.check_stop()?;
+    let without_folds =
+        |&(member, fusion): &(&'_ Answered, Fusion)| member.lessons.without_folds(train, fusion);
+    let rerankers: Vec<Vec<Reranker>> = members.iter().map(without_folds).collect();
+    let ranked = |(query, labelled): (usize, &LabelledQuery)| {
+        let parts = members.iter().zip(&rerankers).map(|(&(member, fusion), folds)| {
+            let joining = Joining { fusion, reranker: folds.get(query % FOLDS) };
+            part(&member.lessons.rankings, query, &member.routing.train[query], joining)
+        });
+        let parts: Vec<Part<'_>> = parts.collect();
+        Ok(join(base, &labelled.text, &parts, Some(&features.phrasings))?)
+    };
+    let rankings: Result<Vec<Ranking>, OptimizeError> =
+        train.par_iter().enumerate().map(ranked).collect();
+    let answers = train.iter().map(|labelled| labelled.answers.as_slice());
+    Ok(cutoff::train(&rankings?.into_iter().zip(answers).collect::<Vec<_>>()))
+}
+
+/// How the members of an ensemble answer the validation queries, the first alone or all together.
+struct Answers(Vec<Answered>);
+
+/// The members that answer, each with its way of joining categories, and their reciprocal ranks.
+struct Chosen<'a> {
+    members: Vec<(&'a Answered, Fusion)>,
+    ranks: Vec<f32>,
+}
+
+impl Answers {
+    /// Runs the programs of all members.
+    fn new(
+        run: &mut Run<'_>,
+        members: Vec<Vec<CategoryProgram>>,
+        features: &PoolFeatures,
+    ) -> Result<Self, OptimizeError> {
+        let answered = members.into_iter().map(|own| Answered::new(run, own, features));
+        Ok(Self(answered.collect::<Result<_, _>>()?))
+    }
+
+    /// What is best on some queries: the first member alone or, where that is better, all together;
+    /// each joins its categories as is best for it.
+    fn chosen(
+        &self,
+        run: &Run<'_>,
+        features: &PoolFeatures,
+        queries: &[usize],
+    ) -> Result<Chosen<'_>, OptimizeError> {
+        let best = self.0.iter().map(|member| Ok((member, member.chosen(queries)?)));
+        let best = best.collect::<Result<Vec<_>, OptimizeError>>()?;
+        let all: Vec<(&Answered, Fusion)> =
+            best.iter().map(|&(member, (fusion, _))| (member, *fusion)).collect();
+        let first = best.first().map_or_else(Vec::new, |(_, (_, ranks))| ranks.clone());
+        if all.len() > 1 {
+            let together = joined_ranks(run, features, &all)?;
+            if mean(&on(&together, queries)) > mean(&on(&first, queries)) {
+                return Ok(Chosen { members: all, ranks: together });
+            }
+        }
+        Ok(Chosen { members: all.into_iter().take(1).collect(), ranks: first })
+    }
+
+    /// Reciprocal ranks of the program that is best on each validation query.
+    fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
+        let rankings = || self.0.iter().flat_map(|member| &member.rankings);
+        let queries = run.validation.queries.iter().enumerate();
+        let best = |(query, labelled): (usize, &LabelledQuery)| {
+            let rank = |of: &Vec<Ranking>| {
+                reciprocal_rank(&run.trials.runtime, &of[query], &labelled.answers)
+            };
+            rankings().map(rank).fold(0.0, f32::max)
+        };
+        queries.map(best).collect()
+    }
+}
+
+impl Chosen<'_> {
+    /// The categories of all members, each once, and the members over them.
+    fn frozen(&self) -> (Vec<&CategoryProgram>, Vec<Member>) {
+        let mut categories: Vec<&CategoryProgram> = Vec::new();
+        let mut members = Vec::new();
+        for (member, fusion) in &self.members {
+            let mut place = |one| {
+                let is_same = |other: &&CategoryProgram| other.is_same(one);
+                categories.iter().position(is_same).unwrap_or_else(|| {
+                    categories.push(one);
+                    categories.len() - 1
+                })
+            };
+            members.push(Member {
+                categories: member.category_programs.iter().map(&mut place).collect(),
+                router: member.routing.router.clone(),
+                fusion: *fusion,
+                reranker: fusion.ordered.then(|| member.reranker.clone()),
+            });
+        }
+        (categories, members)
+    }
+}
+
 /// The values of some queries.
 fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
@@ -361,6 +458,8 @@ fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
 /// What a run ends with: the programs it began with and, where a sequential test was won, the
 /// improved ones.
 pub(super) struct Finished {
+    /// How many of its first categories the search actor found by itself.
+    pub(super) found: usize,
     /// The programs it began with.
     pub(super) begun: Vec<CategoryProgram>,
     /// The sequential test; none when nothing changed.
@@ -387,6 +486,23 @@ impl Finished {
     }
 }
 
+/// The members of a run's ensemble in which a model took part: what is needed of all programs, and
+/// those of the `found` first categories, which the search actor found, where the model added any.
+/// What is learnt of the two, their routers and orders, errs in different ways.
+fn members(
+    category_programs: Vec<CategoryProgram>,
+    found: usize,
+    n_train: usize,
+) -> Vec<Vec<CategoryProgram>> {
+    let of_search: Vec<CategoryProgram> = category_programs.iter().take(found).cloned().collect();
+    let needed = needed(category_programs, n_train);
+    let is_found = |one: &CategoryProgram| of_search.iter().any(|other| other.is_same(one));
+    match found == 0 || needed.iter().all(is_found) {
+        true => vec![needed],
+        false => vec![needed, of_search],
+    }
+}
+
 /// The bundle of a run, measured on validation, and how it stands against the baselines there.
 pub(super) fn freeze(
     run: &mut Run<'_>,
@@ -396,21 +512,30 @@ pub(super) fn freeze(
 ) -> Result<(Bundle, Verdict), OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
-    let lean = |category_programs: &[CategoryProgram]| match actor.is_some() {
-        true => needed(category_programs.to_vec(), n_train),
-        false => category_programs.to_vec(),
+    let members = |category_programs: Vec<CategoryProgram>| match actor.is_some() {
+        true => members(category_programs, finished.found, n_train),
+        false => vec![category_programs],
     };
-    let category_programs = lean(&finished.category_programs(&finished.kept()));
-    let answers = Answers::new(run, &category_programs, features)?;
+    let of_run = members(finished.category_programs(&finished.kept()));
+    let answers = Answers::new(run, of_run, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-    let (fusion, ranks) = answers.chosen(&all)?.clone();
-    let held_out = held_out(run, finished, &lean, &answers, features)?;
+    let held_out = held_out(run, finished, &members, &answers, features)?;
+    let chosen = answers.chosen(run, features, &all)?;
+    let ranks = chosen.ranks.clone();
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
-    let best: Vec<f32> = answers.best.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
+    let of_programs = answers.best_program(run);
+    let best: Vec<f32> = of_programs.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
+    let (category_programs, members) = chosen.frozen();
+    let mut queries = vec![Vec::new(); category_programs.len()];
+    for (query, features) in features.validation.iter().enumerate() {
+        if let Some(&(at, _)) = asked(&routes(&members, features, None)).first() {
+            queries[at].push(query);
+        }
+    }
     let categories: Result<Vec<Category>, OptimizeError> = category_programs
         .iter()
-        .zip(&answers.routing.validation)
+        .zip(&queries)
         .map(|(category_program, queries)| {
             Ok(Category {
                 name: category_program.name().to_owned(),
@@ -455,10 +580,11 @@ pub(super) fn freeze(
         synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
         baseline: None,
     };
-    let cutoff = answers.lessons.cutoff(run, &answers.routing, &features.phrasings, fusion)?;
-    let (categories, router) = (categories?, answers.routing.router);
-    let reranker = fusion.ordered.then_some(answers.reranker);
-    let (format, digest) = (FORMAT, String::new());
+    let cutoff = cutoff(run, features, &chosen.members)?;
+    let mut ensemble = members;
+    let Member { router, fusion, reranker, .. } = ensemble.remove(0);
+    let format = if ensemble.is_empty() { FORMAT_OF_ONE } else { FORMAT };
+    let (categories, digest) = (categories?, String::new());
     let bundle = Bundle {
         format,
         dataset,
@@ -466,6 +592,7 @@ pub(super) fn freeze(
         router,
         fusion,
         reranker,
+        ensemble,
         cutoff,
         phrasings: Some(features.phrasings.clone()),
         validation,
@@ -490,9 +617,9 @@ fn instead(
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
     let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
-        let phrasings = bundle.phrasings.as_ref();
-        let joining = Joining { fusion: fallback::FUSION, reranker: None, phrasings };
-        let joined = join(&run.base, &labelled.text, &[(1.0, ranking)], joining)?;
+        let joining = Joining { fusion: fallback::FUSION, reranker: None };
+        let part = Part { joining, rankings: vec![(1.0, ranking)] };
+        let joined = join(&run.base, &labelled.text, &[part], bundle.phrasings.as_ref())?;
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };
     let pairs = ranked.iter().zip(&run.validation.queries);
@@ -509,7 +636,7 @@ fn instead(
 fn held_out(
     run: &mut Run<'_>,
     finished: &Finished,
-    lean: &dyn Fn(&[CategoryProgram]) -> Vec<CategoryProgram>,
+    members: &dyn Fn(Vec<CategoryProgram>) -> Vec<Vec<CategoryProgram>>,
     answers: &Answers,
     features: &PoolFeatures,
 ) -> Result<HeldOut, OptimizeError> {
@@ -533,13 +660,13 @@ fn held_out(
             (true, _) => answers,
             (_, Some(at)) => &others_kept[at].1,
             _ => {
-                let category_programs = lean(&finished.category_programs(&kept_here));
-                let answers = Answers::new(run, &category_programs, features)?;
+                let of_run = members(finished.category_programs(&kept_here));
+                let answers = Answers::new(run, of_run, features)?;
                 others_kept.push((kept_here, answers));
                 &others_kept[others_kept.len() - 1].1
             }
         };
-        let of = &answers.chosen(&others)?.1;
+        let of = answers.chosen(run, features, &others)?.ranks;
         for query in inside {
             ranks[query] = of[query];
         }

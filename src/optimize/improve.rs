@@ -48,6 +48,8 @@ const PARENT: &str = "parent";
 /// What a run began with.
 #[derive(Default)]
 pub(super) struct Begun {
+    /// How many of the first categories no model wrote.
+    pub(super) found: usize,
     /// The categories.
     pub(super) category_programs: Vec<CategoryProgram>,
     /// Programs that were measured on the way.
@@ -95,8 +97,9 @@ pub(super) struct Child {
 /// What came of a child.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
-    /// Queries of the category on which it was run.
+    /// Queries of the category on which it was run, and its reciprocal ranks on them.
     pub(super) queries: Vec<usize>,
+    pub(super) ranks: Vec<f32>,
     /// Mean reciprocal rank on them, and that of the category's program.
     pub(super) mrr: f64,
     pub(super) before: f64,
@@ -141,7 +144,7 @@ impl Run<'_> {
         begun: Begun,
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
-        let Begun { mut category_programs, archive, metapaths, challengers } = begun;
+        let Begun { mut category_programs, archive, metapaths, challengers, .. } = begun;
         self.take_challengers(&mut category_programs, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
@@ -274,13 +277,10 @@ impl Run<'_> {
             fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
         };
         let worth_asking = (0..category_programs.len()).filter(|&at| {
-            let CategoryProgram { program, train, .. } = &category_programs[at];
-            let lacks = |&query: &usize| {
-                (Wording::of(&self.train.queries[query].text), f64::from(1.0 - train[query]))
-            };
-            let lacks: Vec<(Wording, f64)> = assigned[at].iter().map(lacks).collect();
-            let may_gain = wording::gain(&lacks) >= MIN_GAIN;
-            state.asked[at] < self.options.llm_steps && !program.is_module() && may_gain
+            let category_program = &category_programs[at];
+            state.asked[at] < self.options.llm_steps
+                && !category_program.program.is_module()
+                && self.may_gain(category_program, &assigned[at])
         });
         let Some(at) = worth_asking.min_by(order) else { return Ok(()) };
         state.asked[at] += 1;
@@ -290,6 +290,15 @@ impl Run<'_> {
         let mut rng = self.rng_of(step);
         let done = self.rewrite(actor, place, &open, &mut state.archive, &mut rng);
         actor.unless_stopped(done).map(drop)
+    }
+
+    /// Whether a program lacks as much on training queries as a change of it must gain.
+    pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
+        let lacks = |&query: &usize| {
+            let lack = f64::from(1.0 - category_program.train[query]);
+            (Wording::of(&self.train.queries[query].text), lack)
+        };
+        wording::gain(&queries.iter().map(lacks).collect::<Vec<_>>()) >= MIN_GAIN
     }
 
     fn rng_of(&self, step: usize) -> ChaCha8Rng {
@@ -367,7 +376,7 @@ impl Run<'_> {
             ranks = self.trial(&program, &params, false, queries, &origin)?;
             let before = place.category_program.train_on(queries);
             let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
-            measured.queries = queries.to_vec();
+            (measured.queries, measured.ranks) = (queries.to_vec(), ranks.clone());
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
             measured.gain = sum(&ranks) - sum(&before);
             measured.calls += queries.len();

@@ -440,7 +440,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     run.begins("reading queries");
     let features = freeze::PoolFeatures::new(&run)?;
     let beginning = run.begin(actor.as_mut())?;
-    let begun = beginning.category_programs.clone();
+    let (found, begun) = (beginning.found, beginning.category_programs.clone());
     run.begins("training the router");
     let routing = Routing::new(&features, &begun);
     run.compare_together(&routing.train, &begun)?;
@@ -453,7 +453,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
         .map(|(category_program, own)| category_program.routed(own))
         .collect();
     let challenge = run.challenge(&begun, category_programs, &routed)?;
-    let finished = Finished { begun, challenge };
+    let finished = Finished { found, begun, challenge };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
     run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
@@ -585,7 +585,7 @@ impl Run<'_> {
     /// The categories to begin with, what was measured on the way, and the metapaths that operators
     /// draw from.
     fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { mut category_programs, mut archive, metapaths, .. } =
+        let Begun { found, mut category_programs, mut archive, metapaths, .. } =
             match self.options.actors.search {
                 true => self.discover()?,
                 false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
@@ -602,6 +602,6 @@ impl Run<'_> {
                 whole: true,
             });
         }
-        Ok(Begun { category_programs, archive, metapaths, challengers })
+        Ok(Begun { found, category_programs, archive, metapaths, challengers })
     }
 }

@@ -118,7 +118,8 @@ impl Run<'_> {
             let bound = bound.map(|plan| discover::bound(plan, &metapaths, &looked_at));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        Ok(Begun { category_programs, archive, metapaths, challengers: Vec::new() })
+        let (found, challengers) = (category_programs.len(), Vec::new());
+        Ok(Begun { found, category_programs, archive, metapaths, challengers })
     }
 
     /// The program of a plan.

@@ -58,6 +58,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
         reranker: None,
+        ensemble: Vec::new(),
         cutoff: None,
         phrasings: None,
         validation: Validation {

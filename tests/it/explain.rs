@@ -169,6 +169,7 @@ fn routed(world: &World, first: &str, second: &str) {
         },
         fusion: Fusion { most: 1, normalized: true, ordered: false },
         reranker: None,
+        ensemble: Vec::new(),
         cutoff: None,
         phrasings: None,
         validation: Validation {

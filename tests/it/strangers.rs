@@ -2,6 +2,7 @@
 //! of them reaches a terminal.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::bundle::{Bundle, MAX_CATEGORIES};
+use agent::bundle::{Bundle, MAX_CATEGORIES, Member, router::Router};
 
 use crate::{
     bundles::{SEARCHES, world_with},
@@ -149,6 +150,34 @@ fn a_bundle_has_a_bounded_number_of_categories() {
     assert!(with(MAX_CATEGORIES).is_ok());
     let error = with(MAX_CATEGORIES + 1).unwrap_err().to_string();
     assert!(error.contains("65 categories, over the limit of 64"), "{error}");
+}
+
+#[test]
+fn members_of_an_ensemble_have_categories_of_the_bundle_and_no_others() {
+    let (world, bundle) = world_with(SEARCHES);
+    let of_one = |categories: &[usize]| Member {
+        categories: categories.to_vec(),
+        router: Router { n_categories: categories.len(), weights: BTreeMap::new() },
+        fusion: bundle.fusion,
+        reranker: None,
+    };
+    let with = |ensemble: Vec<Member>| {
+        let many = Bundle { ensemble, ..bundle.clone() };
+        many.sealed().write(&world.path("many.json")).unwrap();
+        Bundle::read(&world.path("many.json")).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(vec![of_one(&[0])]).unwrap().members().len(), 2);
+    let checked = world.run(["verify", "many.json", "--dataset", "tiny"]).done();
+    assert!(checked.contains("all scores as stated"), "{checked}");
+    for wrong in [vec![of_one(&[1])], vec![of_one(&[0, 0])], vec![of_one(&[])]] {
+        let error = with(wrong).unwrap_err();
+        assert!(error.contains("routers and categories do not fit together"), "{error}");
+    }
+    assert!(with(vec![of_one(&[0]); 4]).is_err(), "five members");
+    let mut huge = bundle.clone();
+    huge.router.n_categories = usize::MAX;
+    huge.sealed().write(&world.path("many.json")).unwrap();
+    assert!(Bundle::read(&world.path("many.json")).is_err());
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::{
     },
     dataset::{LabelledQuery, Split, load_split},
     eval::{Comparison, statistics},
-    infer::{ParamValues, Runtime, chosen_categories},
+    infer::{ParamValues, Runtime, asked, routes},
     optimize::trial::{mean, reciprocal_rank},
     program::Program,
     retrieve::Ranking,
@@ -125,10 +125,10 @@ impl Ground {
     /// notice, if there are none.
     pub(super) fn keep_routed(&mut self, bundle: &Bundle, category: usize, ctx: &Context) {
         let base = self.runtime.base();
+        let members = bundle.members();
         let sent = |query: &&LabelledQuery| {
-            let probabilities = bundle.router.probabilities(&features(base, &query.text));
-            let chosen = chosen_categories(&probabilities, bundle.fusion);
-            chosen.first().is_some_and(|pair| pair.0 == category)
+            let asked = asked(&routes(&members, &features(base, &query.text), None));
+            asked.first().is_some_and(|pair| pair.0 == category)
         };
         let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
         let (kept_n, n) = (kept.len(), self.queries.len());

@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use rayon::prelude::*;
 
 use crate::{
-    bundle::{Bundle, CategoryScore, router::features},
+    bundle::{Bundle, CategoryScore, Member, router::features},
     cli::{
         Context,
         failure::Result,
@@ -26,7 +26,7 @@ use crate::{
     dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
     eval::statistics::bootstrap_interval,
     index::IndexedBase,
-    infer::{Joining, Runtime, chosen_categories, join},
+    infer::{Runtime, asked, join, parts, routes},
     optimize::trial::{mean, reciprocal_rank},
     retrieve::{Baseline, Ranking, Retriever, System},
     sandbox::{Compiled, FailureKind, Origin},
@@ -95,6 +95,7 @@ pub(super) fn replay(
     let compiled: std::result::Result<Vec<Compiled>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
+    let members = bundle.members();
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
     let failures = Mutex::new(Failures::default());
@@ -104,7 +105,7 @@ pub(super) fn replay(
             if ctx.stop.load(Ordering::Relaxed) {
                 return Err(anyhow!("the replay was not finished"));
             }
-            let answered = answer(bundle, &runtime, &compiled, query, &failures)?;
+            let answered = answer((bundle, &members), &runtime, &compiled, query, &failures)?;
             let n = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress.at("replay", n, queries.len() as u64);
             Ok(answered)
@@ -159,19 +160,18 @@ pub(super) fn check(
     }])
 }
 
-/// The bundle on one query.
+/// The bundle, which has these members, on one query.
 fn answer(
-    bundle: &Bundle,
+    (bundle, members): (&Bundle, &[Member]),
     runtime: &Runtime,
     compiled: &[Compiled],
     query: &LabelledQuery,
     failures: &Mutex<Failures>,
 ) -> anyhow::Result<Answered> {
-    let features = features(runtime.base(), &query.text);
-    let probabilities = bundle.router.probabilities(&features);
-    let chosen = chosen_categories(&probabilities, bundle.fusion);
-    let mut rankings: Vec<(f32, Ranking)> = Vec::new();
-    for &(at, probability) in &chosen {
+    let routes = routes(members, &features(runtime.base(), &query.text), None);
+    let chosen = asked(&routes);
+    let mut rankings: BTreeMap<usize, Ranking> = BTreeMap::new();
+    for &(at, _) in &chosen {
         let params = &bundle.categories[at].params;
         let ranking = match runtime.run(&compiled[at], params, &query.text, None)? {
             Ok(outcome) => outcome.ranking,
@@ -186,15 +186,10 @@ fn answer(
                 candidates.iter().enumerate().map(|(at, &id)| (id, n - at as f32)).collect()
             }
         };
-        rankings.push((probability, ranking));
+        rankings.insert(at, ranking);
     }
-    let borrowed: Vec<(f32, &Ranking)> = rankings.iter().map(|(p, r)| (*p, r)).collect();
-    let joining = Joining {
-        fusion: bundle.fusion,
-        reranker: bundle.reranker.as_ref(),
-        phrasings: bundle.phrasings.as_ref(),
-    };
-    let joined = join(runtime.base(), &query.text, &borrowed, joining)?;
+    let parts = parts(members, &routes, |at| rankings.get(&at));
+    let joined = join(runtime.base(), &query.text, &parts, bundle.phrasings.as_ref())?;
     let rank = reciprocal_rank(runtime, &joined, &query.answers);
     Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
 }
