@@ -310,7 +310,8 @@ impl Run<'_> {
         inputs["advice"] = whole_lines(advice, ADVICE_CHARS).into();
         inputs["elsewhere"] = actor.advice_elsewhere(name);
         inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
-        inputs["previous"] = actor.attempts(name).programs(category_program);
+        let text = |query: usize| self.train.queries[query].text.as_str();
+        inputs["previous"] = actor.attempts(name).programs(category_program, text);
         let mut tried = queries.to_vec();
         tried.sort_by(|&a, &b| {
             category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
@@ -453,7 +454,7 @@ impl Actor {
         let measured = earlier::Measured {
             source: program.source().to_owned(),
             queries: measured.queries.clone(),
-            score: measured.mrr,
+            ranks: measured.ranks.clone(),
             before: measured.before,
             kept: measured.accepted,
         };
@@ -496,7 +497,8 @@ mod tests {
         let mut attempts = Attempts::default();
         for n in 0..40_usize {
             let (source, queries) = (format!("{n}{long}"), (0..=n).collect());
-            let one = earlier::Measured { source, queries, score: 0.1, before: 0.2, kept: false };
+            let ranks = (0..=n).map(|at| [0.25, 1.0][at % 2]).collect();
+            let one = earlier::Measured { source, queries, ranks, before: 0.2, kept: false };
             attempts.measured(&long, one);
             attempts.failed(&long, &long);
         }
@@ -524,7 +526,7 @@ mod tests {
             "language": briefing::language_outline(), "limits": "2 s", "category": category,
             "queries": vec![solved; SHOWN_TO_IMPROVE], "current": current,
             "advice": whole_lines(&long, ADVICE_CHARS), "elsewhere": elsewhere(&gained, "other"),
-            "traces": vec![&trace; SHOWN_TO_AUTHOR], "previous": attempts.programs(&present)});
+            "traces": vec![&trace; SHOWN_TO_AUTHOR], "previous": attempts.programs(&present, |_| &long)});
         let prompts = Prompts::built_in().unwrap();
         let beside = |name: &str, inputs: Value, given: usize| {
             let prompt = prompts.render(name, inputs).unwrap();

@@ -75,7 +75,8 @@ enum Read {
 
 impl Run<'_> {
     /// Adds a program for every category the model finds: with its program, or with the best one at
-    /// hand where that answers the category's queries better. Gives, by position, the programs that
+    /// hand where that answers the category's queries better, or so well that none is asked for.
+    /// Gives, by position, the programs that
     /// are better only as far as queries tell that the model was shown.
     pub(in crate::optimize) fn write_programs(
         &mut self,
@@ -98,31 +99,35 @@ impl Run<'_> {
                 })
                 .reduce(|best, next| if next.0 > best.0 { next } else { best })
         };
+        // Where the best at hand lacks less than another must gain, nothing is asked.
         let sheet = |one: &Found| {
             let queries = &one.queries.train;
-            Some(self.sheet(&one.name, queries, best_on(queries)?.1, 0))
+            let best = best_on(queries)?.1;
+            self.may_gain(best, queries).then(|| self.sheet(&one.name, queries, best, 0))
         };
-        let sheets: Vec<Sheet> = found.iter().filter_map(sheet).collect();
+        let asked: Vec<Option<Sheet>> = found.iter().map(sheet).collect();
+        let is_asked: Vec<bool> = asked.iter().map(Option::is_some).collect();
+        let sheets: Vec<Sheet> = asked.into_iter().flatten().collect();
         let written = self.drafts(actor, &sheets, 0);
         let written = actor.unless_stopped(written)?.unwrap_or_default();
-        let mut written = written.into_iter();
+        let mut drafts = sheets.iter().zip(written);
         let (total, mut challengers) = (found.len(), Vec::new());
-        for (done, (Found { name, queries, .. }, sheet)) in
-            found.into_iter().zip(sheets).enumerate()
+        for (done, (Found { name, queries, .. }, is_asked)) in
+            found.into_iter().zip(is_asked).enumerate()
         {
             (self.watch)(Event::Progress { phase: "writing programs", done, total });
             let Some((before, best)) = best_on(&queries.train) else { continue };
-            let draft = match written.next() {
-                Some(written) => {
-                    let judged = self.judged(actor, &sheet, &queries.train, best, before, written);
+            let mut unseen = queries.train.clone();
+            let draft = match is_asked.then(|| drafts.next()).flatten() {
+                Some((sheet, written)) => {
+                    unseen.retain(|at| !sheet.tried.contains(at));
+                    let judged = self.judged(actor, sheet, &queries.train, best, before, written);
                     actor.unless_stopped(judged)?.flatten()
                 }
                 None => None,
             };
             let sum =
                 |category_program: &CategoryProgram, of: &[usize]| category_program.sum_on(of);
-            let unseen: Vec<usize> =
-                queries.train.iter().copied().filter(|at| !sheet.tried.contains(at)).collect();
             let is_sure =
                 |draft: &CategoryProgram| sum(draft, &unseen) >= sum(best, &unseen) + MIN_GAIN;
             let (mut category_program, mut challenger) = match draft {
@@ -451,15 +456,17 @@ impl Run<'_> {
                 let gate = gate(queries, &self.train.queries, self.options.seed);
                 let change = "written for the category".to_owned();
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
-                let (mut draft, mut measured_on) = (None, Vec::new());
+                let (mut draft, mut measured) = (None, Measured::default());
                 for of in [gate.as_slice(), queries] {
                     let none = ParamValues::new();
                     let ranks = self.trial(&program, &none, false, of, &origin)?;
-                    measured_on = of.to_vec();
                     (attempt.n, attempt.after) = (Some(of.len()), Some(mean(&ranks)));
                     attempt.before = mean(&best.train_on(of));
                     let whole = of.len() == queries.len();
                     let after = mean(&ranks);
+                    // Whether it is taken is still open.
+                    let (mrr, before, queries) = (after, attempt.before, of.to_vec());
+                    measured = Measured { queries, ranks, mrr, before, ..Measured::default() };
                     if after < attempt.before || whole && after == attempt.before {
                         break;
                     }
@@ -471,13 +478,6 @@ impl Run<'_> {
                     }
                 }
                 attempt.accepted = draft.is_some();
-                // Whether it is taken is still open.
-                let measured = Measured {
-                    queries: measured_on,
-                    mrr: attempt.after.unwrap_or(0.0),
-                    before: attempt.before,
-                    ..Measured::default()
-                };
                 actor.remember(&sheet.name, &program, "the first program", &measured);
                 if draft.is_none() && asks(&program) {
                     self.allowance.give_back(self.validation.queries.len());

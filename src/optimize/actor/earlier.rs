@@ -21,6 +21,9 @@ const REMEMBERED: usize = 8;
 /// Characters of what an attempt did, and of why there is no program.
 const WHAT_CHARS: usize = 280;
 const WHY_CHARS: usize = 160;
+/// Queries that a program lost or gained that are told, and characters of each.
+const DIFFERENCES: usize = 3;
+const QUERY_CHARS: usize = 200;
 
 /// An attempt at a better program.
 #[derive(Clone, Debug)]
@@ -43,16 +46,44 @@ enum Outcome {
 pub(super) struct Measured {
     /// Its text.
     pub(super) source: String,
-    /// The training queries that it was run on.
+    /// The training queries that it was run on, and its reciprocal ranks on them.
     pub(super) queries: Vec<usize>,
-    /// Mean reciprocal rank on them, and that of the program that the category had.
-    pub(super) score: f64,
+    pub(super) ranks: Vec<f32>,
+    /// The mean reciprocal rank of the program that the category had.
     pub(super) before: f64,
     /// Whether it became the category's program.
     pub(super) kept: bool,
 }
 
 impl Measured {
+    /// Its mean reciprocal rank.
+    fn score(&self) -> f64 {
+        mean(&self.ranks)
+    }
+
+    /// The queries that it answers worse than the present program (`lost`) and better (`gained`),
+    /// each with both reciprocal ranks, the present one first; those that differ most, ties in order.
+    fn differences<'a>(
+        &self,
+        present: &CategoryProgram,
+        text: impl Fn(usize) -> &'a str,
+    ) -> [Vec<String>; 2] {
+        let pairs = self.queries.iter().zip(&self.ranks);
+        let mut differing: Vec<(usize, f32, f32)> = pairs
+            .map(|(&query, &rank)| (query, present.train[query], rank))
+            .filter(|(_, now, rank)| now != rank)
+            .collect();
+        differing.sort_by(|a, b| (b.1 - b.2).abs().total_cmp(&(a.1 - a.2).abs()));
+        let told = |is_lost: bool| {
+            let of_kind = differing.iter().filter(|(_, now, rank)| (rank < now) == is_lost);
+            let line = |&(query, now, rank): &(usize, f32, f32)| {
+                format!("{now:.2} -> {rank:.2}: {}", cut(text(query), QUERY_CHARS))
+            };
+            of_kind.take(DIFFERENCES).map(line).collect()
+        };
+        [told(true), told(false)]
+    }
+
     /// The mean reciprocal rank of the present program on the same queries.
     fn present(&self, present: &CategoryProgram) -> f64 {
         mean(&present.train_on(&self.queries))
@@ -99,10 +130,15 @@ impl Attempts {
 
     /// Of the programs that were not taken the best, by how they stand to the present one, and the
     /// latest, if that is another: with their verdict, and in what they differ from the present one.
-    pub(super) fn programs(&self, present: &CategoryProgram) -> Value {
+    /// With both, the queries that it lost and gained.
+    pub(super) fn programs<'a>(
+        &self,
+        present: &CategoryProgram,
+        text: impl Fn(usize) -> &'a str,
+    ) -> Value {
         let refused = self.0.iter().filter_map(|one| match &one.outcome {
             Outcome::Measured(measured) if !measured.kept && !one.is(present) => {
-                Some((measured.score - measured.present(present), measured, one))
+                Some((measured.score() - measured.present(present), measured, one))
             }
             _ => None,
         });
@@ -112,7 +148,10 @@ impl Attempts {
         let shown = best.into_iter().chain(latest.filter(|&at| Some(at) != best));
         let told = |at: usize| {
             let (_, measured, one) = refused[at];
+            let [lost, gained] = measured.differences(present, &text);
             json!({
+                "lost": lost,
+                "gained": gained,
                 "verdict": one.verdict(present),
                 "what": one.what,
                 "changes": changes(&measured.source, present.program.source()),
@@ -133,15 +172,18 @@ impl Earlier {
             Outcome::Nothing(why) => return format!("no program, since {why}"),
             Outcome::Measured(measured) => measured,
         };
-        let (score, now) = (measured.score, measured.present(present));
+        let (score, now) = (measured.score(), measured.present(present));
         let what = match score.total_cmp(&measured.before) {
             _ if measured.kept => "taken, and replaced since",
             Ordering::Greater => "not taken, gained too little",
             Ordering::Equal => "not taken, gained nothing",
             Ordering::Less => "not taken, worse",
         };
-        let n = measured.queries.len();
-        format!("{what} ({score:.4} on {n} queries, the current program {now:.4} on the same)")
+        let n = match measured.queries.len() {
+            1 => "1 query".to_owned(),
+            n => format!("{n} queries"),
+        };
+        format!("{what} ({score:.4} on {n}, the current program {now:.4} on the same)")
     }
 }
 
@@ -149,9 +191,9 @@ impl Earlier {
 mod tests {
     use super::*;
 
-    fn measured(source: &str, queries: &[usize], score: f64, kept: bool) -> Measured {
-        let (source, queries) = (source.to_owned(), queries.to_vec());
-        Measured { source, queries, score, before: 0.25, kept }
+    fn measured(source: &str, queries: &[usize], ranks: &[f32], kept: bool) -> Measured {
+        let (source, queries, ranks) = (source.to_owned(), queries.to_vec(), ranks.to_vec());
+        Measured { source, queries, ranks, before: 0.25, kept }
     }
 
     #[test]
@@ -159,12 +201,12 @@ mod tests {
         let [before, present] =
             ["old\n", "now\n"].map(|source| CategoryProgram::of_test(source, &[1.0, 0.5, 0.0]));
         let mut attempts = Attempts::default();
-        attempts.measured("draws", measured("same\n", &[0, 1], 0.25, false));
-        attempts.measured("widens", measured("old\n", &[0, 1, 2], 0.4, false));
-        attempts.measured("links\nless", measured("less\n", &[1, 2], 0.3, false));
+        attempts.measured("draws", measured("same\n", &[0, 1], &[0.25, 0.25], false));
+        attempts.measured("widens", measured("old\n", &[0, 1, 2], &[0.5, 0.5, 0.5], false));
+        attempts.measured("links\nless", measured("less\n", &[1, 2], &[0.25, 1.0], false));
         attempts.failed("dreams", "it does not run");
-        attempts.measured("filters", measured("worst\n", &[0], 0.0, false));
-        attempts.measured("this", measured("now\n", &[0, 1, 2], 0.5, true));
+        attempts.measured("filters", measured("worst\n", &[0], &[0.0], false));
+        attempts.measured("this", measured("now\n", &[0, 1, 2], &[1.0, 0.5, 0.0], true));
         attempts.saw(&before);
         let on = "the current program";
         let expected = [
@@ -172,27 +214,31 @@ mod tests {
                 "not taken, gained nothing (0.2500 on 2 queries, {on} 0.7500 on the same): draws"
             ),
             format!(
-                "taken, and replaced since (0.4000 on 3 queries, {on} 0.5000 on the same): widens"
+                "taken, and replaced since (0.5000 on 3 queries, {on} 0.5000 on the same): widens"
             ),
             format!(
-                "not taken, gained too little (0.3000 on 2 queries, {on} 0.2500 on the same): \
+                "not taken, gained too little (0.6250 on 2 queries, {on} 0.2500 on the same): \
                  links less"
             ),
             "no program, since it does not run: dreams".to_owned(),
-            format!("not taken, worse (0.0000 on 1 queries, {on} 1.0000 on the same): filters"),
+            format!("not taken, worse (0.0000 on 1 query, {on} 1.0000 on the same): filters"),
         ];
         assert_eq!(attempts.lines(&present), expected);
-        let shown = attempts.programs(&present);
+        let texts = ["by brand", "by name", "by words"];
+        let shown = attempts.programs(&present, |query| texts[query]);
         let told: Vec<&str> =
             shown.as_array().unwrap().iter().map(|one| one["changes"].as_str().unwrap()).collect();
         assert_eq!(told, ["- less\n+ now", "- worst\n+ now"]);
         assert_eq!(shown[0]["what"], "links less");
+        assert_eq!(shown[0]["lost"], json!(["0.50 -> 0.25: by name"]));
+        assert_eq!(shown[0]["gained"], json!(["0.00 -> 1.00: by words"]));
+        assert_eq!(shown[1]["lost"], json!(["1.00 -> 0.00: by brand"]));
         for n in 0..20 {
             attempts.failed(&format!("{n} {}", "x".repeat(900)), &"y".repeat(900));
         }
         let lines = attempts.lines(&present);
         assert_eq!(lines.len(), REMEMBERED);
         assert!(lines.iter().all(|line| line.chars().count() < WHAT_CHARS + WHY_CHARS + 40));
-        assert_eq!(attempts.programs(&present), json!([]));
+        assert_eq!(attempts.programs(&present, |_| ""), json!([]));
     }
 }

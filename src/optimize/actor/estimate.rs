@@ -115,10 +115,11 @@ pub fn estimate(
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
-        // Each first program is revised once after it was tried out.
+        // Each first program is revised once after it was tried out; none is asked for where nothing
+        // can be gained.
         Kind {
             role: ACTOR_ROLE,
-            calls: [2, most * (PER_PROGRAM + 1)],
+            calls: [0, most * (PER_PROGRAM + 1)],
             sent: sent(&brief, TRACE_TOKENS),
         },
         Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
