@@ -465,8 +465,13 @@ impl Run<'_> {
                     let whole = of.len() == queries.len();
                     let after = mean(&ranks);
                     // Whether it is taken is still open.
-                    let (mrr, before, queries) = (after, attempt.before, of.to_vec());
-                    measured = Measured { queries, ranks, mrr, before, ..Measured::default() };
+                    measured = Measured {
+                        queries: of.to_vec(),
+                        ranks,
+                        mrr: after,
+                        before: attempt.before,
+                        ..Measured::default()
+                    };
                     if after < attempt.before || whole && after == attempt.before {
                         break;
                     }
