@@ -44,6 +44,7 @@
 //! | feature | one number that the re-ranker knows of a node | signal |
 //! | plain question | says nothing but names and relations, so that metapaths answer it | graph query, multi-hop question |
 //! | bundle | frozen programs, one per category, with a router and all fingerprints | model, artifact |
+//! | ensemble | several members of a bundle, each a router, a fusion and a re-ranker over some of its categories, whose rankings are joined | committee, stacking |
 //! | actor | proposes programs: the search actor by mining and mutation, or a language model | proposer, agent |
 //! | comparator | a language model that contrasts queries answered well and badly | critic, reviewer |
 //! | tuner | moves the parameters of programs, without a language model | hyperparameter search |

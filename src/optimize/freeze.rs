@@ -726,3 +726,31 @@ fn category_score(
         ci95: bootstrap_interval(&differences, seed)?,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_actors_programs_are_a_member_where_a_model_added_any() {
+        let of = |source: &str, train: [f32; 4]| CategoryProgram::of_test(source, &train);
+        let [first, second] = [of("a", [1.0, 0.5, 0.0, 0.0]), of("b", [0.0, 1.0, 1.0, 0.0])];
+        let added = of("c", [0.0, 0.0, 0.0, 1.0]);
+        let sources = |members: Vec<Vec<CategoryProgram>>| -> Vec<Vec<String>> {
+            let of_member = |own: Vec<CategoryProgram>| {
+                let mut sources: Vec<String> =
+                    own.iter().map(|one| one.program.source().trim().to_owned()).collect();
+                sources.sort();
+                sources
+            };
+            members.into_iter().map(of_member).collect()
+        };
+        let all = || vec![first.clone(), second.clone(), added.clone()];
+        assert_eq!(sources(members(all(), 2, 4)), [vec!["a", "b", "c"], vec!["a", "b"]]);
+        // Without the search actor, and where the model's program adds nothing to the others.
+        assert_eq!(sources(members(all(), 0, 4)), [vec!["a", "b", "c"]]);
+        let idle = of("d", [0.0, 0.5, 0.0, 0.0]);
+        let none = vec![first.clone(), second.clone(), idle];
+        assert_eq!(sources(members(none, 2, 4)), [vec!["a", "b"]]);
+    }
+}

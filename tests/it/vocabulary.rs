@@ -43,8 +43,6 @@ const fn retired(word: &'static str, say: &'static str) -> Retired {
     Retired { word, say, within: &[] }
 }
 
-/// Where a member was a category with its program.
-const OF_CATEGORIES: &[&str] = &["src/bundle/", "src/explain/", "src/infer/", "src/optimize/"];
 /// Where evidence was what the re-ranker knows of a node, or what a sequential test has won.
 const OF_RANKING: &[&str] = &[
     "docs/architecture.md",
@@ -75,8 +73,6 @@ const RETIRED: [Retired; 31] = [
     retired("raced", "tested"),
     retired("yardstick", "the measure's own name"),
     retired("workshop", "what is in it"),
-    Retired { word: "member", say: "category program", within: OF_CATEGORIES },
-    Retired { word: "members", say: "category programs", within: OF_CATEGORIES },
     Retired { word: "evidence", say: "features, or e-value", within: OF_RANKING },
     retired("learnt order", "learned re-ranker"),
     retired("order learnt", "learned re-ranker"),
