@@ -8,32 +8,38 @@
 //! DIR/out/DIGEST     the result of the unit with this digest, of plan and number
 //! ```
 //!
-//! The directory appears in one step, and so does each result. A result is what the unit wrote and,
-//! as its last line, a seal with the digest of that; so a result that was cut short or changed is
-//! known, is no result, and is computed again. Equal units write equal bytes, wherever they run.
+//! The directory appears in one step, and so does each result. A result is what the unit wrote, any
+//! bytes, and behind it, in one line, a seal with the digest of that; so a result that was cut short
+//! or changed is known, is no result, and is computed again. Equal units write equal bytes, wherever
+//! they run.
 //!
 //! Must not know: what a task is, how units are computed, who starts them.
 
 use std::{
     fs::{self, File},
-    io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write},
+    io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Take, Write},
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::files;
 
 /// Most units of a plan: what the array jobs of most schedulers allow.
 pub const MAX_UNITS: u64 = 10_000;
-/// Format of plans and results; the last line of a result begins with it.
+/// Format of plans and results.
 const FORMAT: &str = "agent-units-1";
+/// How a seal begins. It cannot be within one: quotes in a text of JSON are escaped.
+const SEAL_BEGINS: &[u8] = br#"{"format":"agent-units-1","#;
 /// Longest plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Longest last line of a result, bytes.
+/// Longest seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
+/// Bytes read or written at a time.
+const BLOCK_BYTES: usize = 1 << 16;
 /// Failed items that a seal tells one by one.
 const MAX_TOLD: usize = 100;
 const PLAN: &str = "plan.json";
@@ -100,12 +106,12 @@ struct Plan {
     file: Option<(String, String)>,
 }
 
-/// The last line of a result.
+/// What stands behind a result.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
     format: String,
     unit: u64,
-    /// Bytes before this line, and their digest.
+    /// Bytes before it, and their digest.
     bytes: u64,
     blake3: String,
     /// Items that failed, the first of them with why.
@@ -254,7 +260,8 @@ impl Units {
 
     /// Whether the unit has a whole result. Reads it.
     pub fn is_done(&self, unit: u64) -> bool {
-        self.read(unit, &mut io::sink()).is_ok_and(|seal| seal.is_some())
+        let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
+        Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
     /// The units without a whole result, ascending. Reads all results.
@@ -262,7 +269,7 @@ impl Units {
         (0..self.len()).filter(|&unit| !self.is_done(unit)).collect()
     }
 
-    /// Publishes the result of a unit: its lines, and which items failed.
+    /// Publishes the result of a unit: its content, and which items failed.
     ///
     /// # Errors
     /// [`UnitsError::Io`]; then there is no new result.
@@ -270,25 +277,34 @@ impl Units {
         &self,
         unit: u64,
         content: &[u8],
-        mut failures: Vec<String>,
+        failures: Vec<String>,
     ) -> Result<(), UnitsError> {
-        let failed = failures.len() as u64;
-        failures.truncate(MAX_TOLD);
-        let (format, bytes) = (FORMAT.to_owned(), content.len() as u64);
-        let seal = Seal { format, unit, bytes, blake3: hex(content), failed, failures };
-        let path = self.result(unit);
-        let write = || -> io::Result<()> {
-            let dir = self.dir.join(RESULTS);
-            let mut file = files::temporary_file(&dir, ".unit-")?;
-            file.write_all(content)?;
-            file.write_all(&serde_json::to_vec(&seal)?)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            // So that the name survives a power cut too.
-            if cfg!(unix) { File::open(&dir)?.sync_all() } else { Ok(()) }
-        };
-        write().map_err(io_at(&path))
+        let mut writing = self.write(unit)?;
+        writing.write_all(content).map_err(io_at(&self.result(unit)))?;
+        writing.publish(failures)
+    }
+
+    /// Begins the result of a unit whose content need not fit into memory.
+    ///
+    /// # Errors
+    /// [`UnitsError::Io`].
+    pub fn write(&self, unit: u64) -> Result<Writing<'_>, UnitsError> {
+        let dir = self.dir.join(RESULTS);
+        let file = files::temporary_file(&dir, ".unit-").map_err(io_at(&dir))?;
+        let file = BufWriter::with_capacity(BLOCK_BYTES, file);
+        Ok(Writing { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
+    }
+
+    /// What all units wrote, in order.
+    ///
+    /// # Errors
+    /// [`UnitsError::Missing`] unless every unit has a whole result.
+    pub fn results(&self) -> Result<Results<'_>, UnitsError> {
+        let (missing, n) = (self.remaining(), self.len());
+        if !missing.is_empty() {
+            return Err(UnitsError::Missing { missing, n });
+        }
+        Ok(Results { units: self, next: 0, content: None, collected: Collected::default() })
     }
 
     /// Writes the results of all units in order, without their seals.
@@ -297,44 +313,11 @@ impl Units {
     /// [`UnitsError::Missing`] unless every unit has a whole result, before anything is written;
     /// [`UnitsError::Io`].
     pub fn collect(&self, out: &mut dyn Write) -> Result<Collected, UnitsError> {
-        let (missing, n) = (self.remaining(), self.len());
-        if !missing.is_empty() {
-            return Err(UnitsError::Missing { missing, n });
-        }
-        let mut collected = Collected::default();
-        for unit in 0..n {
-            let read = self.read(unit, out).map_err(io_at(&self.result(unit)))?;
-            // It was changed since it was looked at.
-            let seal = read.ok_or(UnitsError::Missing { missing: vec![unit], n })?;
-            collected.bytes += seal.bytes;
-            collected.failed += seal.failed;
-            collected.failures.extend(seal.failures);
-        }
-        Ok(collected)
-    }
-
-    /// Copies a result without its seal; no seal unless the result is whole.
-    fn read(&self, unit: u64, out: &mut dyn Write) -> io::Result<Option<Seal>> {
-        let file = files::open(&self.result(unit))?;
-        let length = file.metadata()?.len();
-        let Some((end, seal)) = seal_of(&file, length)? else { return Ok(None) };
-        if (seal.format.as_str(), seal.unit, seal.bytes) != (FORMAT, unit, end) {
-            return Ok(None);
-        }
-        let mut input = BufReader::new(File::open(self.result(unit))?.take(end));
-        let (mut hasher, mut out) = (blake3::Hasher::new(), BufWriter::new(out));
-        loop {
-            let block = input.fill_buf()?;
-            if block.is_empty() {
-                break;
-            }
-            hasher.update(block);
-            out.write_all(block)?;
-            let n = block.len();
-            input.consume(n);
-        }
-        out.flush()?;
-        Ok((hasher.finalize().to_hex().as_str() == seal.blake3).then_some(seal))
+        let mut results = self.results()?;
+        let mut out = BufWriter::with_capacity(BLOCK_BYTES, out);
+        let copied = io::copy(&mut results, &mut out).and_then(|_| out.flush());
+        copied.map_err(io_at(&self.dir))?;
+        Ok(results.collected)
     }
 
     /// Where the result of a unit is.
@@ -345,19 +328,136 @@ impl Units {
     }
 }
 
-/// Where the last line of a result begins, and what it says; none if it is no seal.
-fn seal_of(file: &File, length: u64) -> io::Result<Option<(u64, Seal)>> {
-    use std::io::{Seek as _, SeekFrom};
+/// A result in the making, which vanishes unless it is published.
+pub struct Writing<'a> {
+    units: &'a Units,
+    unit: u64,
+    file: BufWriter<NamedTempFile>,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
 
-    let mut file = file;
-    let from = length.saturating_sub(MAX_SEAL_BYTES);
+impl Write for Writing<'_> {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(content)?;
+        self.hasher.update(&content[..n]);
+        self.bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Writing<'_> {
+    /// Publishes it, and which items failed.
+    ///
+    /// # Errors
+    /// [`UnitsError::Io`]; then there is no new result.
+    pub fn publish(self, mut failures: Vec<String>) -> Result<(), UnitsError> {
+        let Self { units, unit, mut file, hasher, bytes } = self;
+        let failed = failures.len() as u64;
+        failures.truncate(MAX_TOLD);
+        let (format, blake3) = (FORMAT.to_owned(), hasher.finalize().to_hex().to_string());
+        let seal = Seal { format, unit, bytes, blake3, failed, failures };
+        let path = units.result(unit);
+        let write = || -> io::Result<()> {
+            file.write_all(&serde_json::to_vec(&seal)?)?;
+            file.write_all(b"\n")?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            // So that the name survives a power cut too.
+            let dir = units.dir.join(RESULTS);
+            if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+        };
+        write().map_err(io_at(&path))
+    }
+}
+
+/// What one unit wrote. The end is an error unless all of it was what its seal says.
+struct Content {
+    input: BufReader<Take<File>>,
+    hasher: blake3::Hasher,
+    seal: Seal,
+}
+
+impl Content {
+    /// Opens a result.
+    fn open(path: &Path, unit: u64) -> io::Result<Self> {
+        let file = files::open(path)?;
+        let (end, seal) = seal_of(&file)?.ok_or_else(not_whole)?;
+        if (seal.format.as_str(), seal.unit, seal.bytes) != (FORMAT, unit, end) {
+            return Err(not_whole());
+        }
+        let input = BufReader::with_capacity(BLOCK_BYTES, File::open(path)?.take(end));
+        Ok(Self { input, hasher: blake3::Hasher::new(), seal })
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(out)?;
+        self.hasher.update(&out[..n]);
+        let is_end = n == 0 && !out.is_empty();
+        let is_whole = || self.hasher.finalize().to_hex().as_str() == self.seal.blake3;
+        if is_end && !is_whole() { Err(not_whole()) } else { Ok(n) }
+    }
+}
+
+/// What all units wrote, in order and without seals. Reading ends with an error where a result was
+/// changed since it was looked at.
+pub struct Results<'a> {
+    units: &'a Units,
+    next: u64,
+    content: Option<Content>,
+    collected: Collected,
+}
+
+impl Read for Results<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let content = match &mut self.content {
+                Some(content) => content,
+                None if self.next == self.units.len() => return Ok(0),
+                none => {
+                    let path = self.units.result(self.next);
+                    let content = Content::open(&path, self.next)?;
+                    self.next += 1;
+                    none.insert(content)
+                }
+            };
+            let n = content.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            if let Some(Content { seal, .. }) = self.content.take() {
+                self.collected.bytes += seal.bytes;
+                self.collected.failed += seal.failed;
+                self.collected.failures.extend(seal.failures);
+            }
+        }
+    }
+}
+
+fn not_whole() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a result is not whole")
+}
+
+/// Where the seal of a result begins, and what it says; none if there is none at its end.
+fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
+    let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
     file.take(MAX_SEAL_BYTES).read_to_end(&mut tail)?;
-    let Some(line) = tail.strip_suffix(b"\n") else { return Ok(None) };
-    let begin = line.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let seal = serde_json::from_slice(&line[begin..]).ok();
-    Ok(seal.map(|seal| (from + begin as u64, seal)))
+    let begin = tail.windows(SEAL_BEGINS.len()).rposition(|bytes| bytes == SEAL_BEGINS);
+    let line = begin.and_then(|begin| Some((begin, tail[begin..].strip_suffix(b"\n")?)));
+    let sealed = line.and_then(|(begin, line)| {
+        let seal = serde_json::from_slice(line).ok()?;
+        Some((from + begin as u64, seal))
+    });
+    Ok(sealed)
 }
 
 /// The items of one of `n` units.
@@ -460,6 +560,33 @@ mod tests {
         fs::write(path.join(INPUTS).join("1"), "other\n").unwrap();
         assert!(matches!(units.items(1), Err(UnitsError::Changed(_))));
         assert!(matches!(Units::open(dir.path()), Err(UnitsError::NoPlan { .. })));
+    }
+
+    #[test]
+    fn any_bytes_are_a_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let units = Units::plan(&dir.path().join("a"), &"x", &items(4), 4, None).unwrap();
+        let contents: [&[u8]; 4] = [b"\n\0no end", &[0xff; 70_000], b"", SEAL_BEGINS];
+        for (unit, content) in (0..).zip(contents) {
+            let mut writing = units.write(unit).unwrap();
+            for part in content.chunks(1_000) {
+                writing.write_all(part).unwrap();
+            }
+            writing.publish(vec![String::from_utf8_lossy(SEAL_BEGINS).into_owned()]).unwrap();
+        }
+        let mut out = Vec::new();
+        let found = units.collect(&mut out).unwrap();
+        assert!(out == contents.concat());
+        assert_eq!((found.bytes, found.failed), (out.len() as u64, 4));
+        // What changes between the look and the reading is no result either.
+        let mut results = units.results().unwrap();
+        let path = units.result(1);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[69_999] = 0;
+        fs::write(&path, bytes).unwrap();
+        assert!(results.read_to_end(&mut Vec::new()).is_err());
+        drop(units.write(2).unwrap());
+        assert_eq!(fs::read_dir(dir.path().join("a/out")).unwrap().count(), 4);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
         failure::{Explain, Result},
         query::batch::{self, Session},
         systems::{Resources, STAND_IN, open_bundle, open_system},
-        unit::{Kind, Query, RunArgs, Task, carried},
+        unit::{Kind, Query, RunArgs, Task, carried, embed::Embedding, opened},
     },
     eval::trec,
     index::IndexedBase,
@@ -29,6 +29,7 @@ const SHOWN: usize = 12;
 enum Opened {
     Answer(Box<Session>),
     Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
+    Embed(Embedding),
 }
 
 /// What became of one item: its part of the result, and why it failed.
@@ -38,13 +39,11 @@ struct Done {
 }
 
 pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
-    let units = Units::open(&args.dir)?;
+    let (units, task) = opened(&args.dir)?;
     for &unit in &args.units {
         // A wrong number costs nothing.
         units.items(unit)?;
     }
-    let task: Task = serde_json::from_value(units.task().clone())
-        .with_context(|| format!("{} plans no task of this program", args.dir.display()))?;
     let mut opened = None;
     for &unit in &args.units {
         if units.is_done(unit) {
@@ -55,44 +54,65 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
             Some(opened) => opened,
             none => none.insert(open(&task, units.file()?.as_deref(), args, ctx)?),
         };
-        let (first, items) = units.items(unit)?;
-        let one = |(at, item): (usize, &String)| match opened {
-            Opened::Answer(session) => answer(session, first + at as u64 + 1, item.trim()),
-            Opened::Rank { system, stand_in, tag, depth } => {
-                rank(&**system, stand_in, tag, *depth, item)
+        match opened {
+            Opened::Embed(embedding) => embedding.run(&units, unit, ctx)?,
+            Opened::Answer(session) => {
+                each(&units, unit, ctx, &|at, item| answer(session, at + 1, item.trim()))?
             }
-        };
-        let stopped = || ctx.stop.load(Ordering::Relaxed);
-        let done: Vec<Done> = items
-            .par_iter()
-            .enumerate()
-            .map(|item| if stopped() { Err(anyhow!("no result").into()) } else { one(item) })
-            .collect::<Result<_>>()?;
-        // A program that was ended is no answer.
-        if stopped() {
-            return Err(anyhow!("unit {unit} has no result; run it again").into());
+            Opened::Rank { system, stand_in, tag, depth } => {
+                each(&units, unit, ctx, &|_, item| rank(&**system, stand_in, tag, *depth, item))?;
+            }
         }
-        let bytes: Vec<u8> = done.iter().flat_map(|one| one.bytes.iter().copied()).collect();
-        let failures = done.into_iter().filter_map(|one| one.failure).collect();
-        units.publish(unit, &bytes, failures)?;
-        ctx.printer.notice(&format!("unit {unit}: {} items", items.len()));
     }
     Ok(Exit::Done)
 }
 
+/// Runs a unit whose items each give bytes of their own; `one` gets an item and its number.
+fn each(
+    units: &Units,
+    unit: u64,
+    ctx: &Context,
+    one: &(dyn Fn(u64, &str) -> Result<Done> + Sync),
+) -> Result<()> {
+    let (first, items) = units.items(unit)?;
+    let stopped = || ctx.stop.load(Ordering::Relaxed);
+    let done: Vec<Done> = items
+        .par_iter()
+        .enumerate()
+        .map(|(at, item)| match stopped() {
+            true => Err(anyhow!("no result").into()),
+            false => one(first + at as u64, item),
+        })
+        .collect::<Result<_>>()?;
+    // A program that was ended is no answer.
+    if stopped() {
+        return Err(anyhow!("unit {unit} has no result; run it again").into());
+    }
+    let bytes: Vec<u8> = done.iter().flat_map(|one| one.bytes.iter().copied()).collect();
+    let failures = done.into_iter().filter_map(|one| one.failure).collect();
+    units.publish(unit, &bytes, failures)?;
+    ctx.printer.notice(&format!("unit {unit}: {} items", items.len()));
+    Ok(())
+}
+
 /// Opens what a task needs on this machine, if that is what was planned.
 fn open(task: &Task, file: Option<&Path>, args: &RunArgs, ctx: &Context) -> Result<Opened> {
-    let base = dataset::open(&dataset::find(&task.dataset, ctx)?, ctx)?;
-    same_base(task, &base)?;
-    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
+    let indexed = || -> Result<_> {
+        let base = dataset::open(&dataset::find(&task.dataset, ctx)?, ctx)?;
+        same_base(task, &base)?;
+        Ok((base, Resources::new(None, args.sandbox.places(ctx), ctx)))
+    };
     match &task.kind {
+        Kind::Embed(of) => Ok(Opened::Embed(Embedding::open(task, of, ctx)?)),
         Kind::Answer { k } => {
+            let (base, resources) = indexed()?;
             let bundle = carried(file.context("the plan has no bundle")?)?;
             let opened = open_bundle(&bundle, &base, &resources)?;
             let bundle = bundle.digest.clone();
             Ok(Opened::Answer(Box::new(Session { bundle, timed: false, k: *k, base, opened })))
         }
         Kind::Rank { system, tag, depth } => {
+            let (base, resources) = indexed()?;
             let file = file.map(|path| path.display().to_string()).unwrap_or_default();
             let system = open_system(&format!("{system}{file}"), &base, &resources)?;
             let stand_in = Baseline::new(base, STAND_IN);
@@ -102,11 +122,11 @@ fn open(task: &Task, file: Option<&Path>, args: &RunArgs, ctx: &Context) -> Resu
 }
 
 fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
-    if task.index == base.fingerprint() {
+    if task.fingerprint == base.fingerprint() {
         return Ok(());
     }
     let begin = |digest: &str| digest.chars().take(SHOWN).collect::<String>();
-    let (planned, here) = (begin(&task.index), begin(base.fingerprint()));
+    let (planned, here) = (begin(&task.fingerprint), begin(base.fingerprint()));
     let name = &task.dataset;
     Err(anyhow!("\"{name}\" is another here: its index is {here}, and {planned} was planned"))
         .hint("import and index the same data on every machine, with the same embedder")
