@@ -6,6 +6,7 @@
 //! DIR/in/N           the items of unit N, one a line
 //! DIR/NAME           a file that every unit reads, if the task has one
 //! DIR/out/DIGEST     the result of the unit with this digest, of plan and number
+//! DIR/claims/N       locked by whoever works on unit N, where several share units by that
 //! ```
 //!
 //! The directory appears in one step, and so does each result. A result is what the unit wrote, any
@@ -16,7 +17,7 @@
 //! Must not know: what a task is, how units are computed, who starts them.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Take, Write},
     ops::Range,
     path::{Path, PathBuf},
@@ -45,6 +46,7 @@ const MAX_TOLD: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
 const RESULTS: &str = "out";
+const CLAIMS: &str = "claims";
 
 /// Why units cannot be planned, run or collected.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +179,7 @@ impl Units {
         let staging = staging.map_err(io_at(dir))?;
         let make = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(&plan)?;
-            for folder in [INPUTS, RESULTS] {
+            for folder in [INPUTS, RESULTS, CLAIMS] {
                 fs::create_dir(staging.path().join(folder))?;
             }
             for (unit, input) in inputs.iter().enumerate() {
@@ -217,6 +219,16 @@ impl Units {
         Ok(Self { dir: dir.to_owned(), digest: blake3::hash(&bytes), plan })
     }
 
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Digest of the plan.
+    pub fn digest(&self) -> blake3::Hash {
+        self.digest
+    }
+
     /// What is done to each item.
     pub fn task(&self) -> &Value {
         &self.plan.task
@@ -254,14 +266,37 @@ impl Units {
         let bytes = fs::read(&path).map_err(io_at(&path))?;
         let text = String::from_utf8(bytes).ok().filter(|text| hex(text.as_bytes()) == *digest);
         let text = text.ok_or(UnitsError::Changed(path))?;
-        let first = share(self.plan.items, self.len(), unit).start;
-        Ok((first, text.lines().map(str::to_owned).collect()))
+        Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
+    }
+
+    /// The numbers of the items of a unit that is planned.
+    pub fn range(&self, unit: u64) -> Range<u64> {
+        share(self.plan.items, self.len(), unit)
+    }
+
+    /// What a unit wrote, if it has a whole result.
+    pub fn read(&self, unit: u64) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut content = Content::open(&self.result(unit), unit).ok()?;
+        content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
     /// Whether the unit has a whole result. Reads it.
     pub fn is_done(&self, unit: u64) -> bool {
         let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
+    }
+
+    /// Takes a unit for as long as what is returned lives, unless another process that lives has
+    /// it; so that it is not computed twice for nothing. Where the file system has no locks, anybody
+    /// gets it.
+    pub fn claim(&self, unit: u64) -> Option<Claim> {
+        let path = self.dir.join(CLAIMS).join(unit.to_string());
+        let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            _ => Some(Claim(file)),
+        }
     }
 
     /// The units without a whole result, ascending. Reads all results.
@@ -327,6 +362,9 @@ impl Units {
         self.dir.join(RESULTS).join(hasher.finalize().to_hex().as_str())
     }
 }
+
+/// A unit that a process works on.
+pub struct Claim(#[expect(dead_code, reason = "its lock ends with it")] File);
 
 /// A result in the making, which vanishes unless it is published.
 pub struct Writing<'a> {
@@ -587,6 +625,18 @@ mod tests {
         assert!(results.read_to_end(&mut Vec::new()).is_err());
         drop(units.write(2).unwrap());
         assert_eq!(fs::read_dir(dir.path().join("a/out")).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_unit_is_claimed_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let units = Units::plan(&path, &"x", &items(2), 2, None).unwrap();
+        let claim = units.claim(0);
+        assert!(claim.is_some() && Units::open(&path).unwrap().claim(0).is_none());
+        assert!(units.claim(1).is_some());
+        drop(claim);
+        assert!(units.claim(0).is_some());
     }
 
     #[test]

@@ -150,6 +150,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("unit run", &["agent unit run jobs/ 0 1 2"]),
+    ("unit work", &["agent unit work pool/"]),
     ("verify", &["agent verify latest"]),
 ];
 

@@ -5,6 +5,8 @@
 //! is scored for it.
 
 mod embed;
+mod evaluate;
+mod pool;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -29,9 +31,13 @@ use crate::{
     dataset::{LabelledQuery, Split},
     files,
     index::{EmbedderChoice, VectorsOf},
+    infer::ParamValues,
     systems::{self, Need},
     units::{MAX_UNITS, Units, UnitsError},
 };
+
+pub(super) use self::pool::Pool;
+use self::pool::WorkArgs;
 
 /// Longest file of questions, bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
@@ -52,6 +58,8 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Write the results of all units as one file, or build the index from them
     Collect(CollectArgs),
+    /// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
+    Work(WorkArgs),
 }
 
 /// Cut questions, queries or documents into units, and print the numbers of those to be run
@@ -159,7 +167,9 @@ enum Kind {
     /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
     Rank { system: String, tag: String, depth: usize },
     /// Nodes of a range are embedded.
-    Embed(VectorsOf),
+    Embed { vectors: VectorsOf },
+    /// The program of the plan is run on queries.
+    Evaluate { params: ParamValues },
 }
 
 /// A labelled query without its answers, which no unit needs to know.
@@ -174,6 +184,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Plan(args) => plan(&args, ctx),
         Command::Run(args) => work::run(&args, ctx),
         Command::Collect(args) => collect(&args, ctx),
+        Command::Work(args) => pool::work(&args, ctx),
     }
 }
 
@@ -280,12 +291,11 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
-/// What is planned in a directory.
-fn opened(dir: &Path) -> Result<(Units, Task)> {
-    let units = Units::open(dir)?;
-    let task = serde_json::from_value(units.task().clone())
-        .with_context(|| format!("{} plans no task of this program", dir.display()))?;
-    Ok((units, task))
+/// What is planned.
+fn task_of(units: &Units) -> Result<Task> {
+    let task = serde_json::from_value(units.task().clone());
+    let other = || format!("{} plans no task of this program", units.dir().display());
+    Ok(task.with_context(other)?)
 }
 
 /// Says of units without a result what is to be done.
@@ -302,10 +312,16 @@ fn to_be_run<T>(result: std::result::Result<T, UnitsError>, dir: &Path) -> Resul
 }
 
 fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
-    let (units, task) = opened(&args.dir)?;
+    let units = Units::open(&args.dir)?;
+    let task = task_of(&units)?;
     let file = match (&task.kind, &args.out) {
-        (Kind::Embed(of), None) => return embed::collect(&args.dir, &units, &task, of, ctx),
-        (Kind::Embed(_), Some(_)) => {
+        (Kind::Evaluate { .. }, _) => {
+            return Err(anyhow!("these units belong to a run, which takes their results itself"))?;
+        }
+        (Kind::Embed { vectors }, None) => {
+            return embed::collect(&args.dir, &units, &task, vectors, ctx);
+        }
+        (Kind::Embed { .. }, Some(_)) => {
             let error = anyhow!("--out is for answers and rankings; these units make an index");
             return Err(CommandError::usage(error));
         }

@@ -4,7 +4,9 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use agent::dataset::Home;
@@ -257,4 +259,66 @@ fn units_embed_with_what_was_planned_or_not_at_all() {
     served(&["index", "tiny"]).done();
     world.run(["unit", "run", "local", "1"]).fails(1, &["other data", "import the same data"]);
     world.run(["unit", "collect", "jobs"]).fails(1, &["other data"]);
+}
+
+/// How many rankings of a run came from workers.
+fn from_workers(stderr: &str) -> u32 {
+    let line = stderr.lines().find(|line| line.contains("rankings came from workers")).unwrap();
+    let words = line.split_whitespace().map(|word| word.replace(',', ""));
+    words.filter_map(|word| word.parse().ok()).next().unwrap()
+}
+
+#[test]
+fn a_run_with_workers_freezes_the_bundle_of_one_process() {
+    let world = World::shop();
+    let optimize = ["optimize", "--dataset", "shop", "--seed", "1", "--steps", "2", "--run"];
+    world.run(optimize.into_iter().chain(["alone"])).done();
+    let bundle = |run: &str| fs::read(world.path(run).join("bundle.json")).unwrap();
+    let names = |dir: &str| {
+        let entries = fs::read_dir(world.path(dir)).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).count()
+    };
+    for n in [0, 1, 3] {
+        let (run, pool) = (format!("with-{n}"), format!("pool-{n}"));
+        let work = || {
+            let mut work = world.command(["unit", "work", &pool, "--idle", "60"]);
+            work.stderr(Stdio::null()).spawn().unwrap()
+        };
+        let mut workers: Vec<Child> = (0..n).map(|_| work()).collect();
+        while names(&format!("{pool}/workers")) < n {
+            assert!(workers.iter_mut().all(|worker| worker.try_wait().unwrap().is_none()));
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut command = world.command(optimize.into_iter().chain([&*run, "--pool", &pool]));
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if n == 3 {
+            // One dies as soon as there is work, another is replaced.
+            while names(&format!("{pool}/jobs")) == 0 && running.try_wait().unwrap().is_none() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            for mut worker in workers.drain(..2) {
+                worker.kill().unwrap();
+                worker.wait().unwrap();
+            }
+            workers.push(work());
+        }
+        let ran = Ran::of(running.wait_with_output().unwrap());
+        for mut worker in workers {
+            worker.kill().unwrap();
+            worker.wait().unwrap();
+        }
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("no worker lives"), n == 0, "{}", ran.stderr);
+        assert_eq!(from_workers(&ran.stderr) > 0, n > 0, "{}", ran.stderr);
+        assert!(bundle(&run) == bundle("alone"), "with {n}");
+        assert_eq!(names(&format!("{pool}/jobs")), 0, "jobs are removed");
+    }
+    // A worker whose base is another says so, and the run does not need it.
+    let used = fs::File::create(world.path("pool-0/run")).unwrap();
+    used.lock().unwrap();
+    let again = optimize.into_iter().chain(["other", "--pool", "pool-0"]);
+    world.run(again).fails(1, &["another run uses the pool", "directory of its own"]);
+    let idle = world.run(["unit", "work", "pool-0", "--idle", "0"]);
+    assert!(idle.stderr.contains("ran 0 units"), "{}", idle.stderr);
 }

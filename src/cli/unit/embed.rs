@@ -44,7 +44,7 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     };
     let ranges = index::cut(&kb, candidates_only, args.units);
     let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
-    let kind = Kind::Embed(VectorsOf::new(&choice, &*embedder, candidates_only));
+    let kind = Kind::Embed { vectors: VectorsOf::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };
     Ok(Units::plan(&args.dir, &task, &lines, lines.len() as u64, None)?)
 }
@@ -78,7 +78,7 @@ impl Embedding {
     }
 
     /// Embeds the nodes of a unit, and publishes their vectors.
-    pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<()> {
+    pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
         let (_, items) = units.items(unit)?;
         let range = items.first().and_then(|item| serde_json::from_str(item).ok());
         let range: Option<Range<NodeId>> =
@@ -106,8 +106,7 @@ impl Embedding {
         drop(progress);
         result.publish(Vec::new())?;
         let told = [vec![format!("{} vectors", count(n))], costs(&self.embedder.spent())].concat();
-        ctx.printer.notice(&format!("unit {unit}: {}", told.join(", ")));
-        Ok(())
+        Ok(told.join(", "))
     }
 }
 
