@@ -314,7 +314,7 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
         assert!(bundle(&run) == bundle("alone"), "with {n}");
         assert_eq!(names(&format!("{pool}/jobs")), 0, "jobs are removed");
     }
-    // A worker whose base is another says so, and the run does not need it.
+    // A pool belongs to one run, and a worker without work ends.
     let used = fs::File::create(world.path("pool-0/run")).unwrap();
     used.lock().unwrap();
     let again = optimize.into_iter().chain(["other", "--pool", "pool-0"]);

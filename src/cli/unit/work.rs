@@ -32,7 +32,7 @@ const SHOWN: usize = 12;
 enum Opened {
     Answer(Box<Session>),
     Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
-    Embed(Embedding),
+    Embed(Box<Embedding>),
     Evaluate(Evaluation),
 }
 
@@ -131,7 +131,9 @@ impl<'a> Bench<'a> {
     fn open(&mut self, units: &Units) -> Result<Opened> {
         let (task, file) = (task_of(units)?, units.file()?);
         Ok(match &task.kind {
-            Kind::Embed { vectors } => Opened::Embed(Embedding::open(&task, vectors, self.ctx)?),
+            Kind::Embed { vectors } => {
+                Opened::Embed(Box::new(Embedding::open(&task, vectors, self.ctx)?))
+            }
             Kind::Answer { k } => {
                 let (base, resources) = self.indexed(&task)?;
                 let bundle = carried(&file.context("the plan has no bundle")?)?;

@@ -92,6 +92,9 @@ pub fn cut(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
     ranges
 }
 
+/// Takes nodes, and a row for each.
+type OnBlock<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
+
 /// Embeds those of some nodes that have a vector, in order; `on_block` gets blocks of at most 1,024
 /// nodes and a row for each.
 ///
@@ -102,7 +105,7 @@ pub fn embed(
     (choice, embedder): (&EmbedderChoice, &dyn Embedder),
     candidates_only: bool,
     nodes: Range<NodeId>,
-    on_block: &mut dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError>,
+    on_block: &mut OnBlock<'_>,
 ) -> Result<(), IndexError> {
     let block = match choice {
         EmbedderChoice::Candle(_) => TRANSFORMER_BLOCK,
