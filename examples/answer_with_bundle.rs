@@ -100,6 +100,7 @@ fn make_bundle(
         dir: run,
         journal: &mut journal,
         threads: 2,
+        evaluators: None,
         watch: &mut |_| {},
         stop: &stop,
     })?;

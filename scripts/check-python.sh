@@ -39,6 +39,7 @@ cp -r python/tests python/pyproject.toml docs/how-to/python.ipynb "$work/"
 mkdir "$work/bin"
 ln -s "$agent" "$work/bin/agent"
 export PATH="$work/bin:$PATH" AGENT_BINARY="$work/bin/agent"
+export AGENT_ENCODER="$PWD/tests/data/encoder/mean"
 
 extras=test,langchain,llama-index,dspy,ir,ray modules=(langchain llama_index ray)
 for python in "${pythons[@]}"; do

@@ -6,39 +6,47 @@
 //! DIR/in/N           the items of unit N, one a line
 //! DIR/NAME           a file that every unit reads, if the task has one
 //! DIR/out/DIGEST     the result of the unit with this digest, of plan and number
+//! DIR/claims/N       locked by whoever works on unit N, where several share units by that
 //! ```
 //!
-//! The directory appears in one step, and so does each result. A result is what the unit wrote and,
-//! as its last line, a seal with the digest of that; so a result that was cut short or changed is
-//! known, is no result, and is computed again. Equal units write equal bytes, wherever they run.
+//! The directory appears in one step, and so does each result. A result is what the unit wrote, any
+//! bytes, and behind it, in one line, a seal with the digest of that; so a result that was cut short
+//! or changed is known, is no result, and is computed again. Equal units write equal bytes, wherever
+//! they run.
 //!
 //! Must not know: what a task is, how units are computed, who starts them.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write},
+    fs::{self, File, TryLockError},
+    io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Take, Write},
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::files;
 
 /// Most units of a plan: what the array jobs of most schedulers allow.
 pub const MAX_UNITS: u64 = 10_000;
-/// Format of plans and results; the last line of a result begins with it.
+/// Format of plans and results.
 const FORMAT: &str = "agent-units-1";
+/// How a seal begins. It cannot be within one: quotes in a text of JSON are escaped.
+const SEAL_BEGINS: &[u8] = br#"{"format":"agent-units-1","#;
 /// Longest plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Longest last line of a result, bytes.
+/// Longest seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
+/// Bytes read or written at a time.
+const BLOCK_BYTES: usize = 1 << 16;
 /// Failed items that a seal tells one by one.
 const MAX_TOLD: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
 const RESULTS: &str = "out";
+const CLAIMS: &str = "claims";
 
 /// Why units cannot be planned, run or collected.
 #[derive(Debug, thiserror::Error)]
@@ -100,12 +108,12 @@ struct Plan {
     file: Option<(String, String)>,
 }
 
-/// The last line of a result.
+/// What stands behind a result.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
     format: String,
     unit: u64,
-    /// Bytes before this line, and their digest.
+    /// Bytes before it, and their digest.
     bytes: u64,
     blake3: String,
     /// Items that failed, the first of them with why.
@@ -171,7 +179,7 @@ impl Units {
         let staging = staging.map_err(io_at(dir))?;
         let make = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(&plan)?;
-            for folder in [INPUTS, RESULTS] {
+            for folder in [INPUTS, RESULTS, CLAIMS] {
                 fs::create_dir(staging.path().join(folder))?;
             }
             for (unit, input) in inputs.iter().enumerate() {
@@ -211,6 +219,16 @@ impl Units {
         Ok(Self { dir: dir.to_owned(), digest: blake3::hash(&bytes), plan })
     }
 
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Digest of the plan.
+    pub fn digest(&self) -> blake3::Hash {
+        self.digest
+    }
+
     /// What is done to each item.
     pub fn task(&self) -> &Value {
         &self.plan.task
@@ -248,13 +266,37 @@ impl Units {
         let bytes = fs::read(&path).map_err(io_at(&path))?;
         let text = String::from_utf8(bytes).ok().filter(|text| hex(text.as_bytes()) == *digest);
         let text = text.ok_or(UnitsError::Changed(path))?;
-        let first = share(self.plan.items, self.len(), unit).start;
-        Ok((first, text.lines().map(str::to_owned).collect()))
+        Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
+    }
+
+    /// The numbers of the items of a unit that is planned.
+    pub fn range(&self, unit: u64) -> Range<u64> {
+        share(self.plan.items, self.len(), unit)
+    }
+
+    /// What a unit wrote, if it has a whole result.
+    pub fn read(&self, unit: u64) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut content = Content::open(&self.result(unit), unit).ok()?;
+        content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
     /// Whether the unit has a whole result. Reads it.
     pub fn is_done(&self, unit: u64) -> bool {
-        self.read(unit, &mut io::sink()).is_ok_and(|seal| seal.is_some())
+        let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
+        Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
+    }
+
+    /// Takes a unit for as long as what is returned lives, unless another process that lives has
+    /// it; so that it is not computed twice for nothing. Where the file system has no locks, anybody
+    /// gets it.
+    pub fn claim(&self, unit: u64) -> Option<Claim> {
+        let path = self.dir.join(CLAIMS).join(unit.to_string());
+        let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            _ => Some(Claim(file)),
+        }
     }
 
     /// The units without a whole result, ascending. Reads all results.
@@ -262,7 +304,7 @@ impl Units {
         (0..self.len()).filter(|&unit| !self.is_done(unit)).collect()
     }
 
-    /// Publishes the result of a unit: its lines, and which items failed.
+    /// Publishes the result of a unit: its content, and which items failed.
     ///
     /// # Errors
     /// [`UnitsError::Io`]; then there is no new result.
@@ -270,25 +312,34 @@ impl Units {
         &self,
         unit: u64,
         content: &[u8],
-        mut failures: Vec<String>,
+        failures: Vec<String>,
     ) -> Result<(), UnitsError> {
-        let failed = failures.len() as u64;
-        failures.truncate(MAX_TOLD);
-        let (format, bytes) = (FORMAT.to_owned(), content.len() as u64);
-        let seal = Seal { format, unit, bytes, blake3: hex(content), failed, failures };
-        let path = self.result(unit);
-        let write = || -> io::Result<()> {
-            let dir = self.dir.join(RESULTS);
-            let mut file = files::temporary_file(&dir, ".unit-")?;
-            file.write_all(content)?;
-            file.write_all(&serde_json::to_vec(&seal)?)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            // So that the name survives a power cut too.
-            if cfg!(unix) { File::open(&dir)?.sync_all() } else { Ok(()) }
-        };
-        write().map_err(io_at(&path))
+        let mut writing = self.write(unit)?;
+        writing.write_all(content).map_err(io_at(&self.result(unit)))?;
+        writing.publish(failures)
+    }
+
+    /// Begins the result of a unit whose content need not fit into memory.
+    ///
+    /// # Errors
+    /// [`UnitsError::Io`].
+    pub fn write(&self, unit: u64) -> Result<Writing<'_>, UnitsError> {
+        let dir = self.dir.join(RESULTS);
+        let file = files::temporary_file(&dir, ".unit-").map_err(io_at(&dir))?;
+        let file = BufWriter::with_capacity(BLOCK_BYTES, file);
+        Ok(Writing { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
+    }
+
+    /// What all units wrote, in order.
+    ///
+    /// # Errors
+    /// [`UnitsError::Missing`] unless every unit has a whole result.
+    pub fn results(&self) -> Result<Results<'_>, UnitsError> {
+        let (missing, n) = (self.remaining(), self.len());
+        if !missing.is_empty() {
+            return Err(UnitsError::Missing { missing, n });
+        }
+        Ok(Results { units: self, next: 0, content: None, collected: Collected::default() })
     }
 
     /// Writes the results of all units in order, without their seals.
@@ -297,44 +348,11 @@ impl Units {
     /// [`UnitsError::Missing`] unless every unit has a whole result, before anything is written;
     /// [`UnitsError::Io`].
     pub fn collect(&self, out: &mut dyn Write) -> Result<Collected, UnitsError> {
-        let (missing, n) = (self.remaining(), self.len());
-        if !missing.is_empty() {
-            return Err(UnitsError::Missing { missing, n });
-        }
-        let mut collected = Collected::default();
-        for unit in 0..n {
-            let read = self.read(unit, out).map_err(io_at(&self.result(unit)))?;
-            // It was changed since it was looked at.
-            let seal = read.ok_or(UnitsError::Missing { missing: vec![unit], n })?;
-            collected.bytes += seal.bytes;
-            collected.failed += seal.failed;
-            collected.failures.extend(seal.failures);
-        }
-        Ok(collected)
-    }
-
-    /// Copies a result without its seal; no seal unless the result is whole.
-    fn read(&self, unit: u64, out: &mut dyn Write) -> io::Result<Option<Seal>> {
-        let file = files::open(&self.result(unit))?;
-        let length = file.metadata()?.len();
-        let Some((end, seal)) = seal_of(&file, length)? else { return Ok(None) };
-        if (seal.format.as_str(), seal.unit, seal.bytes) != (FORMAT, unit, end) {
-            return Ok(None);
-        }
-        let mut input = BufReader::new(File::open(self.result(unit))?.take(end));
-        let (mut hasher, mut out) = (blake3::Hasher::new(), BufWriter::new(out));
-        loop {
-            let block = input.fill_buf()?;
-            if block.is_empty() {
-                break;
-            }
-            hasher.update(block);
-            out.write_all(block)?;
-            let n = block.len();
-            input.consume(n);
-        }
-        out.flush()?;
-        Ok((hasher.finalize().to_hex().as_str() == seal.blake3).then_some(seal))
+        let mut results = self.results()?;
+        let mut out = BufWriter::with_capacity(BLOCK_BYTES, out);
+        let copied = io::copy(&mut results, &mut out).and_then(|_| out.flush());
+        copied.map_err(io_at(&self.dir))?;
+        Ok(results.collected)
     }
 
     /// Where the result of a unit is.
@@ -345,19 +363,139 @@ impl Units {
     }
 }
 
-/// Where the last line of a result begins, and what it says; none if it is no seal.
-fn seal_of(file: &File, length: u64) -> io::Result<Option<(u64, Seal)>> {
-    use std::io::{Seek as _, SeekFrom};
+/// A unit that a process works on.
+pub struct Claim(#[expect(dead_code, reason = "its lock ends with it")] File);
 
-    let mut file = file;
-    let from = length.saturating_sub(MAX_SEAL_BYTES);
+/// A result in the making, which vanishes unless it is published.
+pub struct Writing<'a> {
+    units: &'a Units,
+    unit: u64,
+    file: BufWriter<NamedTempFile>,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Write for Writing<'_> {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(content)?;
+        self.hasher.update(&content[..n]);
+        self.bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Writing<'_> {
+    /// Publishes it, and which items failed.
+    ///
+    /// # Errors
+    /// [`UnitsError::Io`]; then there is no new result.
+    pub fn publish(self, mut failures: Vec<String>) -> Result<(), UnitsError> {
+        let Self { units, unit, mut file, hasher, bytes } = self;
+        let failed = failures.len() as u64;
+        failures.truncate(MAX_TOLD);
+        let (format, blake3) = (FORMAT.to_owned(), hasher.finalize().to_hex().to_string());
+        let seal = Seal { format, unit, bytes, blake3, failed, failures };
+        let path = units.result(unit);
+        let write = || -> io::Result<()> {
+            file.write_all(&serde_json::to_vec(&seal)?)?;
+            file.write_all(b"\n")?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            // So that the name survives a power cut too.
+            let dir = units.dir.join(RESULTS);
+            if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+        };
+        write().map_err(io_at(&path))
+    }
+}
+
+/// What one unit wrote. The end is an error unless all of it was what its seal says.
+struct Content {
+    input: BufReader<Take<File>>,
+    hasher: blake3::Hasher,
+    seal: Seal,
+}
+
+impl Content {
+    /// Opens a result.
+    fn open(path: &Path, unit: u64) -> io::Result<Self> {
+        let file = files::open(path)?;
+        let (end, seal) = seal_of(&file)?.ok_or_else(not_whole)?;
+        if (seal.format.as_str(), seal.unit, seal.bytes) != (FORMAT, unit, end) {
+            return Err(not_whole());
+        }
+        let input = BufReader::with_capacity(BLOCK_BYTES, File::open(path)?.take(end));
+        Ok(Self { input, hasher: blake3::Hasher::new(), seal })
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(out)?;
+        self.hasher.update(&out[..n]);
+        let is_end = n == 0 && !out.is_empty();
+        let is_whole = || self.hasher.finalize().to_hex().as_str() == self.seal.blake3;
+        if is_end && !is_whole() { Err(not_whole()) } else { Ok(n) }
+    }
+}
+
+/// What all units wrote, in order and without seals. Reading ends with an error where a result was
+/// changed since it was looked at.
+pub struct Results<'a> {
+    units: &'a Units,
+    next: u64,
+    content: Option<Content>,
+    collected: Collected,
+}
+
+impl Read for Results<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let content = match &mut self.content {
+                Some(content) => content,
+                None if self.next == self.units.len() => return Ok(0),
+                none => {
+                    let path = self.units.result(self.next);
+                    let content = Content::open(&path, self.next)?;
+                    self.next += 1;
+                    none.insert(content)
+                }
+            };
+            let n = content.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            if let Some(Content { seal, .. }) = self.content.take() {
+                self.collected.bytes += seal.bytes;
+                self.collected.failed += seal.failed;
+                self.collected.failures.extend(seal.failures);
+            }
+        }
+    }
+}
+
+fn not_whole() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a result is not whole")
+}
+
+/// Where the seal of a result begins, and what it says; none if there is none at its end.
+fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
+    let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
     file.take(MAX_SEAL_BYTES).read_to_end(&mut tail)?;
-    let Some(line) = tail.strip_suffix(b"\n") else { return Ok(None) };
-    let begin = line.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let seal = serde_json::from_slice(&line[begin..]).ok();
-    Ok(seal.map(|seal| (from + begin as u64, seal)))
+    let begin = tail.windows(SEAL_BEGINS.len()).rposition(|bytes| bytes == SEAL_BEGINS);
+    let line = begin.and_then(|begin| Some((begin, tail[begin..].strip_suffix(b"\n")?)));
+    let sealed = line.and_then(|(begin, line)| {
+        let seal = serde_json::from_slice(line).ok()?;
+        Some((from + begin as u64, seal))
+    });
+    Ok(sealed)
 }
 
 /// The items of one of `n` units.
@@ -460,6 +598,45 @@ mod tests {
         fs::write(path.join(INPUTS).join("1"), "other\n").unwrap();
         assert!(matches!(units.items(1), Err(UnitsError::Changed(_))));
         assert!(matches!(Units::open(dir.path()), Err(UnitsError::NoPlan { .. })));
+    }
+
+    #[test]
+    fn any_bytes_are_a_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let units = Units::plan(&dir.path().join("a"), &"x", &items(4), 4, None).unwrap();
+        let contents: [&[u8]; 4] = [b"\n\0no end", &[0xff; 70_000], b"", SEAL_BEGINS];
+        for (unit, content) in (0..).zip(contents) {
+            let mut writing = units.write(unit).unwrap();
+            for part in content.chunks(1_000) {
+                writing.write_all(part).unwrap();
+            }
+            writing.publish(vec![String::from_utf8_lossy(SEAL_BEGINS).into_owned()]).unwrap();
+        }
+        let mut out = Vec::new();
+        let found = units.collect(&mut out).unwrap();
+        assert!(out == contents.concat());
+        assert_eq!((found.bytes, found.failed), (out.len() as u64, 4));
+        // What changes between the look and the reading is no result either.
+        let mut results = units.results().unwrap();
+        let path = units.result(1);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[69_999] = 0;
+        fs::write(&path, bytes).unwrap();
+        assert!(results.read_to_end(&mut Vec::new()).is_err());
+        drop(units.write(2).unwrap());
+        assert_eq!(fs::read_dir(dir.path().join("a/out")).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_unit_is_claimed_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let units = Units::plan(&path, &"x", &items(2), 2, None).unwrap();
+        let claim = units.claim(0);
+        assert!(claim.is_some() && Units::open(&path).unwrap().claim(0).is_none());
+        assert!(units.claim(1).is_some());
+        drop(claim);
+        assert!(units.claim(0).is_some());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""Runs the units of ``agent unit plan`` on a Ray cluster: ``pip install agent-retriever[ray]``.
+"""Units of ``agent unit plan``, and workers of a run, on a Ray cluster: ``agent-retriever[ray]``.
 
 >>> import ray                                                # doctest: +SKIP
 >>> from agent_retriever.ray import run_units                 # doctest: +SKIP
@@ -6,7 +6,7 @@
 >>> run_units("/shared/jobs")                                 # doctest: +SKIP
 
 Only paths travel: the directory of the plan is on a file system that all nodes share, and each node
-has the command line with the dataset installed and indexed. Units that have a result are skipped, so
+has the command line with the dataset installed, and indexed unless units embed its documents. Units that have a result are skipped, so
 that after the death of a node, of the head or of the driver the same call goes on. Ray runs what
 anybody sends it: keep its ports in a private network and set ``RAY_AUTH_MODE=token``.
 """
@@ -28,7 +28,7 @@ UNITS_PER_CPU = 2
 
 
 def _run_unit(command: list[str], threads: int) -> str:
-    """One unit, as a process of its own; what it says."""
+    """One unit, or one worker, as a process of its own; what it says."""
     done = subprocess.run(
         command,
         env={**os.environ, "RAYON_NUM_THREADS": str(threads)},
@@ -40,6 +40,16 @@ def _run_unit(command: list[str], threads: int) -> str:
     if done.returncode != 0:
         raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()}")
     return done.stderr.strip()
+
+
+def _command(agent: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> list[str]:
+    return [os.fspath(agent)] + ([] if home is None else ["--home", os.fspath(home)])
+
+
+def _remote(cpus: int, retries: int) -> Any:
+    return ray.remote(_run_unit).options(
+        name="agent unit", num_cpus=cpus, max_retries=retries, retry_exceptions=True
+    )
 
 
 def run_units(
@@ -59,7 +69,7 @@ def run_units(
 
     :raises AgentError: that there is no plan, or that a unit failed to the end; results stay.
     """
-    command = [os.fspath(agent)] + ([] if home is None else ["--home", os.fspath(home)])
+    command = _command(agent, home)
     where = str(Path(plan).absolute())
     listed = subprocess.run(
         [*command, "--quiet", "unit", "plan", where], capture_output=True, text=True, check=False
@@ -68,9 +78,7 @@ def run_units(
         raise AgentError(listed.stderr.strip().removeprefix("error: "))
     waiting = [int(line) for line in listed.stdout.split()][::-1]
     total = len(waiting)
-    unit: Any = ray.remote(_run_unit).options(
-        name="agent unit", num_cpus=cpus, max_retries=retries, retry_exceptions=True
-    )
+    unit = _remote(cpus, retries)
     # Without types of its own.
     resources: Any = ray.cluster_resources
     running: dict[Any, int] = {}
@@ -90,3 +98,30 @@ def run_units(
             if progress is not None:
                 progress(total - len(waiting) - len(running), total)
     return total
+
+
+def work(
+    pool: str | os.PathLike[str],
+    workers: int,
+    *,
+    agent: str | os.PathLike[str] = "agent",
+    home: str | os.PathLike[str] | None = None,
+    cpus: int = 1,
+    idle: int = 600,
+    retries: int = 100,
+) -> None:
+    """Keeps so many workers for the runs of ``agent optimize --pool``, on the cluster that Ray is
+    connected to, until each had nothing to do for ``idle`` seconds; waits for them.
+
+    ``agent``, ``home`` and ``cpus`` are as in :func:`run_units`. A worker that dies, or whose node
+    does, is started again up to ``retries`` times; the run does not wait for it.
+
+    :raises AgentError: that a worker failed to the end.
+    """
+    where = str(Path(pool).absolute())
+    command = [*_command(agent, home), "unit", "work", where, "--idle", str(idle)]
+    unit = _remote(cpus, retries)
+    try:
+        ray.get([unit.remote(command, cpus) for _ in range(workers)])
+    except ray.exceptions.RayError as error:
+        raise AgentError(f"a worker failed {retries + 1} times: {error}") from error

@@ -247,7 +247,7 @@ impl Base {
             let began = Instant::now();
             let answered = analyst.ask(question)?;
             let ms = began.elapsed().as_secs_f64() * 1e3;
-            let record = AskRecord::new(question, &answered, &self.indexed.kb, ms);
+            let record = AskRecord::new(question, &answered, &self.indexed.kb, usize::MAX, ms);
             Ok(serde_json::to_string(&record)?)
         })
     }

@@ -138,6 +138,7 @@ pub(crate) fn learn(
             dir: &dir,
             journal: &mut journal,
             threads: threads.max(1),
+            evaluators: None,
             watch: &mut watch,
             stop: &stop,
         });

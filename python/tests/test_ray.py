@@ -1,13 +1,15 @@
-"""Units on a real Ray cluster of three nodes on this machine, while processes are killed."""
+"""Units and runs on a real Ray cluster of three nodes on this machine, while processes are killed."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +81,43 @@ def alone(
     return collected(world, dir)
 
 
-def workers() -> list[int]:
-    """Processes in which Ray runs a unit now."""
+def processes(is_one: Callable[[bytes], bool]) -> list[int]:
+    """Processes of a command line."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(b"ray::agent unit"):
+            if entry.name.isdigit() and is_one((entry / "cmdline").read_bytes()):
                 found.append(int(entry.name))
         except OSError:
             continue
     return found
+
+
+def workers() -> list[int]:
+    """Processes in which Ray runs a unit now."""
+    return processes(lambda command: command.startswith(b"ray::agent unit"))
+
+
+@contextlib.contextmanager
+def killing(found: Callable[[], list[int]], every: float) -> Iterator[list[int]]:
+    """Kills one of some processes after another; which they were."""
+    killed: list[int] = []
+    done = threading.Event()
+
+    def kill() -> None:
+        while len(killed) < KILLS and not done.wait(every):
+            for one in found()[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+                    killed.append(one)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        done.set()
+        killer.join()
 
 
 @pytest.mark.parametrize("units", [1, 3, 7])
@@ -105,25 +134,86 @@ def test_units_whose_workers_are_killed_give_the_bytes_of_one_machine(
     from agent_retriever.ray import run_units
 
     dir = planned(world, tmp_path / "jobs", bundle, questions, units)
-    killed: list[int] = []
-    done = threading.Event()
-
-    def kill() -> None:
-        while len(killed) < KILLS and not done.wait(0.2):
-            for worker in workers()[:1]:
-                os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
+    with killing(workers, 0.2) as killed:
         assert run_units(dir, agent=slow, home=world.home, retries=50) == units
-    finally:
-        done.set()
-        killer.join()
     assert len(killed) == KILLS
     assert collected(world, dir) == alone
     assert run_units(dir, agent=slow, home=world.home) == 0
+
+
+@pytest.fixture(scope="module")
+def embedder() -> str:
+    given = os.environ.get("AGENT_ENCODER")
+    encoder = Path(given or Path(__file__).parents[2] / "tests" / "data" / "encoder" / "mean")
+    return f"candle:{encoder}"
+
+
+def index_of(world: World, base: str) -> dict[str, str]:
+    """The digests of all files of an index."""
+    dir = world.home / "bases" / base / "index"
+    files = (file for file in dir.rglob("*") if file.is_file())
+    return {str(file.relative_to(dir)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="module")
+def index_alone(world: World, embedder: str) -> dict[str, str]:
+    """The index that one machine builds."""
+    world.run("data", "import", "--name", "embedded", "--from", world.home.parent / "shop")
+    world.run("index", "embedded", "--embedder", embedder)
+    return index_of(world, "embedded")
+
+
+@pytest.mark.parametrize("units", [1, 3, 7])
+def test_documents_that_are_embedded_while_workers_are_killed_are_the_index_of_one_machine(
+    world: World,
+    cluster: Any,
+    slow: Path,
+    embedder: str,
+    index_alone: dict[str, str],
+    tmp_path: Path,
+    units: int,
+) -> None:
+    from agent_retriever.ray import run_units
+
+    world.run("index", "embedded", "--embedder", "builtin")
+    assert index_of(world, "embedded") != index_alone
+    dir = tmp_path / "jobs"
+    what = ["--index", "embedded", "--embedder", embedder]
+    world.run("unit", "plan", dir, *what, "--units", str(units))
+    with killing(workers, 0.2) as killed:
+        assert run_units(dir, agent=slow, home=world.home, retries=50) == units
+    assert len(killed) == KILLS
+    world.run("unit", "collect", dir)
+    assert "vectors/vectors" in index_alone
+    assert index_of(world, "embedded") == index_alone
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_run_whose_workers_are_killed_freezes_the_bundle_of_one_machine(
+    world: World, cluster: Any, bundle: Path, tmp_path: Path, n: int
+) -> None:
+    from agent_retriever.ray import work
+
+    pool, run = tmp_path / "pool", tmp_path / "run"
+    where = str(pool).encode()
+
+    def working() -> list[int]:
+        return processes(lambda command: b"\0work\0" + where in command)
+
+    kept = threading.Thread(
+        target=work,
+        args=(pool, n),
+        kwargs={"agent": world.binary, "home": world.home, "idle": 5},
+    )
+    kept.start()
+    while not any(pool.glob("workers/worker-*")):
+        assert kept.is_alive()
+    what = ["--dataset", "shop", "--seed", "1", "--steps", "2", "--run", str(run)]
+    with killing(working, 0.3) as killed:
+        world.run("optimize", *what, "--pool", pool)
+    assert killed
+    assert (run / "bundle.json").read_bytes() == bundle.read_bytes()
+    kept.join()
 
 
 def test_a_node_that_dies_and_a_driver_that_is_killed_lose_nothing(

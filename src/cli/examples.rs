@@ -136,16 +136,21 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent train mfar --dataset shop --variant lexical --name fields-only",
         ],
     ),
-    ("unit collect", &["agent unit collect jobs/ --out answers.jsonl"]),
+    (
+        "unit collect",
+        &["agent unit collect jobs/ --out answers.jsonl", "agent unit collect vectors/"],
+    ),
     (
         "unit plan",
         &[
             "agent unit plan jobs/ --bundle latest --batch questions.jsonl --units 64",
             "agent unit plan jobs/ --dataset shop --split val --system hybrid --units 64",
+            "agent unit plan vectors/ --index shop --embedder candle:models/mini --units 64",
             "agent unit plan jobs/ | xargs -P2 -n1 agent unit run jobs/",
         ],
     ),
     ("unit run", &["agent unit run jobs/ 0 1 2"]),
+    ("unit work", &["agent unit work pool/"]),
     ("verify", &["agent verify latest"]),
 ];
 

@@ -8,7 +8,7 @@ use crate::{
     cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
     dataset::Base,
     embed::{CachedEmbedder, Embedder, Spent},
-    index::{self, Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
+    index::{self, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
     kb::Kb,
 };
 
@@ -40,43 +40,68 @@ pub(super) struct Args {
     force: bool,
 }
 
+/// What is to be indexed, and with what.
+pub(super) struct Wanted {
+    /// The version of the base that was imported last.
+    pub(super) base: Base,
+    pub(super) kb: Kb,
+    /// What is there.
+    state: State,
+    pub(super) choice: EmbedderChoice,
+    pub(super) candidates_only: bool,
+}
+
+impl Wanted {
+    /// What a dataset, perhaps an embedder, and a scope mean.
+    ///
+    /// # Errors
+    /// That one of them means nothing.
+    pub(super) fn of(
+        dataset: &str,
+        embedder: Option<&EmbedderChoice>,
+        candidates_only: bool,
+        ctx: &Context,
+    ) -> Result<Self> {
+        let served = dataset::locate(dataset, ctx)?.base;
+        let next = ctx.home.next(&served.name)?;
+        let base = next.as_ref().unwrap_or(&served).clone();
+        let kb = Kb::open(&base.kb_dir())?;
+        let state = State::of(&kb, &base.index_dir(), &base.name);
+        let choice = match (embedder, &state.vectors) {
+            (Some(choice), _) => absolute(choice)?,
+            (None, Ok(there)) => there.embedder.clone(),
+            (None, Err(_)) if next.is_some() => embedder_of(&served),
+            (None, Err(_)) => EmbedderChoice::default(),
+        };
+        // The scope stays as it is with the embedder; two kinds have no choice of it.
+        let before = state.vectors.as_ref().is_ok_and(|there| there.candidates_only);
+        let wanted = candidates_only || (embedder.is_none() && before);
+        let candidates_only = match choice {
+            EmbedderChoice::Builtin => false,
+            EmbedderChoice::Import(_) => true,
+            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
+        };
+        Ok(Self { base, kb, state, choice, candidates_only })
+    }
+}
+
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let served = dataset::locate(&args.dataset, ctx)?.base;
-    let next = ctx.home.next(&served.name)?;
-    let base = next.as_ref().unwrap_or(&served);
-    let kb = Kb::open(&base.kb_dir())?;
-    let State { words, vectors } = State::of(&kb, &base.index_dir(), &base.name);
-    let embedder_before = || match &next {
-        Some(_) => embedder_of(&served),
-        None => EmbedderChoice::default(),
-    };
+    let wanted = Wanted::of(&args.dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
+    let Wanted { base, kb, state: State { words, vectors }, choice, candidates_only, .. } = &wanted;
     for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
         if !args.force && !matches!(error, IndexError::Missing { .. }) {
             ctx.printer.notice(&format!("building again: {error}"));
         }
     }
     let there = vectors.as_ref().ok().filter(|_| !args.force);
-    let choice = match (&args.embedder, &vectors) {
-        (Some(choice), _) => absolute(choice)?,
-        (None, Ok(there)) => there.embedder.clone(),
-        (None, Err(_)) => embedder_before(),
-    };
-    // The scope stays as it is with the embedder; two kinds have no choice of it.
-    let before = vectors.as_ref().is_ok_and(|there| there.candidates_only);
-    let wanted = args.candidates_only || (args.embedder.is_none() && before);
-    let candidates_only = match choice {
-        EmbedderChoice::Builtin => false,
-        EmbedderChoice::Import(_) => true,
-        EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
-    };
-    let kept =
-        there.filter(|there| there.embedder == choice && there.candidates_only == candidates_only);
+    let kept = there
+        .filter(|there| there.embedder == *choice && there.candidates_only == *candidates_only);
     let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
     let parts: Vec<Part> = args.with.iter().copied().filter(|part| !has(part)).collect();
     let words = args.force || words.is_err();
     if !words && kept.is_some() && parts.is_empty() {
-        let (name, embedder) = (&base.name, &choice);
-        let notice = format!("\"{name}\" is indexed with {embedder}; --force builds it again");
+        let name = &base.name;
+        let notice = format!("\"{name}\" is indexed with {choice}; --force builds it again");
         ctx.printer.notice(&notice);
         index::remove_leftovers(&base.index_dir());
         return serve(base, ctx);
@@ -84,15 +109,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let access = ctx.access();
     let opened = match kept {
         Some(_) => None,
-        None => open(&choice, args.drop_cache, &access)?,
+        None => open(choice, args.drop_cache, &access)?,
     };
-    let import = match &choice {
-        EmbedderChoice::Import(dir) if kept.is_none() => Some(vectors::read(dir, base, &kb, ctx)?),
+    let import = match choice {
+        EmbedderChoice::Import(dir) if kept.is_none() => Some(vectors::read(dir, base, kb, ctx)?),
         _ => None,
     };
-    let vectors = match (kept, &choice, &opened) {
+    let vectors = match (kept, choice, &opened) {
         (Some(_), ..) => None,
         (None, choice, Some(embedder)) => {
+            let candidates_only = *candidates_only;
             Some(VectorSource::Embedder { choice, embedder: &**embedder, candidates_only })
         }
         (None, choice, None) => Some(match &import {
@@ -101,11 +127,25 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }),
     };
     let plan = Plan { words, vectors, parts: &parts, access: &access };
-    let built = dataset::build_index(base, &kb, &plan, ctx);
+    let built = dataset::build_index(base, kb, &plan, ctx);
     if let Some(embedder) = &opened {
         tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
     }
     built.and_then(|()| serve(base, ctx))
+}
+
+/// Indexes a base with vectors that were embedded elsewhere; its words are kept if they can be used.
+pub(super) fn with_embedded<'a>(
+    base: &Base,
+    kb: &Kb,
+    vectors: &'a Embedded<'a>,
+    ctx: &Context,
+) -> Result<Exit> {
+    let words = State::of(kb, &base.index_dir(), &base.name).words.is_err();
+    let vectors = Some(VectorSource::Embedded(vectors));
+    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE };
+    dataset::build_index(base, kb, &plan, ctx)?;
+    serve(base, ctx)
 }
 
 /// Indexes the version of a base that waits as the one that answers is indexed, and makes it answer.
@@ -174,18 +214,23 @@ fn open(
 
 /// Says what an embedder has cost.
 fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
-    let mut parts = vec![format!("{} vectors from the cache", count(spent.from_cache))];
-    let counts = [
-        (spent.tokens, "tokens paid for"),
-        (spent.cut, "texts cut to the model's limit"),
-        (spent.retries, "requests repeated"),
-    ];
-    let some = counts.iter().filter(|(n, _)| *n > 0);
-    parts.extend(some.map(|(n, what)| format!("{} {what}", count(*n))));
+    let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
+    let parts = [vec![from_cache], costs(spent)].concat();
     ctx.printer.notice(&parts.join(", "));
     if let Some(problem) = &spent.problem {
         ctx.printer.warning(problem);
     } else if !is_done {
         ctx.printer.notice("vectors that were computed are kept; run the command again to go on");
     }
+}
+
+/// What an embedder has cost but time.
+pub(super) fn costs(spent: &Spent) -> Vec<String> {
+    let counts = [
+        (spent.tokens, "tokens paid for"),
+        (spent.cut, "texts cut to the model's limit"),
+        (spent.retries, "requests repeated"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    some.map(|(n, what)| format!("{} {what}", count(*n))).collect()
 }

@@ -33,6 +33,7 @@ use crate::{
         progress::Plan,
         report as page, routing, synthesize, synthetic,
         systems::SandboxArgs,
+        unit::Pool,
     },
     dataset::{
         Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
@@ -47,6 +48,7 @@ use crate::{
         journal::{DATABASE_FILE, Journal},
         mine::{DEFAULT_HOPS, MAX_HOPS},
         record::timing::Timing,
+        trial::Evaluators,
         user::{self, UserProgram},
     },
     sandbox::{Origin, Place, SandboxOptions},
@@ -158,6 +160,10 @@ pub(super) struct Args {
     /// Run programs on this many threads [default: all cores]; the result does not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Let other processes run programs too: those of `agent unit work DIR`; the result does not
+    /// depend on them
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    pool: Option<PathBuf>,
     #[command(flatten)]
     sandbox: SandboxArgs,
     /// At the end, write the page of the run and open it in a browser; `agent serve` shows the run
@@ -237,6 +243,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let validation = load_split(&dataset.base, &Split::Val)?;
     optimize::check_queries(&train, &validation)?;
     let base = dataset::open(&dataset, ctx)?;
+    let pool = match &args.pool {
+        Some(dir) => Some(Pool::open(dir, (&dataset.base.name, &base), ctx)?),
+        None => None,
+    };
     let (dir, mut journal) =
         open_run(args, new, &dataset.base, configured.as_ref(), &programs, ctx)?;
     let options = options(args, &dataset.base, &dir, &journal, ctx)?;
@@ -280,9 +290,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         &dir,
         &mut journal,
         threads,
+        pool.as_ref(),
         &mut stopwatch,
         ctx,
     );
+    pool.iter().for_each(Pool::tell);
+    drop(pool);
     let timing = stopwatch.stop();
     print_times(&timing, printer);
     let resume = format!(
@@ -714,6 +727,7 @@ fn watched(
     dir: &Path,
     journal: &mut Journal,
     threads: usize,
+    pool: Option<&Pool>,
     stopwatch: &mut Stopwatch,
     ctx: &Context,
 ) -> std::result::Result<Outcome, OptimizeError> {
@@ -762,6 +776,7 @@ fn watched(
         dir,
         journal,
         threads,
+        evaluators: pool.map(|pool| pool as &dyn Evaluators),
         watch,
         stop,
     })

@@ -1,8 +1,12 @@
-//! `agent unit`: batch answering, and rankings for labelled queries, cut into units that any engine
-//! runs on any machine, and collected as if one machine had done it all. A unit whose base, bundle,
-//! program or questions are not those of the plan is not run, and one of which a question was ended
-//! by a time limit leaves no result: it is to be run again, and nothing is scored for it.
+//! `agent unit`: batch answering, rankings for labelled queries, and the vectors of an index, cut into
+//! units that any engine runs on any machine, and collected as if one machine had done it all. A unit
+//! whose base, embedder, bundle, program or questions are not those of the plan is not run, and one
+//! of which a question was ended by a time limit leaves no result: it is to be run again, and nothing
+//! is scored for it.
 
+mod embed;
+mod evaluate;
+mod pool;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -26,9 +30,14 @@ use crate::{
     },
     dataset::{LabelledQuery, Split},
     files,
+    index::{EmbedderChoice, VectorsOf},
+    infer::ParamValues,
     systems::{self, Need},
     units::{MAX_UNITS, Units, UnitsError},
 };
+
+pub(super) use self::pool::Pool;
+use self::pool::WorkArgs;
 
 /// Longest file of questions, bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
@@ -43,21 +52,25 @@ const MODULE: &str = "wasm";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Cut questions or queries into units, and print the numbers of those that are to be run
+    /// Cut questions, queries or documents into units, and print the numbers of those to be run
     Plan(PlanArgs),
     /// Run units and publish their results
     Run(RunArgs),
-    /// Write the results of all units as one file
+    /// Write the results of all units as one file, or build the index from them
     Collect(CollectArgs),
+    /// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
+    Work(WorkArgs),
 }
 
-/// Cut questions or queries into units, and print the numbers of those that are to be run
+/// Cut questions, queries or documents into units, and print the numbers of those to be run
 ///
 /// With --batch each line is answered with a bundle, as `agent query --batch` does, without timings;
 /// with --split each query is ranked by a system, and the collected file is the one that `agent eval
-/// --run-file` writes. The directory gets all that units need but the dataset, which every machine
-/// has installed and indexed. The same command again, or the directory alone, prints the units that
-/// have no whole result yet; the test split is opened, and counted, when a plan with it is made.
+/// --run-file` writes; with --index documents are embedded, and what is collected is the index that
+/// `agent index` builds. The directory gets all that units need but the dataset, which every machine
+/// has installed (and indexed, unless units embed), and the directory of an encoder, which has one
+/// path everywhere. The same command again, or the directory alone, prints the units that have no
+/// whole result yet; the test split is opened, and counted, when a plan with it is made.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
     /// Directory of the plan, on a file system that all machines share
@@ -87,6 +100,16 @@ pub(super) struct PlanArgs {
     /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
+    /// Embed the documents of this dataset
+    #[arg(long, value_name = "N",
+        conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
+    index: Option<String>,
+    /// Embed with candle:DIR or openai:MODEL [default: the embedder of the vectors that are there]
+    #[arg(long, value_name = "EMBEDDER", requires = "index")]
+    embedder: Option<EmbedderChoice>,
+    /// Embed only nodes that may be answers; others are not found by meaning
+    #[arg(long, requires = "index")]
+    candidates_only: bool,
     /// Cut into this many units, 1 to 10000, or as many as there are items
     #[arg(long, value_name = "UNITS", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=MAX_UNITS))]
@@ -109,18 +132,19 @@ pub(super) struct RunArgs {
     sandbox: SandboxArgs,
 }
 
-/// Write the results of all units as one file
+/// Write the results of all units as one file, or build the index from them
 ///
 /// Every result is compared with its digest first; unless all are there and whole, nothing is
-/// written and the exit status is 1. So it is if items failed, which are told.
+/// written and the exit status is 1. So it is if items failed, which are told. Embedded documents
+/// become the vectors of the dataset that is installed here; its words are indexed if they are not.
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectArgs {
     /// Directory of the plan
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The file to write
+    /// The file to write; none for an index
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    out: Option<PathBuf>,
 }
 
 /// What is done to each item.
@@ -128,8 +152,9 @@ pub(super) struct CollectArgs {
 struct Task {
     /// The name of the base.
     dataset: String,
-    /// Fingerprint of its index: equal ones give equal answers.
-    index: String,
+    /// Fingerprint of what is read of it, its index or to embed its nodes: equal ones give equal
+    /// results.
+    fingerprint: String,
     #[serde(flatten)]
     kind: Kind,
 }
@@ -141,6 +166,10 @@ enum Kind {
     Answer { k: usize },
     /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
     Rank { system: String, tag: String, depth: usize },
+    /// Nodes of a range are embedded.
+    Embed { vectors: VectorsOf },
+    /// The program of the plan is run on queries.
+    Evaluate { params: ParamValues },
 }
 
 /// A labelled query without its answers, which no unit needs to know.
@@ -155,20 +184,24 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Plan(args) => plan(&args, ctx),
         Command::Run(args) => work::run(&args, ctx),
         Command::Collect(args) => collect(&args, ctx),
+        Command::Work(args) => pool::work(&args, ctx),
     }
 }
 
 fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
-    let units = match (&args.bundle, &args.batch, &args.system) {
-        (Some(bundle), Some(batch), _) => plan_answers(args, bundle, batch, ctx)?,
-        (_, _, Some(system)) => plan_rankings(args, system, ctx)?,
-        _ => Units::open(&args.dir)
-            .hint("say what to do: --bundle B --batch FILE, or --dataset N --split S --system S")?,
+    let units = match (&args.bundle, &args.batch, &args.system, &args.index) {
+        (Some(bundle), Some(batch), ..) => plan_answers(args, bundle, batch, ctx)?,
+        (_, _, Some(system), _) => plan_rankings(args, system, ctx)?,
+        (.., Some(dataset)) => embed::plan(args, dataset, ctx)?,
+        _ => Units::open(&args.dir).hint(
+            "say what to do: --bundle B --batch FILE, --dataset N --split S --system S, or --index N",
+        )?,
     };
     let remaining = units.remaining();
     let (n, all, dir) = (count(remaining.len() as u64), count(units.len()), args.dir.display());
+    let out = if args.index.is_some() { "" } else { " --out FILE" };
     ctx.printer.notice(&match remaining.is_empty() {
-        true => format!("all {all} units are done; `agent unit collect {dir} --out FILE` goes on"),
+        true => format!("all {all} units are done; `agent unit collect {dir}{out}` goes on"),
         false => format!("{n} of {all} units are to be run, each with `agent unit run {dir} UNIT`"),
     });
     ctx.printer.data(&remaining.iter().map(|unit| format!("{unit}\n")).collect::<String>())?;
@@ -180,8 +213,8 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     let bundle = read_bundle(given, ctx)?;
     let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
     let dataset = args.dataset.as_ref().unwrap_or(&bundle.dataset.name);
-    let (dataset, index) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
-    if bundle.dataset.index != index {
+    let (dataset, fingerprint) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
+    if bundle.dataset.index != fingerprint {
         let made_for = &bundle.dataset.name;
         return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
             .hint("units take a bundle and the base that it was made for");
@@ -196,7 +229,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
              of its own"
         )));
     }
-    let task = Task { dataset, index, kind: Kind::Answer { k: args.k as usize } };
+    let task = Task { dataset, fingerprint, kind: Kind::Answer { k: args.k as usize } };
     Ok(Units::plan(&args.dir, &task, &lines, args.units, Some(("bundle.json", &bytes)))?)
 }
 
@@ -219,14 +252,14 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
         None => (travels(&full).map(|()| full.clone())?, None),
     };
     let found = dataset::find(args.dataset.as_deref().unwrap_or_default(), ctx)?;
-    let (dataset, index) = named_index(&found, ctx)?;
+    let (dataset, fingerprint) = named_index(&found, ctx)?;
     let queries = eval::queries(&args.split, &[], &found.base, ctx)?;
     let line = |one: &LabelledQuery| {
         Ok(serde_json::to_string(&Query { id: one.id, query: one.text.clone() })?)
     };
     let lines = queries.iter().map(line).collect::<Result<Vec<String>>>()?;
     let kind = Kind::Rank { system, tag: tag(given), depth: args.depth as usize };
-    let task = Task { dataset, index, kind };
+    let task = Task { dataset, fingerprint, kind };
     let file = file.as_ref().map(|(name, bytes)| (*name, bytes.as_slice()));
     Ok(Units::plan(&args.dir, &task, &lines, args.units, file)?)
 }
@@ -258,22 +291,49 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
+/// What is planned.
+fn task_of(units: &Units) -> Result<Task> {
+    let task = serde_json::from_value(units.task().clone());
+    let other = || format!("{} plans no task of this program", units.dir().display());
+    Ok(task.with_context(other)?)
+}
+
+/// Says of units without a result what is to be done.
+fn to_be_run<T>(result: std::result::Result<T, UnitsError>, dir: &Path) -> Result<T> {
+    match result {
+        Err(error @ UnitsError::Missing { .. }) => {
+            let dir = dir.display();
+            Err(error).hint(format!(
+                "`agent unit plan {dir}` prints them; run them with `agent unit run {dir} UNIT`"
+            ))
+        }
+        result => Ok(result?),
+    }
+}
+
 fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     let units = Units::open(&args.dir)?;
-    let shown = args.out.display();
-    let parent = args.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let task = task_of(&units)?;
+    let file = match (&task.kind, &args.out) {
+        (Kind::Evaluate { .. }, _) => {
+            return Err(anyhow!("these units belong to a run, which takes their results itself"))?;
+        }
+        (Kind::Embed { vectors }, None) => {
+            return embed::collect(&args.dir, &units, &task, vectors, ctx);
+        }
+        (Kind::Embed { .. }, Some(_)) => {
+            let error = anyhow!("--out is for answers and rankings; these units make an index");
+            return Err(CommandError::usage(error));
+        }
+        (_, None) => return Err(CommandError::usage(anyhow!("--out says which file to write"))),
+        (_, Some(file)) => file,
+    };
+    let shown = file.display();
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let out = files::temporary_file(parent.unwrap_or(Path::new(".")), ".collected-");
     let mut out = out.with_context(|| format!("cannot write {shown}"))?;
-    let collected = match units.collect(&mut out) {
-        Err(error @ UnitsError::Missing { .. }) => {
-            let dir = args.dir.display();
-            return Err(error).hint(format!(
-                "`agent unit plan {dir}` prints them; run them with `agent unit run {dir} UNIT`"
-            ));
-        }
-        collected => collected?,
-    };
-    out.persist(&args.out).with_context(|| format!("cannot write {shown}"))?;
+    let collected = to_be_run(units.collect(&mut out), &args.dir)?;
+    out.persist(file).with_context(|| format!("cannot write {shown}"))?;
     let (n, bytes) = (count(units.len()), count(collected.bytes));
     ctx.printer.notice(&format!("wrote {bytes} bytes of {n} units to {shown}"));
     for failure in collected.failures.iter().take(MAX_TOLD) {

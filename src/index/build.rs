@@ -5,16 +5,22 @@ mod vectors;
 mod words;
 
 use std::{
+    io::Read,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+pub use vectors::{cut, embed};
 
 use crate::{
     embed::Embedder,
     index::{
         Access, EmbedderChoice, Import, IndexError, Part,
         embedder::IndexEmbedder,
-        layout::{Staging, VECTORS, VectorsRecord, part_path, remove_leftovers},
+        layout::{Staging, VECTORS, VectorsOf, VectorsRecord, part_path, remove_leftovers},
         parts::{self, Materials},
         vectors::VectorIndex,
     },
@@ -67,13 +73,24 @@ pub enum VectorSource<'a> {
         /// Whether only nodes of candidate types are embedded; others get zeros.
         candidates_only: bool,
     },
-    /// Vectors that were computed elsewhere.
+    /// Vectors that an embedder gave elsewhere.
+    Embedded(&'a Embedded<'a>),
+    /// Vectors from a place that gives no others.
     Import {
         /// Where.
         choice: &'a EmbedderChoice,
         /// The vectors.
         vectors: &'a Import,
     },
+}
+
+/// Vectors that an embedder gave elsewhere, by [`embed`].
+pub struct Embedded<'a> {
+    /// Which they are.
+    pub of: VectorsOf,
+    /// The vector of each node that has one, in the order of nodes: numbers of 4 bytes, the lowest
+    /// byte first.
+    pub input: Mutex<&'a mut (dyn Read + Send)>,
 }
 
 /// Reports progress and learns whether to stop.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
 use crate::{
+    embed::Embedder,
     files,
     index::{EmbedderChoice, IndexError},
     kb::{FileRecord, publish},
@@ -205,23 +206,42 @@ pub(super) struct VectorsRecord {
     pub(super) seal: Option<Seal>,
 }
 
-/// What a record of vectors is made from.
-pub(super) struct Described<'a> {
-    pub(super) embedder: &'a EmbedderChoice,
-    pub(super) fingerprint: &'a str,
-    pub(super) description: String,
-    pub(super) dim: usize,
-    pub(super) candidates_only: bool,
+/// Which vectors an index has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VectorsOf {
+    /// How the embedder is opened again.
+    pub embedder: EmbedderChoice,
+    /// Fingerprint of the embedder.
+    pub fingerprint: String,
+    /// The embedder in a line for people.
+    pub description: String,
+    /// Length of a vector.
+    pub dim: usize,
+    /// Whether only nodes of candidate types have one.
+    pub candidates_only: bool,
+}
+
+impl VectorsOf {
+    /// Those that an opened embedder gives.
+    pub fn new(choice: &EmbedderChoice, embedder: &dyn Embedder, candidates_only: bool) -> Self {
+        Self {
+            embedder: choice.clone(),
+            fingerprint: embedder.fingerprint().to_owned(),
+            description: embedder.describe(),
+            dim: embedder.dim(),
+            candidates_only,
+        }
+    }
 }
 
 impl VectorsRecord {
     /// A record without optional parts.
-    pub(super) fn new(kb: &str, of: Described<'_>) -> Self {
+    pub(super) fn new(kb: &str, of: VectorsOf) -> Self {
         Self {
             format: VECTORS_FORMAT,
             kb: kb.to_owned(),
-            embedder: of.embedder.clone(),
-            fingerprint: of.fingerprint.to_owned(),
+            embedder: of.embedder,
+            fingerprint: of.fingerprint,
             description: of.description,
             dim: of.dim,
             candidates_only: of.candidates_only,

@@ -48,10 +48,10 @@ use std::{io, path::Path};
 
 pub use adopt::adopt;
 pub use base::{IndexedBase, State, VectorsState};
-pub use build::{Plan, Progress, VectorSource, build, build_parts};
+pub use build::{Embedded, Plan, Progress, VectorSource, build, build_parts, cut, embed};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
-pub use layout::{Part, remove_leftovers};
+pub use layout::{Part, VectorsOf, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 

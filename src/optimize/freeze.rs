@@ -29,7 +29,7 @@ use crate::{
         cutoff::{self, FOLDS},
         fallback, reading, reranker, route,
         sequential_test::Challenge,
-        trial::{Origin, Pool, mean, reciprocal_rank},
+        trial::{Origin, Pool, Ranked, mean, reciprocal_rank},
         verdict::{Standing, Verdict},
     },
     retrieve::{Baseline, Ranking, Retriever, System},
@@ -176,9 +176,6 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
 fn reranked(n_categories: usize) -> Fusion {
     Fusion { most: n_categories, normalized: true, ordered: true }
 }
-
-/// A ranking, and why the program failed if it did.
-type Ranked = (Ranking, Option<String>);
 
 /// The rankings of all programs of categories on all queries of a pool, by category. A program that
 /// is run on a part of the training queries alone has none on the others.

@@ -85,7 +85,7 @@ use crate::{
         leak::ForbiddenWords,
         plan::Plan,
         search::SEARCH,
-        trial::{Origin, Pool, Trials},
+        trial::{Evaluators, Origin, Pool, Trials},
         user::UserProgram,
     },
     program::Program,
@@ -382,6 +382,8 @@ pub struct Inputs<'a> {
     pub journal: &'a mut Journal,
     /// Programs that run side by side.
     pub threads: usize,
+    /// Other processes that run programs too; the bundle does not depend on them.
+    pub evaluators: Option<&'a dyn Evaluators>,
     /// Told what happens.
     pub watch: &'a mut dyn FnMut(Event<'_>),
     /// Set when the run is to end.
@@ -396,8 +398,8 @@ pub struct Inputs<'a> {
 /// # Errors
 /// [`OptimizeError`]; what was done is in the journal.
 pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
-    let Inputs { base, assistant, train, validation, options, dir, journal, threads, watch, stop } =
-        inputs;
+    let Inputs { base, assistant, train, validation, options, dir, journal, threads, .. } = inputs;
+    let Inputs { evaluators, watch, stop, .. } = inputs;
     check_queries(&train, &validation)?;
     let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
@@ -418,7 +420,13 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
         options,
         train: Pool::new("train", train),
         validation: Pool::new("validation", validation),
-        trials: Trials { runtime: Arc::new(asking), offline: Arc::new(runtime()), journal, stop },
+        trials: Trials {
+            runtime: Arc::new(asking),
+            offline: Arc::new(runtime()),
+            journal,
+            stop,
+            evaluators,
+        },
         forbidden,
         allowance,
         cache,

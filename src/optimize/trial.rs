@@ -99,6 +99,28 @@ pub fn mean(ranks: &[f32]) -> f64 {
     (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
 }
 
+/// A ranking, and why the program failed if it did.
+pub type Ranked = (Ranking, Option<String>);
+
+/// Runs a program in this process, on queries by position.
+pub type Here<'a> = dyn Fn(&[usize]) -> Result<Vec<Ranked>, OptimizeError> + 'a;
+
+/// Other processes that run programs.
+pub trait Evaluators: Sync {
+    /// What a program ranks for queries, in their order: what this process would get. `here` runs
+    /// it in this process, on the queries that nobody else answers.
+    ///
+    /// # Errors
+    /// Those of `here`.
+    fn rankings(
+        &self,
+        program: &Program,
+        params: &ParamValues,
+        queries: &[&str],
+        here: &Here<'_>,
+    ) -> Result<Vec<Ranked>, OptimizeError>;
+}
+
 /// Reciprocal rank of the first answer in a ranking.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
     let candidates = Candidates::of(&runtime.base().kb);
@@ -129,7 +151,7 @@ pub fn rankings(
     params: &ParamValues,
     pool: &Pool,
     queries: &[usize],
-) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
+) -> Result<Vec<Ranked>, OptimizeError> {
     let span = debug_span!("trial", pool = pool.name, queries = queries.len());
     queries
         .par_iter()
@@ -157,7 +179,7 @@ pub fn rankings(
 /// Reciprocal ranks of rankings, in their order.
 pub fn reciprocal_ranks(
     runtime: &Runtime,
-    rankings: &[(Ranking, Option<String>)],
+    rankings: &[Ranked],
     pool: &Pool,
     queries: &[usize],
 ) -> Vec<f32> {
@@ -184,6 +206,8 @@ pub struct Trials<'a> {
     pub journal: &'a mut Journal,
     /// Set to stop soon.
     pub stop: &'a AtomicBool,
+    /// Other processes that run programs which ask no model.
+    pub evaluators: Option<&'a dyn Evaluators>,
 }
 
 impl Trials<'_> {
@@ -208,7 +232,7 @@ impl Trials<'_> {
         if asks(program) { &self.runtime } else { &self.offline }
     }
 
-    /// [`rankings`] on the runtime of the program.
+    /// [`rankings`] on the runtime of the program, or by other processes.
     ///
     /// # Errors
     /// As [`Trials::compile`] and [`rankings`].
@@ -218,9 +242,32 @@ impl Trials<'_> {
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
-    ) -> Result<Vec<(Ranking, Option<String>)>, OptimizeError> {
+    ) -> Result<Vec<Ranked>, OptimizeError> {
         let compiled = self.compile(program)?;
-        rankings(self.runtime_of(program), self.stop, &compiled, params, pool, queries)
+        let runtime = self.runtime_of(program);
+        self.rankings_on(runtime, (program, &compiled), params, pool, queries)
+    }
+
+    /// [`rankings`] on a runtime, or by other processes where the program asks no model.
+    ///
+    /// # Errors
+    /// As [`rankings`].
+    pub fn rankings_on(
+        &self,
+        runtime: &Runtime,
+        (program, compiled): (&Program, &Compiled),
+        params: &ParamValues,
+        pool: &Pool,
+        queries: &[usize],
+    ) -> Result<Vec<Ranked>, OptimizeError> {
+        let Some(evaluators) = self.evaluators.filter(|_| !asks(program)) else {
+            return rankings(runtime, self.stop, compiled, params, pool, queries);
+        };
+        let texts: Vec<&str> = queries.iter().map(|&at| pool.queries[at].text.as_str()).collect();
+        evaluators.rankings(program, params, &texts, &|places| {
+            let some: Vec<usize> = places.iter().map(|&place| queries[place]).collect();
+            rankings(runtime, self.stop, compiled, params, pool, &some)
+        })
     }
 
     /// The trial of a program on queries of a pool: from the journal, or run and committed.
@@ -254,7 +301,7 @@ impl Trials<'_> {
         pool: &Pool,
         queries: &[usize],
         origin: &Origin,
-        rankings: &[(Ranking, Option<String>)],
+        rankings: &[Ranked],
     ) -> Result<Trial, OptimizeError> {
         let key = key(program, params, pool, queries);
         if let Some(trial) = self.journal.find(TRIAL, &key)? {

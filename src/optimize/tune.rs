@@ -12,7 +12,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         OptimizeError,
-        trial::{Pool, Trials, program_failed, rankings, reciprocal_ranks},
+        trial::{Pool, Trials, program_failed, reciprocal_ranks},
     },
     program::Program,
     sandbox::{Compiled, Param},
@@ -47,6 +47,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
 /// What parameters are worth on queries: each set of parameters is run once.
 struct Worths<'a> {
     trials: &'a Trials<'a>,
+    program: &'a Program,
     compiled: &'a Compiled,
     pool: &'a Pool,
     queries: &'a [usize],
@@ -59,8 +60,8 @@ impl Worths<'_> {
         if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
             return Ok(*worth);
         }
-        let Trials { offline, stop, .. } = self.trials;
-        let ranked = rankings(offline, stop, self.compiled, params, self.pool, self.queries)?;
+        let (offline, program) = (&self.trials.offline, (self.program, self.compiled));
+        let ranked = self.trials.rankings_on(offline, program, params, self.pool, self.queries)?;
         let ranks = reciprocal_ranks(offline, &ranked, self.pool, self.queries);
         let worth = ranks.iter().map(|&rank| f64::from(rank)).sum();
         self.known.push((params.clone(), worth));
@@ -84,7 +85,8 @@ pub fn tune(
         .runtime
         .declared_params(&compiled)
         .map_err(|failure| program_failed(program, failure))?;
-    let mut worths = Worths { trials, compiled: &compiled, pool, queries, known: Vec::new() };
+    let compiled = &compiled;
+    let mut worths = Worths { trials, program, compiled, pool, queries, known: Vec::new() };
     let (mut best, mut best_worth) = (start.clone(), worths.of(start)?);
     for _ in 0..PASSES {
         let at_start = best.clone();

@@ -170,6 +170,7 @@ fn sequential_test(
         dir: &dir,
         journal: &mut journal,
         threads: 2,
+        evaluators: None,
         watch: &mut |_| {},
         stop: &Arc::new(AtomicBool::new(false)),
     });

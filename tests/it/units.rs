@@ -1,15 +1,21 @@
 //! `agent unit`: however work is cut and whatever is killed, the collected bytes are one machine's.
 
 use std::{
+    collections::BTreeMap,
     fs,
-    process::{Command, Stdio},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
+use agent::dataset::Home;
 use serde_json::Value;
 
 use crate::{
     bundles::{SEARCHES, world_with},
-    support::World,
+    embedders::Service,
+    support::{Ran, World},
 };
 
 /// Runs what a plan says is left, with two processes of `xargs`.
@@ -31,6 +37,14 @@ fn run_rest(world: &World, dir: &str) {
         };
     }
     assert!(xargs.status().unwrap().success());
+}
+
+/// Leaves a result cut short, as a disk that was full.
+fn cut_a_result(world: &World, dir: &str) {
+    let result = fs::read_dir(world.path(dir).join("out")).unwrap().flatten();
+    let result = result.map(|entry| entry.path()).min().unwrap();
+    let bytes = fs::read(&result).unwrap();
+    fs::write(&result, &bytes[..bytes.len() / 2]).unwrap();
 }
 
 /// A line of a batch without what differs from run to run, or names a file.
@@ -67,10 +81,7 @@ fn a_batch_in_units_is_that_of_one_machine() {
         killed.kill().unwrap();
         killed.wait().unwrap();
         run_rest(&world, &dir);
-        let result = fs::read_dir(world.path(&dir).join("out")).unwrap().flatten();
-        let result = result.map(|entry| entry.path()).min().unwrap();
-        let bytes = fs::read(&result).unwrap();
-        fs::write(&result, &bytes[..bytes.len() / 2]).unwrap();
+        cut_a_result(&world, &dir);
         let collect = ["unit", "collect", &dir, "--out", "answers.jsonl"];
         world.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
         assert!(!world.path("answers.jsonl").exists());
@@ -128,4 +139,186 @@ fn rankings_in_units_are_the_run_file_of_an_evaluation() {
     let model = ["unit", "plan", "new"].into_iter().chain(model);
     world.run(model).fails(2, &["cannot take expand:hyde", "language model"]);
     world.run(["unit", "plan", "nowhere"]).fails(1, &["no plan of units", "say what to do"]);
+}
+
+/// The files of the index of a base, by their names.
+fn index_of(world: &World, base: &str) -> BTreeMap<String, Vec<u8>> {
+    fn gather(dir: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = format!("{prefix}{}", name.to_string_lossy());
+            match path.is_dir() {
+                true => gather(&path, &format!("{name}/"), files),
+                false => drop(files.insert(name, fs::read(&path).unwrap())),
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    let base = Home::new(world.path("home")).get(base).unwrap();
+    gather(&base.index_dir(), "", &mut files);
+    files
+}
+
+#[test]
+fn documents_in_units_are_the_index_of_one_machine() {
+    let world = World::shop();
+    let encoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder/mean");
+    let embedder = format!("candle:{}", encoder.display());
+    let with = ["shop", "--embedder", &embedder];
+    for scope in [&["--candidates-only"][..], &[]] {
+        world.run(["index"].into_iter().chain(with).chain(scope.iter().copied())).done();
+        let whole = index_of(&world, "shop");
+        assert!(whole.len() > 10 && whole["vectors/vectors"].len() > 100_000);
+        for n in ["1", "3", "7"] {
+            world.run(["index", "shop", "--embedder", "builtin"]).done();
+            let before = index_of(&world, "shop");
+            assert!(before != whole);
+            let dir = format!("vectors-{n}-{}", scope.len());
+            let plan = ["unit", "plan", &dir, "--units", n, "--index"].into_iter().chain(with);
+            let listed = world.run(plan.chain(scope.iter().copied())).done();
+            assert_eq!(listed.lines().count(), n.parse::<usize>().unwrap());
+            run_rest(&world, &dir);
+            cut_a_result(&world, &dir);
+            let collect = ["unit", "collect", &dir];
+            world.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+            assert!(index_of(&world, "shop") == before, "nothing is written");
+            run_rest(&world, &dir);
+            world.run(collect).done();
+            assert!(index_of(&world, "shop") == whole, "{scope:?} in {n}");
+        }
+    }
+    // A machine that has the base, and no index of it.
+    let whole = index_of(&world, "shop");
+    let other = World::new();
+    let sample = world.path("sample");
+    let import = ["data", "import", "--name", "shop", "--from", sample.to_str().unwrap()];
+    other.run(import).done();
+    let jobs = other.path("jobs");
+    let jobs = jobs.to_str().unwrap();
+    let plan = ["unit", "plan", jobs, "--units", "2", "--index"];
+    world.run(plan.into_iter().chain(with)).done();
+    other.run(["unit", "run", jobs, "0"]).done();
+    world.run(["unit", "run", jobs, "1"]).done();
+    other.run(["unit", "collect", jobs]).done();
+    assert!(index_of(&other, "shop") == whole);
+    other.run(["search", "shop", "bottle", "--system", "dense"]).done();
+}
+
+#[test]
+fn units_embed_with_what_was_planned_or_not_at_all() {
+    let (world, service) = (World::indexed(), Service::start());
+    let plan = ["unit", "plan", "jobs", "--units", "2", "--index", "tiny"];
+    let planned = |more: [&'static str; 2]| plan.into_iter().chain(more);
+    world.run(plan).fails(2, &["builtin is trained on the whole base", "agent index tiny"]);
+    let import = ["--embedder", "import:."];
+    world.run(planned(import)).fails(2, &["vectors that are there already"]);
+    let letters = ["--embedder", "openai:letters"];
+    world.run(planned(letters)).fails(1, &["openai:letters needs OPENAI_API_KEY"]);
+    assert!(!world.path("jobs").exists());
+
+    // A service is paid by the units alone; one machine needs it to collect no more.
+    let served = |args: &[&'static str]| {
+        let mut command = world.command(args.iter().copied());
+        service.offer(&mut command);
+        Ran::of(command.output().unwrap())
+    };
+    served(&planned(letters).collect::<Vec<_>>()).done();
+    world.run(["unit", "run", "jobs", "0"]).fails(1, &["openai:letters needs OPENAI_API_KEY"]);
+    let ran = served(&["unit", "run", "jobs", "0", "1"]);
+    assert!(ran.stderr.contains("tokens paid for"), "{}", ran.stderr);
+    world.run(["unit", "collect", "jobs", "--out", "file"]).fails(2, &["make an index"]);
+    world.run(["unit", "collect", "jobs"]).done();
+    let collected = index_of(&world, "tiny");
+    served(&["index", "tiny", "--force"]).done();
+    assert!(index_of(&world, "tiny") == collected);
+
+    // Another model in the same place, and another base of the same name.
+    let encoder = |model: &str| {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder").join(model);
+        fs::create_dir_all(world.path("model/1_Pooling")).unwrap();
+        for name in fs::read_dir(&from).unwrap().flatten().map(|entry| entry.file_name()) {
+            if from.join(&name).is_file() {
+                fs::copy(from.join(&name), world.path("model").join(&name)).unwrap();
+            }
+        }
+        let pooling = "1_Pooling/config.json";
+        fs::copy(from.join(pooling), world.path("model").join(pooling)).unwrap();
+    };
+    encoder("mean");
+    let plan = ["unit", "plan", "local", "--index", "tiny", "--embedder", "candle:model"];
+    world.run(plan).done();
+    world.run(["unit", "run", "local", "0"]).done();
+    encoder("first");
+    world.run(["unit", "run", "local", "1"]).fails(1, &["another model", "same files"]);
+    fs::remove_dir_all(world.path("model")).unwrap();
+    world.run(["unit", "run", "local", "1"]).fails(1, &["model", "one path on all machines"]);
+    let nodes = world.path("tiny/nodes.jsonl");
+    let text = fs::read_to_string(&nodes).unwrap();
+    fs::write(&nodes, text.replacen("kite", "kites", 1)).unwrap();
+    world.run(["data", "import", "--name", "tiny", "--from", "tiny"]).done();
+    served(&["index", "tiny"]).done();
+    world.run(["unit", "run", "local", "1"]).fails(1, &["other data", "import the same data"]);
+    world.run(["unit", "collect", "jobs"]).fails(1, &["other data"]);
+}
+
+/// How many rankings of a run came from workers.
+fn from_workers(stderr: &str) -> u32 {
+    let line = stderr.lines().find(|line| line.contains("rankings came from workers")).unwrap();
+    let words = line.split_whitespace().map(|word| word.replace(',', ""));
+    words.filter_map(|word| word.parse().ok()).next().unwrap()
+}
+
+#[test]
+fn a_run_with_workers_freezes_the_bundle_of_one_process() {
+    let world = World::shop();
+    let optimize = ["optimize", "--dataset", "shop", "--seed", "1", "--steps", "2", "--run"];
+    world.run(optimize.into_iter().chain(["alone"])).done();
+    let bundle = |run: &str| fs::read(world.path(run).join("bundle.json")).unwrap();
+    let names = |dir: &str| {
+        let entries = fs::read_dir(world.path(dir)).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).count()
+    };
+    for n in [0, 1, 3] {
+        let (run, pool) = (format!("with-{n}"), format!("pool-{n}"));
+        let work = || {
+            let mut work = world.command(["unit", "work", &pool, "--idle", "60"]);
+            work.stderr(Stdio::null()).spawn().unwrap()
+        };
+        let mut workers: Vec<Child> = (0..n).map(|_| work()).collect();
+        while names(&format!("{pool}/workers")) < n {
+            assert!(workers.iter_mut().all(|worker| worker.try_wait().unwrap().is_none()));
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut command = world.command(optimize.into_iter().chain([&*run, "--pool", &pool]));
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if n == 3 {
+            // One dies as soon as there is work, another is replaced.
+            while names(&format!("{pool}/jobs")) == 0 && running.try_wait().unwrap().is_none() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            for mut worker in workers.drain(..2) {
+                worker.kill().unwrap();
+                worker.wait().unwrap();
+            }
+            workers.push(work());
+        }
+        let ran = Ran::of(running.wait_with_output().unwrap());
+        for mut worker in workers {
+            worker.kill().unwrap();
+            worker.wait().unwrap();
+        }
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("no worker lives"), n == 0, "{}", ran.stderr);
+        assert_eq!(from_workers(&ran.stderr) > 0, n > 0, "{}", ran.stderr);
+        assert!(bundle(&run) == bundle("alone"), "with {n}");
+        assert_eq!(names(&format!("{pool}/jobs")), 0, "jobs are removed");
+    }
+    // A pool belongs to one run, and a worker without work ends.
+    let used = fs::File::create(world.path("pool-0/run")).unwrap();
+    used.lock().unwrap();
+    let again = optimize.into_iter().chain(["other", "--pool", "pool-0"]);
+    world.run(again).fails(1, &["another run uses the pool", "directory of its own"]);
+    let idle = world.run(["unit", "work", "pool-0", "--idle", "0"]);
+    assert!(idle.stderr.contains("ran 0 units"), "{}", idle.stderr);
 }

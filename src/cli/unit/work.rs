@@ -1,9 +1,6 @@
 //! `agent unit run`: what one unit does. Must not know how units are cut or collected.
 
-use std::{
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
@@ -13,28 +10,47 @@ use crate::{
         Context, Exit, dataset,
         failure::{Explain, Result},
         query::batch::{self, Session},
-        systems::{Resources, STAND_IN, open_bundle, open_system},
-        unit::{Kind, Query, RunArgs, Task, carried},
+        systems::{
+            Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
+        },
+        unit::{
+            Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation, task_of,
+        },
     },
     eval::trec,
     index::IndexedBase,
+    infer::Runtime,
     retrieve::{Baseline, Detail, Retriever},
+    sandbox::Origin,
     units::Units,
 };
 
 /// Hex digits of a digest that are shown.
 const SHOWN: usize = 12;
 
-/// What is opened once for all units of a process.
+/// What is opened for the units of a plan.
 enum Opened {
     Answer(Box<Session>),
     Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
+    Embed(Box<Embedding>),
+    Evaluate(Evaluation),
+}
+
+/// What a process has opened: for units of one plan once, and a base that programs run on as long as
+/// plans ask for it.
+pub(super) struct Bench<'a> {
+    sandbox: SandboxArgs,
+    ctx: &'a Context,
+    /// By digest of the plan.
+    opened: Option<(blake3::Hash, Opened)>,
+    /// By fingerprint of the index.
+    runtime: Option<(String, Arc<Runtime>)>,
 }
 
 /// What became of one item: its part of the result, and why it failed.
-struct Done {
-    bytes: Vec<u8>,
-    failure: Option<String>,
+pub(super) struct Done {
+    pub(super) bytes: Vec<u8>,
+    pub(super) failure: Option<String>,
 }
 
 pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
@@ -43,70 +59,125 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
         // A wrong number costs nothing.
         units.items(unit)?;
     }
-    let task: Task = serde_json::from_value(units.task().clone())
-        .with_context(|| format!("{} plans no task of this program", args.dir.display()))?;
-    let mut opened = None;
+    let mut bench = Bench::new(args.sandbox, ctx);
     for &unit in &args.units {
-        if units.is_done(unit) {
-            ctx.printer.notice(&format!("unit {unit} is done"));
-            continue;
-        }
-        let opened: &Opened = match &mut opened {
-            Some(opened) => opened,
-            none => none.insert(open(&task, units.file()?.as_deref(), args, ctx)?),
+        let told = match units.is_done(unit) {
+            true => "is done".to_owned(),
+            false => bench.run(&units, unit)?,
         };
-        let (first, items) = units.items(unit)?;
-        let one = |(at, item): (usize, &String)| match opened {
-            Opened::Answer(session) => answer(session, first + at as u64 + 1, item.trim()),
-            Opened::Rank { system, stand_in, tag, depth } => {
-                rank(&**system, stand_in, tag, *depth, item)
-            }
-        };
-        let stopped = || ctx.stop.load(Ordering::Relaxed);
-        let done: Vec<Done> = items
-            .par_iter()
-            .enumerate()
-            .map(|item| if stopped() { Err(anyhow!("no result").into()) } else { one(item) })
-            .collect::<Result<_>>()?;
-        // A program that was ended is no answer.
-        if stopped() {
-            return Err(anyhow!("unit {unit} has no result; run it again").into());
-        }
-        let bytes: Vec<u8> = done.iter().flat_map(|one| one.bytes.iter().copied()).collect();
-        let failures = done.into_iter().filter_map(|one| one.failure).collect();
-        units.publish(unit, &bytes, failures)?;
-        ctx.printer.notice(&format!("unit {unit}: {} items", items.len()));
+        ctx.printer.notice(&format!("unit {unit}: {told}"));
     }
     Ok(Exit::Done)
 }
 
-/// Opens what a task needs on this machine, if that is what was planned.
-fn open(task: &Task, file: Option<&Path>, args: &RunArgs, ctx: &Context) -> Result<Opened> {
-    let base = dataset::open(&dataset::find(&task.dataset, ctx)?, ctx)?;
-    same_base(task, &base)?;
-    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
-    match &task.kind {
-        Kind::Answer { k } => {
-            let bundle = carried(file.context("the plan has no bundle")?)?;
-            let opened = open_bundle(&bundle, &base, &resources)?;
-            let bundle = bundle.digest.clone();
-            Ok(Opened::Answer(Box::new(Session { bundle, timed: false, k: *k, base, opened })))
+/// Runs a unit whose items each give bytes of their own; `one` gets an item and its number.
+fn each(
+    units: &Units,
+    unit: u64,
+    ctx: &Context,
+    one: &(dyn Fn(u64, &str) -> Result<Done> + Sync),
+) -> Result<String> {
+    let (first, items) = units.items(unit)?;
+    let stopped = || ctx.stop.load(Ordering::Relaxed);
+    let done: Vec<Done> = items
+        .par_iter()
+        .enumerate()
+        .map(|(at, item)| match stopped() {
+            true => Err(anyhow!("no result").into()),
+            false => one(first + at as u64, item),
+        })
+        .collect::<Result<_>>()?;
+    // A program that was ended is no answer.
+    if stopped() {
+        return Err(anyhow!("unit {unit} has no result; run it again").into());
+    }
+    let bytes: Vec<u8> = done.iter().flat_map(|one| one.bytes.iter().copied()).collect();
+    let failures = done.into_iter().filter_map(|one| one.failure).collect();
+    units.publish(unit, &bytes, failures)?;
+    Ok(format!("{} items", items.len()))
+}
+
+impl<'a> Bench<'a> {
+    /// Nothing is opened yet.
+    pub(super) fn new(sandbox: SandboxArgs, ctx: &'a Context) -> Self {
+        Self { sandbox, ctx, opened: None, runtime: None }
+    }
+
+    /// Runs a unit and publishes its result; what it did.
+    pub(super) fn run(&mut self, units: &Units, unit: u64) -> Result<String> {
+        let ctx = self.ctx;
+        match self.opened(units)? {
+            Opened::Embed(embedding) => embedding.run(units, unit, ctx),
+            Opened::Answer(session) => {
+                each(units, unit, ctx, &|at, item| answer(session, at + 1, item.trim()))
+            }
+            Opened::Rank { system, stand_in, tag, depth } => {
+                each(units, unit, ctx, &|_, item| rank(&**system, stand_in, tag, *depth, item))
+            }
+            Opened::Evaluate(evaluation) => each(units, unit, ctx, &|_, item| evaluation.run(item)),
         }
-        Kind::Rank { system, tag, depth } => {
-            let file = file.map(|path| path.display().to_string()).unwrap_or_default();
-            let system = open_system(&format!("{system}{file}"), &base, &resources)?;
-            let stand_in = Baseline::new(base, STAND_IN);
-            Ok(Opened::Rank { system, stand_in, tag: tag.clone(), depth: *depth })
-        }
+    }
+
+    /// What the units of a plan need on this machine, if that is what was planned.
+    fn opened(&mut self, units: &Units) -> Result<&Opened> {
+        let is_there = self.opened.as_ref().is_some_and(|(digest, _)| *digest == units.digest());
+        let opened = match self.opened.take().filter(|_| is_there) {
+            Some(opened) => opened,
+            None => (units.digest(), self.open(units)?),
+        };
+        Ok(&self.opened.insert(opened).1)
+    }
+
+    fn open(&mut self, units: &Units) -> Result<Opened> {
+        let (task, file) = (task_of(units)?, units.file()?);
+        Ok(match &task.kind {
+            Kind::Embed { vectors } => {
+                Opened::Embed(Box::new(Embedding::open(&task, vectors, self.ctx)?))
+            }
+            Kind::Answer { k } => {
+                let (base, resources) = self.indexed(&task)?;
+                let bundle = carried(&file.context("the plan has no bundle")?)?;
+                let opened = open_bundle(&bundle, &base, &resources)?;
+                let bundle = bundle.digest.clone();
+                Opened::Answer(Box::new(Session { bundle, timed: false, k: *k, base, opened }))
+            }
+            Kind::Rank { system, tag, depth } => {
+                let (base, resources) = self.indexed(&task)?;
+                let file = file.map(|path| path.display().to_string()).unwrap_or_default();
+                let system = open_system(&format!("{system}{file}"), &base, &resources)?;
+                let stand_in = Baseline::new(base, STAND_IN);
+                Opened::Rank { system, stand_in, tag: tag.clone(), depth: *depth }
+            }
+            Kind::Evaluate { params } => {
+                let there = self.runtime.take().filter(|(of, _)| *of == task.fingerprint);
+                let runtime = match there {
+                    Some((_, runtime)) => runtime,
+                    None => {
+                        let (base, resources) = self.indexed(&task)?;
+                        open_runtime(&base, all_threads(), &resources, Origin::Elsewhere)?
+                    }
+                };
+                self.runtime = Some((task.fingerprint.clone(), runtime.clone()));
+                let file = file.context("the plan has no program")?;
+                Opened::Evaluate(Evaluation::open(runtime, &file, params)?)
+            }
+        })
+    }
+
+    /// The base of a task with its index.
+    fn indexed(&self, task: &Task) -> Result<(Arc<IndexedBase>, Resources)> {
+        let base = dataset::open(&dataset::find(&task.dataset, self.ctx)?, self.ctx)?;
+        same_base(task, &base)?;
+        Ok((base, Resources::new(None, self.sandbox.places(self.ctx), self.ctx)))
     }
 }
 
 fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
-    if task.index == base.fingerprint() {
+    if task.fingerprint == base.fingerprint() {
         return Ok(());
     }
     let begin = |digest: &str| digest.chars().take(SHOWN).collect::<String>();
-    let (planned, here) = (begin(&task.index), begin(base.fingerprint()));
+    let (planned, here) = (begin(&task.fingerprint), begin(base.fingerprint()));
     let name = &task.dataset;
     Err(anyhow!("\"{name}\" is another here: its index is {here}, and {planned} was planned"))
         .hint("import and index the same data on every machine, with the same embedder")

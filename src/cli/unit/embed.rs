@@ -1,0 +1,145 @@
+//! Units that embed the documents of a base, and the index that is made of them: the bytes of the one
+//! that `agent index` builds with the same embedder. The built-in embedder is trained on the whole
+//! base, so that it stays on one machine.
+
+use std::{
+    io::Write as _,
+    ops::Range,
+    path::Path,
+    sync::{Mutex, atomic::Ordering},
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, Exit, dataset,
+        failure::{CommandError, Explain, Result},
+        index::{Wanted, costs, with_embedded},
+        printer::count,
+        unit::{Kind, PlanArgs, Task, to_be_run},
+    },
+    dataset::Base,
+    embed::{EmbedError, Embedder},
+    index::{self, Access, Embedded, EmbedderChoice, IndexError, VectorsOf},
+    kb::{Kb, NodeId},
+    units::Units,
+};
+
+/// Plans the vectors of an index.
+pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
+    let Wanted { base, kb, choice, candidates_only, .. } =
+        Wanted::of(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
+    let why = match choice {
+        EmbedderChoice::Builtin => "builtin is trained on the whole base",
+        _ => "import reads vectors that are there already",
+    };
+    let Some(embedder) = choice.open(&access(ctx), None)? else {
+        let name = &base.name;
+        return Err(CommandError::usage(anyhow!("{why}, which is not cut into units")))
+            .hint(format!(
+                "`agent index {name}` does that on one machine; units take --embedder candle:DIR or \
+                 openai:MODEL"
+            ));
+    };
+    let ranges = index::cut(&kb, candidates_only, args.units);
+    let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
+    let kind = Kind::Embed { vectors: VectorsOf::new(&choice, &*embedder, candidates_only) };
+    let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };
+    Ok(Units::plan(&args.dir, &task, &lines, lines.len() as u64, None)?)
+}
+
+/// What embeds on this machine.
+pub(super) struct Embedding {
+    kb: Kb,
+    of: VectorsOf,
+    embedder: Box<dyn Embedder>,
+}
+
+impl Embedding {
+    /// Opens the base and the embedder of a task, if they are those of the plan.
+    pub(super) fn open(task: &Task, of: &VectorsOf, ctx: &Context) -> Result<Self> {
+        let (_, kb) = planned(task, ctx)?;
+        let other = || {
+            let choice = &of.embedder;
+            anyhow!("{choice} is another model here than the one that was planned")
+        };
+        let embedder = of.embedder.open(&access(ctx), Some(of.dim));
+        let embedder = match embedder {
+            Err(error @ EmbedError::Model { .. }) => Err(error).hint(
+                "the directory of the model has one path on all machines, the one of the plan",
+            )?,
+            embedder => embedder?.with_context(other)?,
+        };
+        if (embedder.fingerprint(), embedder.dim()) != (&of.fingerprint, of.dim) {
+            return Err(other()).hint("put the same files there on every machine, or plan again");
+        }
+        Ok(Self { kb, of: of.clone(), embedder })
+    }
+
+    /// Embeds the nodes of a unit, and publishes their vectors.
+    pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
+        let (_, items) = units.items(unit)?;
+        let range = items.first().and_then(|item| serde_json::from_str(item).ok());
+        let range: Option<Range<NodeId>> =
+            range.filter(|range: &Range<NodeId>| range.end <= self.kb.n_nodes());
+        let range = range.context("a unit of the plan is no range of nodes of this base")?;
+        let (from, length) = (range.start, range.len() as u64);
+        let mut result = units.write(unit)?;
+        let mut n = 0;
+        let progress = ctx.printer.progress();
+        let with = (&self.of.embedder, &*self.embedder);
+        index::embed(&self.kb, with, self.of.candidates_only, range, &mut |nodes, vectors| {
+            n += nodes.len() as u64;
+            let last = nodes.last().map_or(from, |last| last + 1);
+            progress.at("vectors", u64::from(last - from), length);
+            let bytes: Vec<u8> = vectors.data().iter().flat_map(|x| x.to_le_bytes()).collect();
+            result.write_all(&bytes).map_err(|source| IndexError::Io {
+                path: format!("the result of unit {unit}"),
+                source,
+            })?;
+            match ctx.stop.load(Ordering::Relaxed) {
+                true => Err(IndexError::Stopped),
+                false => Ok(()),
+            }
+        })?;
+        drop(progress);
+        result.publish(Vec::new())?;
+        let told = [vec![format!("{} vectors", count(n))], costs(&self.embedder.spent())].concat();
+        Ok(told.join(", "))
+    }
+}
+
+/// Builds the index of the base from the vectors of all units.
+pub(super) fn collect(
+    dir: &Path,
+    units: &Units,
+    task: &Task,
+    of: &VectorsOf,
+    ctx: &Context,
+) -> Result<Exit> {
+    let (base, kb) = planned(task, ctx)?;
+    let mut results = to_be_run(units.results(), dir)?;
+    let vectors = Embedded { of: of.clone(), input: Mutex::new(&mut results) };
+    with_embedded(&base, &kb, &vectors, ctx)
+}
+
+/// The version of a base that was planned, imported here.
+fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
+    let served = dataset::locate(&task.dataset, ctx)?.base;
+    let next = ctx.home.next(&served.name)?;
+    for base in next.into_iter().chain([served]) {
+        let kb = Kb::open(&base.kb_dir())?;
+        if kb.fingerprint() == task.fingerprint {
+            return Ok((base, kb));
+        }
+    }
+    let name = &task.dataset;
+    Err(anyhow!("\"{name}\" holds other data here than was planned"))
+        .hint("import the same data on every machine, or plan again")
+}
+
+/// A unit keeps its vectors itself: a cache of all of them would be read for each.
+fn access(ctx: &Context) -> Access {
+    Access { cache: None, ..ctx.access() }
+}

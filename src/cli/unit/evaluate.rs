@@ -1,0 +1,99 @@
+//! Units that run a program on queries for somebody who counts what it ranks: how they are computed
+//! and what their results say. A query on which the program fails, or is ended, has no ranking: who
+//! counts runs it again, so that what failures say never depends on who met them.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context as _;
+
+use crate::{
+    cli::{failure::Result, unit::work::Done},
+    infer::{ParamValues, Runtime},
+    program::Program,
+    retrieve::Ranking,
+    sandbox::Compiled,
+};
+
+/// The length of a ranking that is not there.
+const NONE: u32 = u32::MAX;
+/// Bytes of a length, of a node and of a score.
+const WORD: usize = 4;
+
+/// A program that is compiled, with its parameters.
+pub(super) struct Evaluation {
+    runtime: Arc<Runtime>,
+    /// None where it could not be compiled in time, which then costs no worker.
+    compiled: Option<Compiled>,
+    params: ParamValues,
+}
+
+impl Evaluation {
+    /// Compiles the program of a file.
+    pub(super) fn open(runtime: Arc<Runtime>, file: &Path, params: &ParamValues) -> Result<Self> {
+        let source =
+            std::fs::read_to_string(file).context("cannot read the program of the plan")?;
+        let compiled = runtime.compile(&Program::new(&source)).ok();
+        Ok(Self { runtime, compiled, params: params.clone() })
+    }
+
+    /// What the program ranks for a query.
+    pub(super) fn run(&self, item: &str) -> Result<Done> {
+        let query: String = serde_json::from_str(item).context("a query of the plan")?;
+        let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
+        let ranking = self.compiled.as_ref().and_then(run).map(|outcome| outcome.ranking);
+        Ok(Done { bytes: encoded(ranking.as_ref()), failure: None })
+    }
+}
+
+/// A length, and so many nodes with their scores; 4 bytes each, the lowest first.
+fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
+    let length = ranking.map_or(NONE, |ranking| ranking.len() as u32);
+    let pairs = ranking.into_iter().flatten();
+    let pairs = pairs.flat_map(|(node, score)| [node.to_le_bytes(), score.to_le_bytes()]);
+    [length.to_le_bytes()].into_iter().chain(pairs).flatten().collect()
+}
+
+/// The rankings of a result, if it has `n`.
+pub(super) fn decoded(bytes: &[u8], n: usize) -> Option<Vec<Option<Ranking>>> {
+    let (words, []) = bytes.as_chunks::<WORD>() else { return None };
+    let (mut rankings, mut words) = (Vec::with_capacity(n), words);
+    while let Some((length, rest)) = words.split_first() {
+        let length = u32::from_le_bytes(*length);
+        if length == NONE {
+            rankings.push(None);
+            words = rest;
+            continue;
+        }
+        let (pairs, rest) = rest.split_at_checked(length as usize * 2)?;
+        let pairs = pairs.as_chunks::<2>().0.iter();
+        let pair = |[node, score]: &[[u8; WORD]; 2]| {
+            (u32::from_le_bytes(*node), f32::from_le_bytes(*score))
+        };
+        rankings.push(Some(pairs.map(pair).collect()));
+        words = rest;
+    }
+    (rankings.len() == n).then_some(rankings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rankings_come_back_bit_by_bit_and_nothing_else_does() {
+        let rankings = [
+            Some(vec![(3, 0.1), (u32::MAX, f32::MIN_POSITIVE), (0, -0.0)]),
+            None,
+            Some(Ranking::new()),
+        ];
+        let bytes: Vec<u8> = rankings.iter().flat_map(|one| encoded(one.as_ref())).collect();
+        let back = decoded(&bytes, 3).unwrap();
+        assert_eq!(back, rankings);
+        assert!(back[0].as_ref().unwrap()[2].1.is_sign_negative());
+        assert_eq!(decoded(&bytes, 2), None);
+        for end in 1..bytes.len() {
+            assert_eq!(decoded(&bytes[..end], 3), None, "{end}");
+        }
+        assert_eq!(decoded(&[1, 0, 0, 0x80], 1), None, "a length beyond the end");
+    }
+}

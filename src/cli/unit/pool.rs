@@ -1,0 +1,357 @@
+//! `agent optimize --pool DIR` and `agent unit work DIR`: other processes run the programs that a run
+//! tries. What a run computes does not depend on them: it takes a unit that nobody works on itself, so
+//! that it neither waits for workers nor loses anything with them.
+//!
+//! ```text
+//! DIR/run          locked by the run whose pool it is
+//! DIR/workers/ID   locked by a worker while it lives
+//! DIR/jobs/N       units: a program with its parameters on some queries
+//! ```
+//!
+//! Locks end with the process that holds them. Must not know: what rankings are worth.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{Explain, Result},
+        printer::{Printer, count, counted},
+        systems::SandboxArgs,
+        unit::{Kind, Task, evaluate::decoded, work::Bench},
+    },
+    files,
+    index::IndexedBase,
+    infer::ParamValues,
+    optimize::{
+        OptimizeError,
+        trial::{Evaluators, Here, Ranked},
+    },
+    program::Program,
+    units::{Claim, Units},
+};
+
+const RUN: &str = "run";
+const WORKERS: &str = "workers";
+const JOBS: &str = "jobs";
+/// A job that is being removed.
+const GONE: &str = ".gone";
+/// What the file of a program is called in a job.
+const PROGRAM: &str = "program.txt";
+/// Queries of a unit.
+const UNIT_QUERIES: usize = 8;
+/// Longest time in which no unit of a job gets done before those that others have are done here.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a run looks for results.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often an idle worker looks for work, at first and at last.
+const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
+
+/// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
+///
+/// As many of these as there are machines, or more; they may come and go at any time.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WorkArgs {
+    /// Directory of the pool, on a file system with locks that all machines share
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// End after so many seconds without work
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    idle: u64,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+}
+
+/// A unit of a job that nobody else works on.
+struct Taken {
+    job: PathBuf,
+    units: Units,
+    unit: u64,
+    _claim: Claim,
+}
+
+pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
+    let _alive = registered(&args.dir)?;
+    let dir = args.dir.display();
+    ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
+    let mut bench = Bench::new(args.sandbox, ctx);
+    let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
+    while !ctx.stop.load(Ordering::Relaxed) {
+        match next(&args.dir.join(JOBS)) {
+            Some(taken) => {
+                match bench.run(&taken.units, taken.unit) {
+                    Ok(_) => n += 1,
+                    // The run went on without it.
+                    Err(_) if !taken.job.exists() => {}
+                    Err(error) => return Err(error),
+                }
+                (idle, wait) = (Instant::now(), LOOK_FOR_WORK[0]);
+            }
+            None if idle.elapsed().as_secs() >= args.idle => break,
+            None => {
+                thread::sleep(wait);
+                wait = (wait * 2).min(LOOK_FOR_WORK[1]);
+            }
+        }
+    }
+    ctx.printer.notice(&format!("ran {} of {dir}", counted(n, "unit")));
+    Ok(Exit::Done)
+}
+
+/// A file that is locked for as long as this process lives, and removed at its end.
+struct Registered {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // One that stays is not locked, and counts as nobody.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn registered(dir: &Path) -> Result<Registered> {
+    let workers = dir.join(WORKERS);
+    let register = || -> io::Result<Registered> {
+        fs::create_dir_all(&workers)?;
+        let file = files::temporary_file(&workers, ".worker-")?;
+        // Where there are no locks, nobody is seen.
+        let _ = file.as_file().try_lock();
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = workers.join(name.trim_start_matches('.'));
+        Ok(Registered { _file: file.persist(&path)?, path })
+    };
+    Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
+}
+
+/// The first unit that has no result and that nobody works on.
+fn next(jobs: &Path) -> Option<Taken> {
+    let jobs = fs::read_dir(jobs).into_iter().flatten().flatten();
+    let mut jobs: Vec<PathBuf> = jobs
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+        .map(|entry| entry.path())
+        .collect();
+    jobs.sort_unstable();
+    for job in jobs {
+        // One that is done is removed at any time.
+        let Ok(units) = Units::open(&job) else { continue };
+        for unit in 0..units.len() {
+            if !units.is_done(unit)
+                && let Some(claim) = units.claim(unit)
+                && !units.is_done(unit)
+            {
+                return Some(Taken { job, units, unit, _claim: claim });
+            }
+        }
+    }
+    None
+}
+
+/// The pool of a run.
+pub(in crate::cli) struct Pool {
+    dir: PathBuf,
+    /// The base on which programs run, and the fingerprint of its index.
+    dataset: String,
+    fingerprint: String,
+    printer: Arc<Printer>,
+    stop: Arc<AtomicBool>,
+    jobs: AtomicU64,
+    /// Workers that were told of last; none if nobody was told.
+    workers: Mutex<Option<usize>>,
+    /// Rankings that came from others, of all.
+    theirs: AtomicUsize,
+    all: AtomicUsize,
+    _mine: File,
+}
+
+impl Pool {
+    /// Opens a pool for one run; what is left in it of an earlier one is removed.
+    ///
+    /// # Errors
+    /// That it cannot be used, or that another run uses it.
+    pub(in crate::cli) fn open(
+        dir: &Path,
+        (dataset, base): (&str, &IndexedBase),
+        ctx: &Context,
+    ) -> Result<Self> {
+        let shown = dir.display();
+        let jobs = dir.join(JOBS);
+        let open = || {
+            fs::create_dir_all(dir.join(WORKERS))?;
+            File::options().create(true).truncate(false).write(true).open(dir.join(RUN))
+        };
+        let mine = open().with_context(|| format!("cannot use the pool {shown}"))?;
+        if let Err(fs::TryLockError::WouldBlock) = mine.try_lock() {
+            return Err(anyhow!("another run uses the pool {shown}"))
+                .hint("give each run a directory of its own");
+        }
+        if jobs.exists() {
+            fs::remove_dir_all(&jobs)
+                .with_context(|| format!("cannot empty {}", jobs.display()))?;
+        }
+        fs::create_dir(&jobs).with_context(|| format!("cannot make {}", jobs.display()))?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            dataset: dataset.to_owned(),
+            fingerprint: base.fingerprint().to_owned(),
+            printer: ctx.printer.clone(),
+            stop: ctx.stop.clone(),
+            jobs: AtomicU64::new(0),
+            workers: Mutex::default(),
+            theirs: AtomicUsize::new(0),
+            all: AtomicUsize::new(0),
+            _mine: mine,
+        })
+    }
+
+    /// Says how much others did.
+    pub(in crate::cli) fn tell(&self) {
+        let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
+        let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
+        self.printer.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
+    }
+
+    /// The workers that live; says so when their number changes.
+    fn workers(&self) -> usize {
+        let entries = fs::read_dir(self.dir.join(WORKERS)).into_iter().flatten().flatten();
+        let lives = |path: &Path| {
+            let tried = File::open(path).map(|file| file.try_lock_shared());
+            matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
+        };
+        let seen = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+        let n = seen.filter(|entry| lives(&entry.path())).count();
+        let mut told = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.replace(n) != Some(n) {
+            let dir = self.dir.display();
+            self.printer.notice(&match n {
+                0 => format!(
+                    "no worker lives in {dir}, so that all is done here; `agent unit work {dir}` \
+                     makes one"
+                ),
+                n => format!("{} in {dir}", counted(n as u64, "worker")),
+            });
+        }
+        n
+    }
+
+    /// Plans a job.
+    fn plan(&self, program: &Program, params: &ParamValues, queries: &[&str]) -> Result<Units> {
+        let job = self.jobs.fetch_add(1, Ordering::Relaxed);
+        let task = Task {
+            dataset: self.dataset.clone(),
+            fingerprint: self.fingerprint.clone(),
+            kind: Kind::Evaluate { params: params.clone() },
+        };
+        let lines = queries.iter().map(serde_json::to_string);
+        let lines = lines.collect::<serde_json::Result<Vec<_>>>()?;
+        let n = queries.len().div_ceil(UNIT_QUERIES) as u64;
+        let file = Some((PROGRAM, program.source().as_bytes()));
+        // Names sort as numbers do.
+        Ok(Units::plan(&self.dir.join(JOBS).join(format!("{job:09}")), &task, &lines, n, file)?)
+    }
+
+    /// The rankings of a job: units that nobody works on are given to `here`, from the last one, as
+    /// workers begin with the first. Those are kept in `own`, since they have no result.
+    fn shared(
+        &self,
+        units: &Units,
+        n: usize,
+        here: &Here<'_>,
+        own: &mut Vec<Claim>,
+    ) -> std::result::Result<Vec<Ranked>, OptimizeError> {
+        let mut ranked: Vec<Option<Ranked>> = vec![None; n];
+        let places = |unit| {
+            let range = units.range(unit);
+            range.start as usize..range.end as usize
+        };
+        let mut left: Vec<u64> = (0..units.len()).collect();
+        let mut moved = Instant::now();
+        while !left.is_empty() {
+            let before = left.len();
+            left.retain(|&unit| {
+                let Some(bytes) = units.read(unit) else { return true };
+                // What is no result of rankings counts as none.
+                let theirs = decoded(&bytes, places(unit).len()).unwrap_or_default();
+                for (place, ranking) in places(unit).zip(theirs) {
+                    self.theirs.fetch_add(usize::from(ranking.is_some()), Ordering::Relaxed);
+                    ranked[place] = ranking.map(|ranking| (ranking, None));
+                }
+                false
+            });
+            let late = moved.elapsed() > PATIENCE;
+            let free = left.iter().rev().find_map(|&unit| match units.claim(unit) {
+                None if !late => None,
+                claim => Some((unit, claim)),
+            });
+            match free {
+                // It was done in between.
+                Some((unit, Some(_))) if units.is_done(unit) => {}
+                Some((unit, claim)) => {
+                    own.extend(claim);
+                    let places: Vec<usize> = places(unit).collect();
+                    for (&place, one) in places.iter().zip(here(&places)?) {
+                        ranked[place] = Some(one);
+                    }
+                    left.retain(|&other| other != unit);
+                }
+                None if self.stop.load(Ordering::Relaxed) => return here(&[0]),
+                None if left.len() == before => thread::sleep(LOOK),
+                None => {}
+            }
+            if left.len() < before {
+                moved = Instant::now();
+            }
+        }
+        let missing: Vec<usize> = (0..n).filter(|&place| ranked[place].is_none()).collect();
+        for (&place, one) in missing.iter().zip(here(&missing)?) {
+            ranked[place] = Some(one);
+        }
+        Ok(ranked.into_iter().flatten().collect())
+    }
+}
+
+impl Evaluators for Pool {
+    fn rankings(
+        &self,
+        program: &Program,
+        params: &ParamValues,
+        queries: &[&str],
+        here: &Here<'_>,
+    ) -> std::result::Result<Vec<Ranked>, OptimizeError> {
+        let n = queries.len();
+        self.all.fetch_add(n, Ordering::Relaxed);
+        let alone = || here(&(0..n).collect::<Vec<_>>());
+        if n <= UNIT_QUERIES || self.workers() == 0 {
+            return alone();
+        }
+        match self.plan(program, params, queries) {
+            Ok(units) => {
+                let mut own = Vec::new();
+                let ranked = self.shared(&units, n, here, &mut own);
+                // Nobody begins anything in it while it is removed; what cannot be removed now is
+                // removed by the next run.
+                let gone = self.dir.join(JOBS).join(GONE);
+                let _ = fs::rename(units.dir(), &gone).and_then(|()| fs::remove_dir_all(&gone));
+                ranked
+            }
+            Err(error) => {
+                let told = format!("cannot use the pool: {}", error.message());
+                self.printer.warning(&told);
+                alone()
+            }
+        }
+    }
+}
