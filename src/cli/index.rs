@@ -8,7 +8,7 @@ use crate::{
     cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
     dataset::Base,
     embed::{CachedEmbedder, Embedder, Spent},
-    index::{self, Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
+    index::{self, Access, EmbedderChoice, IndexError, Part, Plan, State, VectorSource, Version},
     kb::Kb,
 };
 
@@ -100,7 +100,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             None => VectorSource::Builtin,
         }),
     };
-    let plan = Plan { words, vectors, parts: &parts, access: &access };
+    let served_kb = next.is_some().then(|| Kb::open(&served.kb_dir())).transpose()?;
+    let served_index = served.index_dir();
+    let before = served_kb.as_ref().map(|kb| Version { kb, index: &served_index });
+    let plan = Plan { words, vectors, parts: &parts, access: &access, before };
     let built = dataset::build_index(base, &kb, &plan, ctx);
     if let Some(embedder) = &opened {
         tell_of_cost(&embedder.spent(), built.is_ok(), ctx);

@@ -48,7 +48,7 @@ use std::{io, path::Path};
 
 pub use adopt::adopt;
 pub use base::{IndexedBase, State, VectorsState};
-pub use build::{Plan, Progress, VectorSource, build, build_parts};
+pub use build::{Plan, Progress, VectorSource, Version, build, build_parts};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
 pub use layout::{Part, remove_leftovers};
