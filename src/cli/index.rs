@@ -8,7 +8,10 @@ use crate::{
     cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
     dataset::Base,
     embed::{CachedEmbedder, Embedder, Spent},
-    index::{self, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource},
+    index::{
+        self, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
+        Version,
+    },
     kb::Kb,
 };
 
@@ -45,6 +48,8 @@ pub(super) struct Wanted {
     /// The version of the base that was imported last.
     pub(super) base: Base,
     pub(super) kb: Kb,
+    /// The version that is served, where that is another.
+    served: Option<Base>,
     /// What is there.
     state: State,
     pub(super) choice: EmbedderChoice,
@@ -81,13 +86,15 @@ impl Wanted {
             EmbedderChoice::Import(_) => true,
             EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
         };
-        Ok(Self { base, kb, state, choice, candidates_only })
+        let served = next.map(|_| served);
+        Ok(Self { base, kb, served, state, choice, candidates_only })
     }
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let wanted = Wanted::of(&args.dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
-    let Wanted { base, kb, state: State { words, vectors }, choice, candidates_only, .. } = &wanted;
+    let Wanted { base, kb, served, state, choice, candidates_only } = &wanted;
+    let State { words, vectors } = state;
     for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
         if !args.force && !matches!(error, IndexError::Missing { .. }) {
             ctx.printer.notice(&format!("building again: {error}"));
@@ -126,7 +133,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             None => VectorSource::Builtin,
         }),
     };
-    let plan = Plan { words, vectors, parts: &parts, access: &access };
+    let served = match served {
+        Some(served) => Some((Kb::open(&served.kb_dir())?, served.index_dir())),
+        None => None,
+    };
+    let before = served.as_ref().map(|(kb, index)| Version { kb, index });
+    let plan = Plan { words, vectors, parts: &parts, access: &access, before };
     let built = dataset::build_index(base, kb, &plan, ctx);
     if let Some(embedder) = &opened {
         tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
@@ -143,7 +155,7 @@ pub(super) fn with_embedded<'a>(
 ) -> Result<Exit> {
     let words = State::of(kb, &base.index_dir(), &base.name).words.is_err();
     let vectors = Some(VectorSource::Embedded(vectors));
-    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE };
+    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, before: None };
     dataset::build_index(base, kb, &plan, ctx)?;
     serve(base, ctx)
 }

@@ -49,13 +49,31 @@ pub struct Plan<'a> {
     pub parts: &'a [Part],
     /// What the embedder needs to be opened again for optional parts.
     pub access: &'a Access,
+    /// The version of the base that answers until this one is indexed: what did not change since is
+    /// taken over where a part can.
+    pub before: Option<Version<'a>>,
+}
+
+/// A version of a base with its index.
+#[derive(Clone, Copy)]
+pub struct Version<'a> {
+    /// The base.
+    pub kb: &'a Kb,
+    /// The directory of its index.
+    pub index: &'a Path,
 }
 
 impl Plan<'static> {
     /// All that is needed, with the built-in embedder.
     pub fn complete() -> Self {
         static ACCESS: Access = Access::NONE;
-        Self { words: true, vectors: Some(VectorSource::Builtin), parts: &[], access: &ACCESS }
+        Self {
+            words: true,
+            vectors: Some(VectorSource::Builtin),
+            parts: &[],
+            access: &ACCESS,
+            before: None,
+        }
     }
 }
 
@@ -154,7 +172,7 @@ pub fn build_parts(
         },
     );
     words.and(vectors)?;
-    plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan.access, &watch))
+    plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))
 }
 
 /// Builds an optional part, and lists it in the record once it is there.
@@ -162,15 +180,16 @@ fn build_part(
     kb: &Kb,
     index: &Path,
     part: Part,
-    access: &Access,
+    plan: &Plan<'_>,
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
     let dir = index.join(VECTORS);
     let mut record = VectorsRecord::read(index, "the base")?;
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
-    let embedder = IndexEmbedder::new(index, record.clone(), access)?;
+    let embedder = IndexEmbedder::new(index, record.clone(), plan.access)?;
     let staging = Staging::new(index)?;
-    let materials = Materials { kb, vectors: &vectors, embedder: &embedder };
+    let before = plan.before.filter(|before| has_part(before, part));
+    let materials = Materials { kb, vectors: &vectors, embedder: &embedder, before };
     parts::build(part, &materials, watch, staging.path())?;
     // The record never names digests of what is being replaced.
     if record.parts.contains(&part) {
@@ -181,4 +200,10 @@ fn build_part(
     record.parts.push(part);
     record.parts.sort_unstable();
     record.write(&dir)
+}
+
+/// Whether a version has a part that was built over it.
+fn has_part(version: &Version<'_>, part: Part) -> bool {
+    let record = VectorsRecord::read(version.index, "the base");
+    record.is_ok_and(|there| there.kb == version.kb.fingerprint() && there.parts.contains(&part))
 }

@@ -48,7 +48,7 @@ use std::{io, path::Path};
 
 pub use adopt::adopt;
 pub use base::{IndexedBase, State, VectorsState};
-pub use build::{Embedded, Plan, Progress, VectorSource, build, build_parts, cut, embed};
+pub use build::{Embedded, Plan, Progress, VectorSource, Version, build, build_parts, cut, embed};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
 pub use layout::{Part, VectorsOf, remove_leftovers};

@@ -8,10 +8,11 @@ use crate::{
     index::{
         IndexError, Part,
         ann::{self, AnnIndex},
-        build::Watch,
+        build::{Version, Watch},
         chunks::{self, ChunkIndex},
         fields::{self, FieldIndex},
         late::{self, LateIndex},
+        layout::part_path,
         query::{self, QueryIndex},
         vectors::VectorIndex,
     },
@@ -24,6 +25,8 @@ pub(super) struct Materials<'a> {
     /// The vectors of all nodes, built by `embedder`.
     pub(super) vectors: &'a VectorIndex,
     pub(super) embedder: &'a dyn Embedder,
+    /// A version of the base before that has the part.
+    pub(super) before: Option<Version<'a>>,
 }
 
 /// Builds a part into an empty directory.
@@ -38,7 +41,15 @@ pub(super) fn build(
         Part::Multi => chunks::build(of, watch, dir),
         Part::Late => late::build(of, watch, dir),
         Part::Fields => fields::build(of.kb, watch, dir),
-        Part::Query => query::build(of.kb, watch, dir),
+        Part::Query => {
+            let from = of.before.map(|before| part_path(before.index, part));
+            let before = of.before.zip(from.as_deref());
+            let before = before.map(|(before, dir)| query::Before { kb: before.kb, dir });
+            match before.map(|before| query::update(before, of.kb, watch, dir)).transpose()? {
+                Some(true) => Ok(()),
+                Some(false) | None => query::build(of.kb, watch, dir),
+            }
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a JSON
 //! field `fields` with the text of each field, one `numbers` with those that are numbers, and one
 //! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
-//! Documents are in the order of ids. Words are those of [`name_words`]: case and accents folded,
+//! Documents are in the order of ids, but in an index that was brought up from the version of a base
+//! before (`update`). Words are those of [`name_words`]: case and accents folded,
 //! nothing dropped, no stems.
 //!
 //! Queries are read by tantivy's grammar, and what names fields, typos and prefixes mean is decided
@@ -17,6 +18,7 @@ mod directory;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +44,8 @@ use tantivy::{
 };
 
 pub use self::parse::QueryError;
-use self::{directory::ReadOnly, parse::Parser};
+pub(super) use self::update::{Before, update};
+use self::{directory::ReadOnly, parse::Parser, update::Slots};
 use crate::{
     index::{
         IndexError,
@@ -113,9 +116,10 @@ fn key(kind: char, id: u16) -> String {
     format!("{kind}{id}")
 }
 
-fn document(kb: &Kb, node: NodeId, at: Fields) -> TantivyDocument {
+/// The document of a node; `slot` is its number in tantivy.
+fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     let mut document = TantivyDocument::new();
-    document.add_u64(at.id, node.into());
+    document.add_u64(at.id, slot);
     document.add_text(at.node_type, kb.type_name(kb.node_type(node)));
     document.add_text(at.name, kb.name(node));
     document.add_text(at.body, kb.text(node));
@@ -156,7 +160,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
             watch.at(STAGE, node.into(), kb.n_nodes().into())?;
         }
         watch.go_on()?;
-        writer.add_document(document(kb, node, at)).map_err(failed)?;
+        writer.add_document(document(kb, node, node.into(), at)).map_err(failed)?;
     }
     writer.commit().map_err(failed)?;
     let segments = in_order(&index).map_err(failed)?;
@@ -235,6 +239,8 @@ pub struct QueryIndex {
     dir: PathBuf,
     searcher: Searcher,
     fields: Fields,
+    /// Where the documents of an updated index are; none where the id of each is its node.
+    slots: Option<Slots>,
 }
 
 impl QueryIndex {
@@ -255,6 +261,8 @@ impl QueryIndex {
         }
         // Where bytes in the middle are damaged, tantivy may panic.
         let opened = catch_unwind(|| reader_of(dir));
+        let is_updated = (0..names.len()).any(|at| names.get(at) == update::SLOTS.as_bytes());
+        let slots = is_updated.then(|| Slots::open(dir)).transpose()?;
         let reader = opened
             .unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read".to_owned())))?;
         Ok(Self {
@@ -264,6 +272,7 @@ impl QueryIndex {
             dir: dir.to_owned(),
             arrays,
             fields: schema().1,
+            slots,
         })
     }
 
@@ -311,15 +320,20 @@ impl QueryIndex {
         };
         let k = k.min(self.searcher.num_docs().max(1) as usize);
         let best = TopDocs::with_limit(k);
-        let found = match types.is_empty() {
-            true => self.searcher.search(&*query, &best.order_by_score()),
-            false => self.searcher.search(&*query, &best.tweak_score(only(kb, types))),
+        let is_wanted = wanted(kb, types);
+        let found = match &self.slots {
+            Some(slots) => slots.search(&self.searcher, self.fields, &*query, is_wanted, k),
+            None => self.searcher.search(&*query, &best.tweak_score(only(is_wanted))),
         };
         let mut found = found.map_err(damaged)?;
         found.retain(|(score, _)| *score > UNWANTED);
         let node = |(score, at): (f32, DocAddress)| {
             let segment = self.searcher.segment_reader(at.segment_ord);
             let id = segment.fast_fields().u64("id").map_err(damaged)?.first(at.doc_id);
+            let id = match &self.slots {
+                Some(slots) => id.and_then(|slot| slots.node(slot)),
+                None => id,
+            };
             let id = id.and_then(|id| NodeId::try_from(id).ok()).filter(|&id| kb.contains(id));
             let unknown = || IndexError::damaged(&self.dir, "a node is not of the base".to_owned());
             Ok((id.ok_or_else(unknown)?, score))
@@ -331,24 +345,31 @@ impl QueryIndex {
 /// The score of a node of another type, below all others.
 const UNWANTED: Score = Score::NEG_INFINITY;
 
-/// Scores of nodes of these types as they are.
-fn only(
-    kb: &Kb,
-    types: &[TypeId],
-) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
-    let mut is_wanted = vec![false; kb.n_nodes() as usize];
+/// By node, whether it is of one of these types; empty if there are none.
+fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
+    let n_nodes = if types.is_empty() { 0 } else { kb.n_nodes() as usize };
+    let mut is_wanted = vec![false; n_nodes];
     for &node in types.iter().flat_map(|&kind| kb.nodes_of_type(kind)) {
         if let Some(is_wanted) = is_wanted.get_mut(node as usize) {
             *is_wanted = true;
         }
     }
-    let is_wanted = Arc::new(is_wanted);
+    is_wanted.into()
+}
+
+/// Scores of the nodes that are wanted, or of all if it is empty, as they are. So that every match is
+/// scored: a search that leaves out blocks of postings by their bounds misses nodes where fields are
+/// in JSON.
+fn only(
+    is_wanted: Arc<[bool]>,
+) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
     move |segment| {
         let (ids, is_wanted) = (segment.fast_fields().u64("id").ok(), is_wanted.clone());
         Box::new(move |document, score| {
             let id = ids.as_ref().and_then(|ids| ids.first(document));
-            let is_wanted = id.and_then(|id| is_wanted.get(usize::try_from(id).ok()?)).copied();
-            if is_wanted.unwrap_or_default() { score } else { UNWANTED }
+            let of_node = id.and_then(|id| is_wanted.get(usize::try_from(id).ok()?)).copied();
+            let is_wanted = is_wanted.is_empty() || of_node.unwrap_or_default();
+            if is_wanted { score } else { UNWANTED }
         })
     }
 }

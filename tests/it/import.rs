@@ -209,6 +209,26 @@ fn an_update_keeps_questions_and_a_bundle_may_be_carried_over() {
 }
 
 #[test]
+fn an_update_brings_the_index_of_the_query_language_up() {
+    let world = World::indexed();
+    world.run(["index", "tiny", "--with", "query"]).done();
+    let found =
+        |query| world.run(["search", "tiny", "--query", query, "--json"]).json_lines().len();
+    assert_eq!((found("beginners"), found("everybody")), (1, 0));
+    let nodes = world.path("tiny/nodes.jsonl");
+    let text = fs::read_to_string(&nodes).unwrap();
+    fs::write(&nodes, text.replace("for beginners", "for everybody")).unwrap();
+    world.run(["data", "update", "tiny", "--from", &world.source()]).done();
+    assert_eq!((found("beginners"), found("everybody")), (0, 1));
+    let base = Home::new(world.path("home")).get("tiny").unwrap();
+    let part = base.index_dir().join("vectors/query");
+    assert!(part.join("slots").exists(), "what says the same is taken over");
+    world.run(["index", "tiny", "--with", "query", "--force"]).done();
+    assert!(!part.join("slots").exists());
+    assert_eq!((found("beginners"), found("everybody")), (0, 1));
+}
+
+#[test]
 fn a_bundle_whose_relations_are_gone_is_to_be_optimized_again() {
     let follows = "fn params() { #{ k: #{ value: 5, min: 1, max: 10 } } }\n\
         fn retrieve(query, candidates, params) {\n\

@@ -56,7 +56,7 @@ const OF_RANKING: &[&str] = &[
     "src/optimize/reranker.rs",
 ];
 
-const RETIRED: [Retired; 31] = [
+const RETIRED: [Retired; 29] = [
     retired("walk", "metapath"),
     retired("walks", "metapaths"),
     retired("anchor", "linked entity"),

@@ -63,7 +63,12 @@ impl World {
     fn build(&self, part: Part, threads: usize) -> PathBuf {
         let dir = self.dir.path().join(format!("{part}{threads}"));
         fs::create_dir(&dir).unwrap();
-        let of = Materials { kb: &self.kb, vectors: &self.vectors, embedder: &self.embedder };
+        let of = Materials {
+            kb: &self.kb,
+            vectors: &self.vectors,
+            embedder: &self.embedder,
+            before: None,
+        };
         let (report, stop) = (|_| {}, AtomicBool::new(false));
         let watch = Watch { report: &report, stop: &stop };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

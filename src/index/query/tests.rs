@@ -3,6 +3,8 @@
 use std::sync::{LazyLock, atomic::AtomicBool};
 
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::*;
@@ -289,4 +291,174 @@ fn only_nodes_of_the_types_that_are_asked_for_are_found() {
         let two: Vec<_> = of_type.iter().copied().take(2).collect();
         assert_eq!(world.index.search(&world.kb, "steel", &[kind], 2).unwrap(), two);
     }
+}
+
+/// A base that changes: nodes with a name, a title and a price, and whom they are near.
+#[derive(Clone)]
+struct Thing {
+    kind: &'static str,
+    name: String,
+    title: String,
+    price: String,
+    near: Vec<u64>,
+    /// What `near` calls it; it never changes.
+    key: u64,
+}
+
+impl Thing {
+    fn random(key: u64, others: &[Thing], rng: &mut ChaCha8Rng) -> Self {
+        let mut words = |most| words(rng.random_range(0..10_000), rng.random_range(1..=most));
+        let (name, title) = (words(3), words(6));
+        let price = format!("{}", rng.random_range(0..40));
+        let n_near = rng.random_range(0..3usize).min(others.len());
+        let near = (0..n_near).map(|_| others[rng.random_range(0..others.len())].key).collect();
+        let kind = if rng.random_bool(0.5) { "product" } else { "brand" };
+        Self { kind, name, title, price, near, key }
+    }
+}
+
+/// Writes the things as a base, those of before in the order they had.
+fn base_of(things: &[Thing], dir: &Path) -> Kb {
+    let mut writer = KbWriter::create(dir).unwrap();
+    for thing in things {
+        let fields =
+            [("title".to_owned(), thing.title.clone()), ("price".to_owned(), thing.price.clone())];
+        let text = format!("- title: {}\n- price: {}\n", thing.title, thing.price);
+        writer.push_node(thing.kind, &thing.name, &text, &fields).unwrap();
+    }
+    let place = |key| things.iter().position(|thing| thing.key == key).map(|at| at as NodeId);
+    for (from, thing) in (0..).zip(things) {
+        for to in thing.near.iter().filter_map(|&key| place(key)) {
+            writer.push_edge(from, "near", to).unwrap();
+        }
+    }
+    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    writer.finish(&meta, &mut |_, _| true).unwrap();
+    Kb::open(dir).unwrap()
+}
+
+/// One of: a thing is gone, a thing is new, or one says something else.
+fn change(things: &mut Vec<Thing>, next_key: &mut u64, rng: &mut ChaCha8Rng) {
+    let at = rng.random_range(0..things.len());
+    let kind = rng.random_range(0..6);
+    let key = if kind == 1 { *next_key } else { things[at].key };
+    let new = Thing::random(key, things, rng);
+    match kind {
+        0 => drop(things.remove(at)),
+        1 => {
+            *next_key += 1;
+            things.push(new);
+        }
+        2 => things[at].name = new.name,
+        3 => things[at].title = new.title,
+        4 => things[at].near = new.near,
+        _ => things[at] = new,
+    }
+}
+
+#[test]
+fn a_thousand_updates_answer_as_an_index_that_is_built_anew() {
+    const ROUNDS: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut things: Vec<Thing> = Vec::new();
+    for key in 0..600 {
+        let new = Thing::random(key, &things, &mut rng);
+        things.push(new);
+    }
+    // Some say the same.
+    for at in 0..40 {
+        things[at * 2] = Thing { key: (at * 2) as u64, near: vec![], ..things[at + 100].clone() };
+    }
+    let mut next_key = 600;
+    let stop = AtomicBool::new(false);
+    let watch = Watch { report: &|_| {}, stop: &stop };
+    let fresh_dir = |name: String| {
+        let dir = dir.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        dir
+    };
+    let mut kb = base_of(&things, &dir.path().join("kb"));
+    let mut at = fresh_dir("index".to_owned());
+    build(&kb, &watch, &at).unwrap();
+    let queries = queries();
+    let (mut updated, mut compared) = (0, 0);
+    for round in 0..ROUNDS {
+        (0..1_000 / ROUNDS).for_each(|_| change(&mut things, &mut next_key, &mut rng));
+        let now = base_of(&things, &dir.path().join(format!("kb-{round}")));
+        let [next, anew] = ["next", "anew"].map(|name| fresh_dir(format!("{name}-{round}")));
+        let before = Before { kb: &kb, dir: &at };
+        match update(before, &now, &watch, &next).unwrap() {
+            true => updated += 1,
+            false => {
+                assert_eq!(fs::read_dir(&next).unwrap().count(), 0, "nothing is written");
+                build(&now, &watch, &next).unwrap();
+            }
+        }
+        build(&now, &watch, &anew).unwrap();
+        let [next_index, anew] = [&next, &anew].map(|dir| QueryIndex::open(dir).unwrap());
+        next_index.verify().unwrap();
+        assert_eq!(next_index.describe(), anew.describe());
+        for query in &queries {
+            for (types, k) in [(vec![], 2_000), (vec![], 7), (vec![TypeId(0)], 2_000)] {
+                let found = next_index.search(&now, query, &types, k).unwrap();
+                let expected = anew.search(&now, query, &types, k).unwrap();
+                assert_eq!(found, expected, "round {round}: {query}");
+                compared += expected.len();
+            }
+        }
+        (kb, at) = (now, next);
+    }
+    assert!(updated >= ROUNDS * 3 / 4, "{updated} of {ROUNDS}");
+    assert!(compared > 100_000, "{compared}");
+}
+
+/// Queries of every kind.
+fn queries() -> Vec<String> {
+    let mut queries = vec!["*".to_owned(), "price:[5 TO 20] -cap".to_owned()];
+    for (at, word) in VOCABULARY.iter().enumerate() {
+        let other = VOCABULARY[(at * 7 + 3) % VOCABULARY.len()];
+        queries.extend([
+            (*word).to_owned(),
+            format!("{word} {other} type:product"),
+            format!("+{word} -{other}"),
+            format!("name:{word}^2 near:{other}"),
+            format!("\"{word} {other}\"~2"),
+            format!("title:\"{word} {other}\""),
+            format!("near:{word} price:>10"),
+            format!("{}* {other}~1", &word[..word.floor_char_boundary(2)]),
+        ]);
+    }
+    queries
+}
+
+#[test]
+fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut thing = |key| Thing::random(key, &[], &mut rng);
+    let things: Vec<Thing> = (0..20).map(&mut thing).collect();
+    let stop = AtomicBool::new(false);
+    let watch = Watch { report: &|_| {}, stop: &stop };
+    let kb = base_of(&things, &dir.path().join("kb"));
+    let other = base_of(&(20..60).map(&mut thing).collect::<Vec<_>>(), &dir.path().join("other"));
+    let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    build(&kb, &watch, &from).unwrap();
+    let before = Before { kb: &kb, dir: &from };
+    assert!(!update(before, &other, &watch, &to).unwrap(), "too much is new");
+    let fewer = base_of(&things[3..], &dir.path().join("fewer"));
+    assert!(update(before, &fewer, &watch, &to).unwrap());
+    let left = QueryIndex::open(&from).unwrap();
+    left.verify().unwrap();
+    assert_eq!(left.describe(), "20 nodes in a query language");
+    assert_eq!(QueryIndex::open(&to).unwrap().describe(), "17 nodes in a query language");
+    let list = to.join("slots");
+    fs::write(&list, &fs::read(&list).unwrap()[..20]).unwrap();
+    assert!(matches!(QueryIndex::open(&to), Err(IndexError::Damaged { .. })));
+    let again = dir.path().join("again");
+    fs::create_dir(&again).unwrap();
+    let damaged = Before { kb: &fewer, dir: &to };
+    assert!(!update(damaged, &kb, &watch, &again).unwrap());
 }

@@ -51,7 +51,7 @@ impl World {
         let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let vectors = Some(VectorSource::Builtin);
-        let plan = Plan { words: true, vectors, parts: &[], access: &Access::NONE };
+        let plan = Plan { words: true, vectors, parts: &[], access: &Access::NONE, before: None };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
         let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());

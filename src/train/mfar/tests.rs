@@ -52,6 +52,7 @@ impl World {
             vectors: Some(VectorSource::Builtin),
             parts: &[Part::Fields],
             access: &Access::NONE,
+            before: None,
         };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();

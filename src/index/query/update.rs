@@ -1,0 +1,357 @@
+//! Brings the index of one version of a base up to the next: what changed is deleted and added, the
+//! rest stays where it is.
+//!
+//! Files of tantivy never change, so those of the version before are linked. A document is known by
+//! what it says, so that a node whose number moved is still the same document: each has a *slot*,
+//! its `id` in tantivy, and the file [`SLOTS`] says which node it is now. The same file has the
+//! number of words of each field, so that scores are those of an index that is built anew, to the
+//! last bit: tantivy by itself would go on counting what was deleted.
+//!
+//! Must not know: which version answers, how a query is read.
+
+use std::cmp::{Ordering, Reverse};
+
+use tantivy::{
+    DocSet, Term,
+    collector::Collector,
+    query::{Bm25StatisticsProvider, Query},
+};
+
+use super::*;
+
+/// Nodes of the documents, and words of the fields; only in an index that was updated.
+pub(super) const SLOTS: &str = "slots";
+/// The slot of a document that was deleted.
+const GONE: u32 = u32::MAX;
+/// Parts of an index; each update adds one, and a search looks at all.
+const MOST_SEGMENTS: usize = 12;
+/// Digits of a digest, bytes.
+const SHORT: usize = 16;
+
+/// What tells tantivy's documents of an updated index apart.
+pub(super) struct Slots {
+    /// The node of each slot.
+    nodes: Arc<[u32]>,
+    /// Words of each field of all nodes.
+    n_words: [u64; N_TEXTS],
+}
+
+/// Fields of the schema that have words.
+const N_TEXTS: usize = 5;
+
+impl Fields {
+    /// Those that have words, in the order of [`texts`].
+    fn texts(self) -> [Field; N_TEXTS] {
+        [self.node_type, self.name, self.body, self.fields, self.rel]
+    }
+}
+
+/// Every text of a node's document: place of its field, key in there.
+fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
+    let mut texts = vec![
+        (0, 0, kb.type_name(kb.node_type(node))),
+        (1, 0, kb.name(node)),
+        (2, 0, kb.text(node)),
+    ];
+    // Of a field that a node has twice, the last counts.
+    let fields: BTreeMap<u16, &str> = kb.fields(node).map(|(id, text)| (id.0, text)).collect();
+    texts.extend(fields.into_iter().map(|(id, text)| (3, id, text)));
+    for relation in (0..).map(RelationId).take(kb.relations().len()) {
+        let neighbors = kb.neighbors(node, relation, Direction::Any);
+        let names = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
+        texts.extend(names.map(|&neighbor| (4, relation.0, kb.name(neighbor))));
+    }
+    texts
+}
+
+/// A digest of what a node's document says.
+fn digest(kb: &Kb, node: NodeId) -> [u8; SHORT] {
+    let mut hasher = blake3::Hasher::new();
+    for (field, key, text) in texts(kb, node) {
+        hasher.update(&[field as u8]);
+        hasher.update(&key.to_le_bytes());
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; SHORT])
+}
+
+/// The number of words in each field of a node's document.
+fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
+    let mut counts = [0; N_TEXTS];
+    for (field, _, text) in texts(kb, node) {
+        counts[field] += words_of(text).count() as u64;
+    }
+    counts
+}
+
+/// The version of a base that an index is brought up from.
+#[derive(Clone, Copy)]
+pub(in crate::index) struct Before<'a> {
+    /// The base.
+    pub(in crate::index) kb: &'a Kb,
+    /// The directory of its index.
+    pub(in crate::index) dir: &'a Path,
+}
+
+/// What is to be done to an index.
+struct Steps {
+    /// Slots whose document nobody has any more.
+    gone: Vec<u32>,
+    /// Nodes that no document says the same as, ascending.
+    new: Vec<NodeId>,
+    /// The node of each slot that was there.
+    nodes: Vec<u32>,
+}
+
+impl Steps {
+    /// O(text of both).
+    fn new(old: &Kb, nodes: &[u32], kb: &Kb) -> Self {
+        let there = (0..).zip(nodes).filter(|(_, node)| old.contains(**node));
+        let mut then: Vec<([u8; SHORT], u32)> =
+            there.map(|(slot, &node)| (digest(old, node), slot)).collect();
+        let mut now: Vec<([u8; SHORT], u32)> =
+            (0..kb.n_nodes()).map(|node| (digest(kb, node), node)).collect();
+        then.sort_unstable();
+        now.sort_unstable();
+        let mut steps = Self { gone: vec![], new: vec![], nodes: vec![GONE; nodes.len()] };
+        let (mut then, mut now) = (then.into_iter().peekable(), now.into_iter().peekable());
+        loop {
+            let order = match (then.peek(), now.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.0.cmp(&new.0),
+            };
+            let slot = if order.is_le() { then.next() } else { None };
+            let node = if order.is_ge() { now.next() } else { None };
+            match (slot, node) {
+                (Some((_, slot)), Some((_, node))) => steps.nodes[slot as usize] = node,
+                (Some((_, slot)), None) => steps.gone.push(slot),
+                (None, Some((_, node))) => steps.new.push(node),
+                (None, None) => {}
+            }
+        }
+        steps.gone.sort_unstable();
+        steps.new.sort_unstable();
+        steps
+    }
+}
+
+/// Brings an index up from the version before into an empty directory, or says that it must be built
+/// anew, and writes nothing then: where that version has other fields or relations, is damaged, was
+/// updated often, or has less than half of the documents.
+///
+/// O(text of both versions), of which only what changed is indexed.
+pub(in crate::index) fn update(
+    before: Before<'_>,
+    kb: &Kb,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<bool, IndexError> {
+    let old = before.kb;
+    // Keys are ids.
+    if old.field_names() != kb.field_names() || old.relations() != kb.relations() {
+        return Ok(false);
+    }
+    let Ok(index) = QueryIndex::open(before.dir) else { return Ok(false) };
+    if index.verify().is_err() || index.searcher.segment_readers().len() >= MOST_SEGMENTS {
+        return Ok(false);
+    }
+    let nodes: Vec<u32> = match &index.slots {
+        Some(slots) => slots.nodes.to_vec(),
+        None => (0..old.n_nodes()).collect(),
+    };
+    let Steps { gone, new, nodes: mut now } = Steps::new(old, &nodes, kb);
+    if new.len() * 2 > kb.n_nodes() as usize {
+        return Ok(false);
+    }
+    watch.go_on()?;
+    let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
+    let mut counts = index.n_words().map_err(failed)?;
+    for &slot in &gone {
+        let gone = n_words(old, nodes[slot as usize]);
+        counts.iter_mut().zip(gone).for_each(|(count, n)| *count = count.saturating_sub(n));
+    }
+    link(&index.names, before.dir, dir).map_err(|error| IndexError::io(dir, error))?;
+    drop(index);
+    let (_, at) = schema();
+    let index = Index::open_in_dir(dir).map_err(failed)?;
+    index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
+    let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_BYTES).map_err(failed)?;
+    writer.set_merge_policy(Box::new(NoMergePolicy));
+    for &slot in &gone {
+        writer.delete_term(Term::from_field_u64(at.id, slot.into()));
+    }
+    for (done, &node) in (0u32..).zip(&new) {
+        if done % REPORT_EVERY == 0 {
+            watch.at(STAGE, done.into(), new.len() as u64)?;
+        }
+        watch.go_on()?;
+        writer.add_document(document(kb, node, now.len() as u64, at)).map_err(failed)?;
+        now.push(node);
+        counts.iter_mut().zip(n_words(kb, node)).for_each(|(count, n)| *count += n);
+    }
+    writer.commit().map_err(failed)?;
+    writer.wait_merging_threads().map_err(failed)?;
+    remove_unused(&index, dir)?;
+    drop(index);
+    let arrays: [(&str, Dtype, &[u8]); 2] = [
+        ("n_words", Dtype::U64, bytemuck::cast_slice(&counts)),
+        ("nodes", Dtype::U32, bytemuck::cast_slice(&now)),
+    ];
+    Arrays::write_sealed(&dir.join(SLOTS), &arrays)?;
+    seal(dir)?;
+    watch.at(STAGE, new.len() as u64, new.len() as u64)?;
+    Ok(true)
+}
+
+/// Links tantivy's files, or copies them where the file system has no links.
+fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
+    for at in 0..names.len() {
+        let name = String::from_utf8_lossy(names.get(at));
+        let (source, target) = (from.join(&*name), to.join(&*name));
+        // The one file that is written again.
+        let is_list = name == LIST;
+        if name != SLOTS && (is_list || fs::hard_link(&source, &target).is_err()) {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tantivy's list of segments.
+const LIST: &str = "meta.json";
+
+/// Removes files of segments that are gone, and lists of deleted documents before the last.
+fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
+    let failed = |error| IndexError::io(dir, error);
+    let segments = index.searchable_segment_metas();
+    let segments = segments.map_err(|error| failed(io::Error::other(error)))?;
+    let is_used = |name: &str| {
+        segments.iter().any(|segment| {
+            let deleted = segment.delete_opstamp().map(|stamp| format!(".{stamp}.del"));
+            let is_last = || deleted.as_ref().is_some_and(|end| name.ends_with(end));
+            name.starts_with(&segment.id().uuid_string()) && (!name.ends_with(".del") || is_last())
+        })
+    };
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != LIST && !name.starts_with('.') && !is_used(&name) {
+            fs::remove_file(entry.path()).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+impl Slots {
+    /// Reads the file beside an index.
+    pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
+        let path = dir.join(SLOTS);
+        let arrays = Arrays::open(&path)?;
+        let n_words = arrays.get::<u64>("n_words")?;
+        let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice())
+            .map_err(|_| IndexError::damaged(&path, "it counts other fields".to_owned()))?;
+        Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
+    }
+
+    /// The node of a slot.
+    pub(super) fn node(&self, slot: u64) -> Option<u64> {
+        let node = self.nodes.get(usize::try_from(slot).ok()?).copied()?;
+        (node != GONE).then_some(node.into())
+    }
+
+    /// The `k` best documents, ties by ascending node; `is_wanted` are the nodes that may be found,
+    /// or all if it is empty.
+    pub(super) fn search(
+        &self,
+        searcher: &Searcher,
+        fields: Fields,
+        query: &dyn Query,
+        is_wanted: Arc<[bool]>,
+        k: usize,
+    ) -> tantivy::Result<Vec<(Score, DocAddress)>> {
+        let nodes = self.nodes.clone();
+        let best = TopDocs::with_limit(k).tweak_score(move |segment: &SegmentReader| {
+            let (ids, nodes) = (segment.fast_fields().u64("id").ok(), nodes.clone());
+            let is_wanted = is_wanted.clone();
+            move |document: DocId, score: Score| {
+                let slot = ids.as_ref().and_then(|ids| ids.first(document)).unwrap_or(u64::MAX);
+                let node = usize::try_from(slot).ok().and_then(|slot| nodes.get(slot).copied());
+                let node = node.unwrap_or(GONE);
+                let is_wanted = is_wanted.is_empty()
+                    || is_wanted.get(node as usize).copied().unwrap_or_default();
+                (if is_wanted { score } else { UNWANTED }, Reverse(node))
+            }
+        });
+        let found = self.scored(searcher, fields, query, &best)?;
+        Ok(found.into_iter().map(|((score, _), at)| (score, at)).collect())
+    }
+
+    /// Searches with the statistics of the documents that are not deleted.
+    fn scored<C: Collector>(
+        &self,
+        searcher: &Searcher,
+        fields: Fields,
+        query: &dyn Query,
+        collector: &C,
+    ) -> tantivy::Result<C::Fruit> {
+        let alive = Alive { searcher, fields, n_words: &self.n_words };
+        searcher.search_with_statistics_provider(query, collector, &alive)
+    }
+}
+
+/// Statistics of the documents that are not deleted.
+struct Alive<'a> {
+    searcher: &'a Searcher,
+    fields: Fields,
+    n_words: &'a [u64; N_TEXTS],
+}
+
+impl Bm25StatisticsProvider for Alive<'_> {
+    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        let of = self.fields.texts().into_iter().zip(self.n_words).find(|pair| pair.0 == field);
+        of.map_or_else(|| self.searcher.total_num_tokens(field), |pair| Ok(*pair.1))
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        Ok(self.searcher.num_docs())
+    }
+
+    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        let mut n = 0;
+        for segment in self.searcher.segment_readers() {
+            let terms = segment.inverted_index(term.field())?;
+            let Some(alive) = segment.alive_bitset() else {
+                n += u64::from(terms.doc_freq(term)?);
+                continue;
+            };
+            let Some(mut postings) = terms.read_postings(term, IndexRecordOption::Basic)? else {
+                continue;
+            };
+            let mut document = postings.doc();
+            while document != tantivy::TERMINATED {
+                n += u64::from(alive.is_alive(document));
+                document = postings.advance();
+            }
+        }
+        Ok(n)
+    }
+}
+
+impl QueryIndex {
+    /// Words of each field of all nodes.
+    fn n_words(&self) -> tantivy::Result<[u64; N_TEXTS]> {
+        let mut counts = [0; N_TEXTS];
+        match &self.slots {
+            Some(slots) => counts = slots.n_words,
+            None => {
+                for (count, field) in counts.iter_mut().zip(self.fields.texts()) {
+                    *count = self.searcher.total_num_tokens(field)?;
+                }
+            }
+        }
+        Ok(counts)
+    }
+}
