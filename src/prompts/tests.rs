@@ -58,9 +58,12 @@ fn example(name: &str) -> Value {
             "best": standing, "elsewhere": elsewhere}),
         "actor/improve" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",
             "category": category, "queries": solved, "limits": "2 s, 2,000 calls",
-            "previous": [{"changes": "- a\n+ b", "what": "Uses the brand.", "verdict":
-                "not taken, worse (0.4000 on 20 queries, the current program 0.5000 on the same)"},
-                {"changes": "", "what": "the first program", "verdict": "not taken, worse"}],
+            "previous": [
+                {"verdict": "not taken, worse (0.4000 on 20 queries, the current program 0.5000 on the same)",
+                 "what": "Uses the brand.", "changes": "- a\n+ b",
+                 "lost": ["1.00 -> 0.50: a cup"], "gained": []},
+                {"verdict": "not taken, worse", "what": "the first program", "changes": "",
+                 "lost": [], "gained": ["0.00 -> 0.25: a lid"]}],
             "current": current, "advice": "1. Fall back to a search.",
             "elsewhere": elsewhere, "traces": [table]}),
         "actor/mend" => json!({"schema": schema, "toolkit": toolkit, "language": "1 / 2 is 0.",

@@ -307,6 +307,7 @@ impl Pool {
                     }
                     left.retain(|&other| other != unit);
                 }
+                // It is told by whoever runs a program that the run is to stop.
                 None if self.stop.load(Ordering::Relaxed) => return here(&[0]),
                 None if left.len() == before => thread::sleep(LOOK),
                 None => {}
