@@ -50,8 +50,6 @@ pub(super) struct Ask {
 struct ByTable<'a> {
     /// The base.
     base: &'a str,
-    /// `table`.
-    by: &'static str,
     /// The answer, as `agent ask --json` prints it.
     #[serde(flatten)]
     #[schema(value_type = serde_json::Value)]
@@ -63,8 +61,6 @@ struct ByTable<'a> {
 struct ByBundle<'a> {
     /// The base.
     base: &'a str,
-    /// `bundle`.
-    by: &'static str,
     /// The question.
     question: &'a str,
     /// Best first, ties by id; each as `agent search --json` prints it.
@@ -72,9 +68,9 @@ struct ByBundle<'a> {
     hits: Vec<HitRecord<'a>>,
 }
 
-/// An answer, with its evidence.
+/// An answer, with its evidence, and who gives it.
 #[derive(Serialize, ToSchema)]
-#[serde(untagged)]
+#[serde(tag = "by", rename_all = "lowercase")]
 enum AskReply<'a> {
     Table(Box<ByTable<'a>>),
     Bundle(ByBundle<'a>),
@@ -106,7 +102,7 @@ fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiE
             let kb = &opened.base.kb;
             let answer = AskRecord::new(question, &answered, kb, rows, ms);
             let base = opened.name();
-            in_json(&AskReply::Table(Box::new(ByTable { base, by: "table", answer })))
+            in_json(&AskReply::Table(Box::new(ByTable { base, answer })))
         }
         Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
         Err(error) => {
@@ -127,5 +123,5 @@ fn by_bundle(opened: &Opened, question: &str) -> Result<String, ApiError> {
     let answer = infer::answer(base, active.answers().as_ref(), question, NODES, detail)?;
     let hits = infer::hits(&base.kb, &answer);
     let base = opened.name();
-    in_json(&AskReply::Bundle(ByBundle { base, by: "bundle", question, hits }))
+    in_json(&AskReply::Bundle(ByBundle { base, question, hits }))
 }
