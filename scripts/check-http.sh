@@ -13,9 +13,9 @@ cat >"$work/schemathesis.toml" <<'TOML'
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", "503"]
 TOML
-"$work/venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$url/openapi.json" --url "$url" --max-examples "$examples" \
+(cd "$work" && "$work/venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$url/openapi.json" --url "$url" --max-examples "$examples" \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
-    --exclude-path '/v1/runs/{id}/events' --exclude-path /v1/batch --request-timeout 60 --generation-deterministic
+    --exclude-path '/v1/runs/{id}/events' --exclude-path /v1/batch --request-timeout 60 --generation-deterministic)
 "$work/venv/bin/python" - "$url" <<'PYTHON'
 import sys
 
