@@ -408,10 +408,12 @@ impl Answers {
         }
         Ok(Chosen { members: all.into_iter().take(1).collect(), ranks: first })
     }
+}
 
+impl Chosen<'_> {
     /// Reciprocal ranks of the program that is best on each validation query.
     fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
-        let rankings = || self.0.iter().flat_map(|member| &member.rankings);
+        let rankings = || self.members.iter().flat_map(|(member, _)| &member.rankings);
         let queries = run.validation.queries.iter().enumerate();
         let best = |(query, labelled): (usize, &LabelledQuery)| {
             let rank = |of: &Vec<Ranking>| {
@@ -421,9 +423,7 @@ impl Answers {
         };
         queries.map(best).collect()
     }
-}
 
-impl Chosen<'_> {
     /// The categories of all members, each once, and the members over them.
     fn frozen(&self) -> (Vec<&CategoryProgram>, Vec<Member>) {
         let mut categories: Vec<&CategoryProgram> = Vec::new();
@@ -521,7 +521,7 @@ pub(super) fn freeze(
     let ranks = chosen.ranks.clone();
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
-    let of_programs = answers.best_program(run);
+    let of_programs = chosen.best_program(run);
     let best: Vec<f32> = of_programs.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
     let (category_programs, members) = chosen.frozen();
     let mut queries = vec![Vec::new(); category_programs.len()];
