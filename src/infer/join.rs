@@ -177,15 +177,13 @@ fn ranked(
 /// The rankings of members joined by reciprocal rank fusion: the mean of `1 / (60 + rank)` over the
 /// members, a node that one does not rank adding nothing for it, divided by what the first place
 /// with all has; ties by ascending id. The ranking of a single member stays as it is.
-fn ensemble(rankings: Vec<Ranking>) -> Ranking {
-    let n = rankings.len() as f32;
-    let mut rankings = rankings.into_iter();
-    let Some(first) = rankings.next() else { return Ranking::new() };
-    if n == 1.0 {
-        return first;
+fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
+    if rankings.len() < 2 {
+        return rankings.pop().unwrap_or_default();
     }
+    let n = rankings.len() as f32;
     let mut joined = Scores::default();
-    for ranking in std::iter::once(first).chain(rankings) {
+    for ranking in rankings {
         let share = |(rank, (node, _))| (node, (RANK_OFFSET + 1.0) / (RANK_OFFSET + rank) / n);
         let ranks = (1u16..=u16::MAX).map(f32::from);
         let shares = Scores::new(ranks.zip(ranking).map(share).collect());
