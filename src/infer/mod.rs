@@ -55,7 +55,7 @@ use crate::{
     index::IndexedBase,
     infer::{
         join::{Joined, Unranked, joined},
-        query_reader::{Offered, ReadQuery, mixed_in, read_query},
+        query_reader::{Offered, ReadQuery, mixed, read_query},
     },
     kb::{Kb, NodeId},
     llm::RoleSpec,
@@ -583,11 +583,13 @@ impl BundleRetriever {
         }
     }
 
-    /// Why a node has its place: what each category, the order and the reading say of it.
+    /// Why a node has its place: what each category, the order, the reading of a plain question and
+    /// that of a language model say of it.
     fn why(
         &self,
         runs: &[Run<'_>],
         joined: &Joined,
+        own: Option<&Ranking>,
         at: usize,
         (node, score): (NodeId, f32),
     ) -> Why {
@@ -600,7 +602,9 @@ impl BundleRetriever {
                 .with(found.children)
         });
         let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
-        let explanation = place_of(&self.name, at, score).with(categories).with(reading);
+        let of_model = own.map(|own| place("reading of the language model", own, node));
+        let explanation =
+            place_of(&self.name, at, score).with(categories).with(reading).with(of_model);
         let calls =
             runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
         let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
@@ -627,18 +631,21 @@ impl Retriever for BundleRetriever {
             read => read.and_then(Result::ok),
         };
         let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
-        let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
         let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
-        let mut parts = parts(&self.members, &routes, ranking);
-        if let Some((weight, own)) = &own {
-            parts.iter_mut().for_each(|part| mixed_in(&mut part.rankings, *weight, own));
-        }
+        let parts = parts(&self.members, &routes, ranking);
         let mut joined = joined(self.runtime.base(), &parts, unranked)?;
         // The end depends on all nodes: whoever asks for fewer is told the same.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),
             None => cutoff.end(&joined.ranking),
         });
+        // A plain question needs no model to be read.
+        let read = read.filter(|_| joined.reading.is_none());
+        let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
+        if let Some((weight, own)) = &own {
+            joined.ranking = mixed(joined.ranking, own, *weight);
+        }
+        let own = own.as_ref().map(|(_, own)| own);
         joined.ranking.truncate(k);
         let paths = match &joined.reading {
             Some(reading) if detail.paths => {
@@ -649,7 +656,7 @@ impl Retriever for BundleRetriever {
         };
         let route = runs.iter().map(|run| self.way(run)).collect();
         let first = joined.ranking.iter().take(detail.explained).enumerate();
-        let why = first.map(|(at, pair)| self.why(&runs, &joined, at, *pair)).collect();
+        let why = first.map(|(at, pair)| self.why(&runs, &joined, own, at, *pair)).collect();
         Ok(Answer { end, route, paths, why, ..Answer::of(joined.ranking) })
     }
 

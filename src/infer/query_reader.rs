@@ -1,15 +1,21 @@
-//! A language model reads the query: which category it belongs to, which entities it names, what is
-//! wanted, under which constraints. What it reads is mixed into what the bundle does by itself, by
-//! the probability that the model gives its own reading, and replaces nothing of it.
+//! A language model reads the query: which category it belongs to, which entities it means, listed or
+//! not, and by which relations the answers are reached from them, what is wanted, under which
+//! constraints, and which answers it knows itself. What it reads is mixed into what the bundle does by
+//! itself, by the probability that the model gives its own reading, and replaces nothing of it. The
+//! model names, the base decides: a name that no node bears is lost.
+//!
+//! Answers that the model knows stand for the expansion of queries by its knowledge: Gao et al.,
+//! *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022, where a document is made up.
 //!
 //! Must not know: programs, how rankings are joined, which answers are right.
 
+use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
     index::{IndexedBase, TextPart},
     infer::{Asks, Miss, ROUTER_ROLE, shown::Linked},
-    kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId},
+    kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best},
     llm::LlmError,
     retrieve::{Ranking, RetrieveError},
     tools::{Assistant, AssistantError},
@@ -22,9 +28,18 @@ pub const READ_ASKS: Asks =
     Asks { role: ROUTER_ROLE, prompt: PROMPT, later: None, least: 1, most: 2 };
 /// Entities of a reading that count.
 const MAX_ENTITIES: usize = 4;
-/// Constraints of a reading that count, and characters of each.
+/// Names of entities, names of answers and relations of a reading that count.
+const MAX_NAMES: usize = 4;
+const MAX_ANSWERS: usize = 5;
+const MAX_RELATIONS: usize = 6;
+/// Constraints of a reading that count, and characters of each text.
 const MAX_CONSTRAINTS: usize = 8;
-const MAX_CONSTRAINT_CHARS: usize = 200;
+const MAX_CHARS: usize = 200;
+/// Nodes that may bear one name.
+const BEARERS: usize = 2;
+/// Strength from which a node bears a name, and the share of the strongest that it must have.
+const LEAST_STRENGTH: f32 = 0.5;
+const LEAST_SHARE: f32 = 0.9;
 /// Neighbours of a node by one relation that are followed.
 const MAX_NEIGHBORS: usize = 2_000;
 /// Nodes in the middle of two steps that are followed.
@@ -33,8 +48,16 @@ const MAX_MIDDLES: usize = 500;
 const FOUND: usize = 200;
 /// Nodes of the ranking that a reading gives.
 const RANKED: usize = 200;
-/// What two steps count beside one.
-const TWO_STEPS: f32 = 0.5;
+/// What being linked to all entities counts, beside 1 for a known answer and 2 for the words.
+const LINKED: f32 = 3.0;
+/// What two steps over other relations than those named count beside those.
+const OTHER_STEPS: f32 = 0.5;
+/// What a known answer counts beside the one named before it.
+const NEXT_ANSWER: f32 = 0.8;
+/// The share that the ranking of a reading has where the model is sure of it.
+const SURE_SHARE: f32 = 0.75;
+/// How slowly ranks count less where rankings are mixed.
+const RANK_OFFSET: f32 = 5.0;
 
 /// A category, for the model.
 pub(super) struct Offered<'a> {
@@ -48,13 +71,17 @@ pub(super) struct ReadQuery {
     /// The category, and how sure the model is of its reading; none if it names none.
     pub(super) category: Option<(usize, f32)>,
     /// How sure it is of its reading, in `0..=1`.
-    pub(super) probability: f32,
-    /// The entities that the query names.
-    pub(super) entities: Vec<NodeId>,
+    probability: f32,
+    /// The entities that the query means, with how surely they bear the name; 1 for listed ones.
+    entities: Vec<(NodeId, f32)>,
+    /// The relations on the way from them to the answers; none if the model does not tell.
+    relations: Vec<RelationId>,
+    /// Nodes that the model knows for answers, likeliest first, with how surely they bear the name.
+    answers: Vec<(NodeId, f32)>,
     /// The type of what is wanted.
-    pub(super) target: Option<TypeId>,
+    target: Option<TypeId>,
     /// What else is said of it.
-    pub(super) constraints: Vec<String>,
+    constraints: Vec<String>,
 }
 
 /// How a model reads the query, or why it does not: its reply is missing or cannot be used.
@@ -92,7 +119,8 @@ pub(super) fn read_query(
 }
 
 impl ReadQuery {
-    /// What of a reply is known: numbers that were offered, types that the base has.
+    /// What of a reply is known: numbers that were offered, names that nodes of the base bear, types
+    /// and relations that it has.
     fn of(base: &IndexedBase, reply: &Json, linked: &Linked<'_>, n_categories: usize) -> Self {
         let place = |number: &Json, n: usize| {
             let number = number.as_u64().and_then(|n| usize::try_from(n).ok())?;
@@ -101,48 +129,49 @@ impl ReadQuery {
         // A model that does not say how sure it is says nothing for its reading.
         let probability = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
         let list = |name: &str| reply[name].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut entities: Vec<NodeId> = Vec::new();
-        for number in list("entities") {
-            let entity = place(number, linked.entities.len()).map(|at| linked.entities[at].node);
-            entities.extend(entity.filter(|node| !entities.contains(node)));
-        }
-        entities.truncate(MAX_ENTITIES);
-        let constraints = list("constraints").iter().filter_map(Json::as_str).map(str::trim);
-        let cut = |text: &str| text.chars().take(MAX_CONSTRAINT_CHARS).collect::<String>();
+        let texts = |name: &str, most: usize| -> Vec<String> {
+            let texts = list(name).iter().filter_map(Json::as_str).map(str::trim);
+            let cut = |text: &str| text.chars().take(MAX_CHARS).collect();
+            texts.filter(|text| !text.is_empty()).take(most).map(cut).collect()
+        };
         let target = reply["type"].as_str().and_then(|name| base.kb.type_id(name));
+        let target = target.filter(|kind| base.kb.candidate_types().contains(kind));
+        let numbers = list("entities").iter();
+        let listed = numbers.filter_map(|number| place(number, linked.entities.len()));
+        let listed = listed.map(|at| (linked.entities[at].node, 1.0));
+        let names = texts("names", MAX_NAMES);
+        let mut entities = once_each(listed.chain(bearers(base, &names, &[])));
+        entities.truncate(MAX_ENTITIES);
+        let known = texts("answers", MAX_ANSWERS);
+        let relation = |text: String| base.kb.relation_id(text.trim_matches(['<', '-', '>', ' ']));
+        let relations = texts("relations", MAX_RELATIONS).into_iter().filter_map(relation);
         Self {
             category: place(&reply["category"], n_categories).map(|at| (at, probability)),
             probability,
             entities,
-            target: target.filter(|kind| base.kb.candidate_types().contains(kind)),
-            constraints: constraints
-                .filter(|text| !text.is_empty())
-                .take(MAX_CONSTRAINTS)
-                .map(cut)
-                .collect(),
+            relations: relations.collect(),
+            answers: once_each(bearers(base, &known, &wanted(base, target))),
+            target,
+            constraints: texts("constraints", MAX_CONSTRAINTS),
         }
     }
 
-    /// The probability of its ranking beside those of the programs: half of what the model holds it
-    /// for.
-    pub(super) fn weight(&self) -> f32 {
-        self.probability / 2.0
-    }
-
-    /// The nodes of the wanted type, best first, at most 200: the share of the entities that they
-    /// are linked to in one step, or in two for half as much, and how well their documents and the
-    /// names of their neighbours fit the constraints. Empty for a reading that says neither.
+    /// The nodes of the wanted type, best first, at most 200, by the sum of what links them to the
+    /// entities, 3 for all of them; how likely an answer the model knows them for, 1 for the first;
+    /// and how well their documents and the names of their neighbours fit the constraints, 1 for the
+    /// best by BM25 and 1 for all words. Empty for a reading that says none of it.
     pub(super) fn ranking(&self, base: &IndexedBase) -> Ranking {
-        let wanted = match self.target {
-            Some(kind) => vec![kind],
-            None => base.kb.candidate_types().to_vec(),
-        };
-        let share = 1.0 / self.entities.len().max(1) as f32;
+        let wanted = wanted(base, self.target);
+        let all: f32 = self.entities.iter().map(|pair| pair.1).sum();
         let mut scores = Scores::default();
-        for &entity in &self.entities {
-            let reached = reached(base, entity).scale(share);
+        for &(entity, strength) in &self.entities {
+            let share = LINKED * strength / all.max(1.0);
+            let reached = reached(base, entity, &self.relations).scale(share);
             scores = scores.combine(&reached, Combine::Sum);
         }
+        let known = (0..).zip(&self.answers);
+        let known = known.map(|(at, &(node, strength))| (node, strength * NEXT_ANSWER.powi(at)));
+        scores = scores.combine(&Scores::new(known.collect()), Combine::Sum);
         let text = self.constraints.join(" ");
         if !text.is_empty() {
             let found = base.text.search(&text, TextPart::DocumentWithNames, &wanted, FOUND);
@@ -150,44 +179,83 @@ impl ReadQuery {
             let terms = base.terms.query(&base.stems, &text);
             scores = scores.map(|node, score| score + base.terms.coverage(&terms, node));
         }
+        let is_entity = |node: NodeId| self.entities.iter().any(|pair| pair.0 == node);
         let of_type = |node: NodeId| wanted.contains(&base.kb.node_type(node));
-        let kept = scores.filter(|node, _| of_type(node) && !self.entities.contains(&node));
-        kept.top(RANKED).ranking()
+        scores.filter(|node, _| of_type(node) && !is_entity(node)).top(RANKED).ranking()
+    }
+
+    /// The share of its ranking beside that of the bundle: three quarters of the probability that the
+    /// model gives its reading.
+    pub(super) fn weight(&self) -> f32 {
+        SURE_SHARE * self.probability
     }
 }
 
-/// What one step from a node leads to, with 1, and what two lead to, with half of it.
-fn reached(base: &IndexedBase, from: NodeId) -> Scores {
-    let beside = |node: NodeId| -> Vec<NodeId> {
-        let relations = (0..base.kb.relations().len()).map(|at| RelationId(at as u16));
-        let mut nodes: Vec<NodeId> = Vec::new();
-        for relation in relations {
-            let known = base.kb.neighbors(node, relation, Direction::Any);
-            nodes.extend(known.iter().take(MAX_NEIGHBORS));
-        }
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
+/// A ranking with that of a reading mixed in: a node scores `w r + (1 - w) 6 / (5 + rank)`, where `r`
+/// is its score with the reading over the best one. Descending, ties by ascending id; no node is left
+/// out, and a reading without nodes or weight leaves the ranking as it is.
+pub(super) fn mixed(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
+    if own.is_empty() || weight <= 0.0 {
+        return ranking;
+    }
+    let by_rank =
+        |(rank, (node, _))| (node, (1.0 - weight) * (RANK_OFFSET + 1.0) / (RANK_OFFSET + rank));
+    let ranks = (1u32..).map(|rank| rank as f32);
+    let given = Scores::new(ranks.zip(ranking).map(by_rank).collect());
+    let own = Scores::new(own.clone()).normalized().scale(weight);
+    given.combine(&own, Combine::Sum).ranking()
+}
+
+/// The types that are asked for.
+fn wanted(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
+    target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
+}
+
+/// The nodes that bear names, with strengths, in the order of the names: of each the strongest, and a
+/// second one that bears it nearly as well.
+fn bearers(base: &IndexedBase, names: &[String], types: &[TypeId]) -> Vec<(NodeId, f32)> {
+    let of_name = |name: &String| {
+        let linked = base.entities.link(&base.kb, name, types, BEARERS);
+        let mut found = best(linked.as_slice().to_vec(), BEARERS);
+        let first = found.first().map_or(0.0, |pair| pair.1);
+        found.retain(|pair| pair.1 >= LEAST_STRENGTH.max(first * LEAST_SHARE));
+        found
     };
-    let first = beside(from);
-    let mut second: Vec<NodeId> =
-        first.iter().take(MAX_MIDDLES).flat_map(|&middle| beside(middle)).collect();
-    second.sort_unstable();
-    second.dedup();
+    names.iter().flat_map(of_name).collect()
+}
+
+/// Each node once, as it comes first.
+fn once_each(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32)> {
+    let mut seen = FxHashSet::default();
+    nodes.into_iter().filter(|pair| seen.insert(pair.0)).collect()
+}
+
+/// What a node leads to: with 1 by any one step, and by two along the relations of the way; with
+/// half of it by any other two.
+fn reached(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
+    let all: Vec<RelationId> =
+        (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
+    let beside = |nodes: &[NodeId], relations: &[RelationId]| -> Vec<NodeId> {
+        let mut found: Vec<NodeId> = Vec::new();
+        for &node in nodes.iter().take(MAX_MIDDLES) {
+            for &relation in relations {
+                let known = base.kb.neighbors(node, relation, Direction::Any);
+                found.extend(known.iter().take(MAX_NEIGHBORS));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    let first = beside(&[from], &all);
+    let on_way = beside(&beside(&[from], way), way);
+    let second = beside(&first, &all);
     let scored = |nodes: Vec<NodeId>, score: f32| {
         Scores::new(nodes.into_iter().map(|node| (node, score)).collect())
     };
-    scored(first, 1.0).combine(&scored(second, TWO_STEPS), Combine::Max)
-}
-
-/// Puts the ranking of a reading among those that answer: it gets its weight, and the others share
-/// the rest as before. None of them is left out.
-pub(super) fn mixed_in<'a>(rankings: &mut Vec<(f32, &'a Ranking)>, weight: f32, own: &'a Ranking) {
-    if own.is_empty() || weight <= 0.0 {
-        return;
-    }
-    rankings.iter_mut().for_each(|(probability, _)| *probability *= 1.0 - weight);
-    rankings.push((weight, own));
+    scored(first, 1.0)
+        .combine(&scored(on_way, 1.0), Combine::Max)
+        .combine(&scored(second, OTHER_STEPS), Combine::Max)
 }
 
 #[cfg(test)]
@@ -205,14 +273,17 @@ mod tests {
     fn of_a_reply_only_what_was_offered_counts() {
         let base = example_base();
         let read = reading(json!({
-            "category": 2, "probability": 7.5, "entities": [1, 1, 99, -1, "x"], "type": "product",
-            "constraints": [" steel ", "", 3],
+            "category": 2, "probability": 7.5, "entities": [1, 1, 99, -1, "x"],
+            "relations": ["-has_brand->", "has_wings", 4], "names": ["Nobody of that name"],
+            "type": "product", "constraints": [" steel ", "", 3], "answers": ["Tidewell", 7],
         }));
         assert_eq!((read.category, read.probability), (Some((1, 1.0)), 1.0));
         assert_eq!(read.entities.len(), 1);
-        assert_eq!(base.kb.name(read.entities[0]), "Tidewell");
+        assert_eq!(base.kb.name(read.entities[0].0), "Tidewell");
+        assert_eq!(read.relations, [base.kb.relation_id("has_brand").unwrap()]);
         assert_eq!(read.target, base.kb.type_id("product"));
         assert_eq!(read.constraints, ["steel"]);
+        assert!(read.answers.is_empty(), "a brand is no product");
         let none = reading(json!({"category": 3, "entities": 1, "type": "planet"}));
         assert_eq!(none, ReadQuery::default());
         assert!(none.ranking(&base).is_empty());
@@ -229,16 +300,55 @@ mod tests {
         let product = base.kb.type_id("product").unwrap();
         assert!(ranking.iter().all(|pair| base.kb.node_type(pair.0) == product));
         let relation = base.kb.relation_id("has_brand").unwrap();
-        let by_brand = base.kb.neighbors(read.entities[0], relation, Direction::In);
+        let by_brand = base.kb.neighbors(read.entities[0].0, relation, Direction::In);
         assert!(by_brand.contains(&ranking[0].0), "{ranking:?}");
-        let (first, second) = (vec![(1, 1.0)], vec![(2, 1.0)]);
-        let others = vec![(0.75, &first), (0.25, &second)];
-        let mut mixed = others.clone();
-        mixed_in(&mut mixed, 0.0, &ranking);
-        assert_eq!(mixed, others);
-        mixed_in(&mut mixed, read.weight(), &ranking);
-        let weights: Vec<f32> = mixed.iter().map(|pair| pair.0).collect();
-        assert_eq!(weights, [0.375, 0.125, 0.5]);
-        assert_eq!(mixed[0].1, others[0].1);
+    }
+
+    #[test]
+    fn a_name_that_is_not_listed_is_looked_up() {
+        let base = example_base();
+        let named = |names: &[&str]| {
+            reading(json!({"probability": 1.0, "names": names, "type": "product"})).entities
+        };
+        let listed = reading(json!({"probability": 1.0, "entities": [1]})).entities;
+        let tidewell = named(&["Tidewell", "tidewell"]);
+        assert_eq!(tidewell.len(), 1, "two spellings of one node");
+        assert_eq!(tidewell[0].0, listed[0].0);
+        assert!((LEAST_STRENGTH..1.0).contains(&tidewell[0].1), "{tidewell:?}");
+        let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
+        let known = reading(json!({"probability": 1.0, "answers": [base.kb.name(product)]}));
+        assert_eq!(known.ranking(&base)[0].0, product);
+    }
+
+    #[test]
+    fn two_steps_count_whole_along_the_relations_of_the_way() {
+        let base = example_base();
+        let relation = base.kb.relation_id("has_brand").unwrap();
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        let products = base.kb.neighbors(brand, relation, Direction::In);
+        let from = products[0];
+        let any = reached(&base, from, &[]);
+        // Of the same brand, and nothing else joins them.
+        let other = products.iter().find(|&&node| any.get(node) == Some(OTHER_STEPS)).unwrap();
+        assert_eq!(reached(&base, from, &[relation]).get(*other), Some(1.0));
+        assert_eq!(any.get(brand), Some(1.0));
+    }
+
+    #[test]
+    fn a_reading_weighs_as_much_as_it_is_believed() {
+        let base = example_base();
+        let read = reading(json!({
+            "probability": 0.8, "entities": [1], "type": "product", "constraints": ["steel bottle"],
+        }));
+        assert!((read.weight() - 0.6).abs() < 1e-6);
+        let own = read.ranking(&base);
+        let given: Ranking = vec![(2, 5.0), (1, 4.0)];
+        assert_eq!(mixed(given.clone(), &own, 0.0), given);
+        assert_eq!(mixed(given.clone(), &Ranking::new(), 0.7), given);
+        let sure = mixed(given.clone(), &own, 0.75);
+        assert!(given.iter().chain(&own).all(|pair| sure.iter().any(|of| of.0 == pair.0)));
+        assert!(sure[0].0 == own[0].0 && sure[0].1 <= 1.0, "{sure:?}");
+        let doubted = mixed(given, &own, 0.01);
+        assert_eq!((doubted[0].0, doubted[1].0), (2, 1), "{doubted:?}");
     }
 }

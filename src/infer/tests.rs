@@ -264,7 +264,8 @@ fn members_of_an_ensemble_answer_together() {
 /// A reading that names a category alone.
 fn named(category: Json, sure: f64) -> Json {
     json!({
-        "category": category, "probability": sure, "entities": [], "type": null, "constraints": [],
+        "category": category, "probability": sure, "entities": [], "names": [], "relations": [],
+        "type": null, "constraints": [], "answers": [],
     })
 }
 
@@ -365,8 +366,8 @@ fn a_reading_is_mixed_in_and_a_useless_one_changes_nothing() {
     };
     let reading = |probability: f64| {
         json!({
-            "category": null, "probability": probability, "entities": [1], "type": "product",
-            "constraints": ["socks of wool"],
+            "category": null, "probability": probability, "entities": [1], "names": [],
+            "relations": [], "type": "product", "constraints": ["socks of wool"], "answers": [],
         })
     };
     let alone = nodes(&routed(1, named(json!(null), 0.0)));

@@ -9,8 +9,8 @@ use crate::optimize::actor::execution_trace::cut;
 
 /// Pieces of advice that are told.
 const TOLD: usize = 2;
-/// Characters of each.
-const ADVICE_CHARS: usize = 480;
+/// Characters of each, up to the end of a sentence.
+const ADVICE_CHARS: usize = 600;
 
 /// Advice whose program was kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub(super) fn elsewhere(gained: &[Gained], category: &str) -> Value {
             "category": one.category,
             "before": one.before,
             "after": one.after,
-            "advice": cut(instructions(&one.advice), ADVICE_CHARS),
+            "advice": sentences(instructions(&one.advice), ADVICE_CHARS),
         })
     };
     best.iter().take(TOLD).map(told).collect()
@@ -53,6 +53,19 @@ fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }
 
+/// The sentences of a text that have so many characters together; where the first alone has more, its
+/// beginning.
+fn sentences(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some((limit, _)) = line.char_indices().nth(most) else { return line };
+    // The number of an instruction ends no sentence.
+    let ends = |&(at, _): &(usize, &str)| {
+        at < limit && !line[..at].ends_with(|before: char| before.is_ascii_digit())
+    };
+    let last = line.match_indices(". ").filter(ends).last();
+    last.map_or_else(|| cut(&line, most), |(at, _)| line[..=at].to_owned())
+}
+
 impl Gained {
     fn gain(&self) -> f64 {
         self.after - self.before
@@ -62,6 +75,15 @@ impl Gained {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_is_told_in_whole_sentences() {
+        let advice = "1. Link less text. 2. Count names twice.\nThen rank by words.";
+        assert_eq!(sentences(advice, 100), advice.replace('\n', " "));
+        assert_eq!(sentences(advice, 40), "1. Link less text. 2. Count names twice.");
+        assert_eq!(sentences(advice, 39), "1. Link less text.");
+        assert_eq!(sentences(advice, 12), cut(advice, 12), "the first sentence is longer");
+    }
 
     #[test]
     fn the_best_advice_of_other_categories_is_told() {
