@@ -641,11 +641,10 @@ impl Retriever for BundleRetriever {
         });
         // A plain question needs no model to be read.
         let read = read.filter(|_| joined.reading.is_none());
-        let own = read.map(|read| (read.weight(), read.ranking(self.runtime.base())));
-        if let Some((weight, own)) = &own {
-            joined.ranking = mixed(joined.ranking, own, *weight);
+        let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
+        if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
+            joined.ranking = mixed(joined.ranking, own, read.weight());
         }
-        let own = own.as_ref().map(|(_, own)| own);
         joined.ranking.truncate(k);
         let paths = match &joined.reading {
             Some(reading) if detail.paths => {
@@ -656,8 +655,10 @@ impl Retriever for BundleRetriever {
         };
         let route = runs.iter().map(|run| self.way(run)).collect();
         let first = joined.ranking.iter().take(detail.explained).enumerate();
-        let why = first.map(|(at, pair)| self.why(&runs, &joined, own, at, *pair)).collect();
-        Ok(Answer { end, route, paths, why, ..Answer::of(joined.ranking) })
+        let why =
+            first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
+        let entities = read.map(|read| read.entities).unwrap_or_default();
+        Ok(Answer { end, route, paths, why, entities, ..Answer::of(joined.ranking) })
     }
 
     fn unassisted(&self) -> Unassisted {

@@ -73,7 +73,7 @@ pub(super) struct ReadQuery {
     /// How sure it is of its reading, in `0..=1`.
     probability: f32,
     /// The entities that the query means, with how surely they bear the name; 1 for listed ones.
-    entities: Vec<(NodeId, f32)>,
+    pub(super) entities: Vec<(NodeId, f32)>,
     /// The relations on the way from them to the answers; none if the model does not tell.
     relations: Vec<RelationId>,
     /// Nodes that the model knows for answers, likeliest first, with how surely they bear the name.

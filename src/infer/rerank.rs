@@ -150,7 +150,7 @@ impl Rerank {
         let nodes: Vec<NodeId> =
             shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
-        let linked = Linked::of(&self.base, query);
+        let linked = Linked::of(&self.base, query).with(&shortlist.entities);
         let (mut scores, outage) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
         // A judge that says nothing of the first says no more of the others.

@@ -32,6 +32,8 @@ const LOOKED_AT: usize = 20_000;
 const MAX_LINKS: usize = 12;
 /// Links between a candidate and one entity that are shown.
 const LINKS_TO_ONE: usize = 4;
+/// What is said of an entity that a model reads in the query, behind its strength.
+const READ: &str = ", which the query was read to mean";
 /// Characters of a name.
 const NAME_CHARS: usize = 100;
 
@@ -39,11 +41,20 @@ const NAME_CHARS: usize = 100;
 pub(super) struct Entity {
     pub(super) node: NodeId,
     pub(super) strength: f32,
+    /// Whether a language model reads it in the query.
+    is_read: bool,
     /// By relation and direction, ascending.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
 }
 
-/// The entities that a query names, strongest first, ties by ascending id.
+impl Entity {
+    fn of(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
+        Self { node, strength, is_read, neighbors: neighbors(base, node).collect() }
+    }
+}
+
+/// The entities that a query names: those that a model reads in it, then the strongest first, ties by
+/// ascending id.
 pub(crate) struct Linked<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
@@ -117,11 +128,23 @@ impl<'a> Linked<'a> {
         let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
         let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
         let strongest = best(sure.as_slice().to_vec(), MAX_ENTITIES);
-        let entity = |(node, strength): (NodeId, f32)| {
-            let neighbors = neighbors(base, node).collect();
-            Entity { node, strength, neighbors }
-        };
+        let entity = |pair| Entity::of(base, pair, false);
         Self { base, entities: strongest.into_iter().map(entity).collect() }
+    }
+
+    /// The same with entities that a model reads in the query before all others; six in all.
+    pub(super) fn with(mut self, read: &[(NodeId, f32)]) -> Self {
+        let mut entities: Vec<Entity> = Vec::new();
+        for &(node, strength) in read.iter().take(MAX_ENTITIES) {
+            let known = self.entities.iter().position(|entity| entity.node == node);
+            entities.push(match known {
+                Some(at) => Entity { is_read: true, ..self.entities.remove(at) },
+                None => Entity::of(self.base, (node, strength), true),
+            });
+        }
+        entities.append(&mut self.entities);
+        entities.truncate(MAX_ENTITIES);
+        Self { base: self.base, entities }
     }
 
     fn nodes(&self) -> Vec<NodeId> {
@@ -138,7 +161,7 @@ impl<'a> Linked<'a> {
                 "id": entity.node,
                 "type": base.kb.type_name(base.kb.node_type(entity.node)),
                 "name": name(base, entity.node),
-                "strength": format!("{:.2}", entity.strength),
+                "strength": format!("{:.2}{}", entity.strength, if entity.is_read { READ } else { "" }),
                 "relations": relation_lines(base, lists, &[]),
             })
         };
@@ -233,6 +256,21 @@ mod tests {
         assert!(links.contains("relations:\n") && links.contains("-has_brand-> brand (1)"));
         let entity = linked.shown()[0]["relations"].as_str().unwrap().to_owned();
         assert!(entity.contains("<-has_brand- product (4)"), "{entity}");
+    }
+
+    #[test]
+    fn entities_that_a_model_reads_come_first() {
+        let base = example_base();
+        let query = "a bottle by Tidewell";
+        let nodes = |linked: &Linked<'_>| linked.nodes();
+        let alone = nodes(&Linked::of(&base, query));
+        let other = (0..).find(|node| !alone.contains(node)).unwrap();
+        let read = Linked::of(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
+        assert_eq!(nodes(&read)[..2], [other, alone[0]]);
+        assert_eq!(nodes(&read).len(), (alone.len() + 1).min(MAX_ENTITIES), "none twice");
+        let told = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
+        assert_eq!(told(0), "0.75, which the query was read to mean");
+        assert!(told(1).ends_with(READ) && !told(1).starts_with("1.00"), "its own strength");
     }
 
     #[test]

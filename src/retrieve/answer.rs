@@ -42,6 +42,9 @@ pub struct Answer {
     pub why: Vec<Why>,
     /// What of the question is understood.
     pub understood: Understood,
+    /// The entities that a language model reads in the question, with how surely each bears the name
+    /// that the model gives; empty where none read it.
+    pub entities: Vec<(NodeId, f32)>,
     /// Who answered, if it was not who was asked.
     pub stand_in: Option<StandIn>,
     /// Milliseconds by stage.
