@@ -126,7 +126,8 @@ fn what_is_asked_for_travels_and_nothing_else() {
     world.run(["home", "export", FILE]).fails(1, &[FILE, "is there already", "--force"]);
     world.run(["home", "export", "f", "--dataset", "tin"]).fails(1, &["tin", "\"tiny\""]);
     world.run(["home", "export", "f", "--model", "other"]).fails(1, &["other", "models: mine"]);
-    world.run(["home", "export", "f", "--run", "other"]).fails(1, &["other", "tiny-0001"]);
+    world.run(["home", "export", "f", "--run", "tiny-2"]).fails(1, &["tiny-2", "tiny-0001"]);
+    world.run(["home", "export", "f", "--run", OTHER]).fails(1, &["other holds no run"]);
     world.other(["--home", "none", "home", "export", "f"]).fails(1, &["nothing to export"]);
     assert!(!world.path("f").exists());
 }

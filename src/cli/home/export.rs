@@ -17,7 +17,10 @@ use crate::{
         printer::count,
     },
     dataset::Base,
-    optimize::{BUNDLE_FILE, journal},
+    optimize::{
+        BUNDLE_FILE,
+        journal::{self, DATABASE_FILE},
+    },
     tarball::{self, Watch},
 };
 
@@ -120,12 +123,21 @@ impl Packed {
     }
 
     fn add_run(&mut self, dir: &Path) -> Result<()> {
+        if !is_run(dir) {
+            return Err(anyhow!("{} holds no run", dir.display()))
+                .hint("give the name of one that `agent run list` shows");
+        }
         if let Some(pid) = journal::writer(dir) {
             return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
                 .hint("wait for it, or interrupt it");
         }
         self.add(of_run(dir), dir, &OF_WRITER)
     }
+}
+
+/// Whether a directory holds a run, or the bundle of one.
+fn is_run(dir: &Path) -> bool {
+    [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())
 }
 
 /// The path of a run in a tarball.
@@ -185,7 +197,7 @@ fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
         packed.add(format!("{MODELS}/{name}"), &dir, &[])?;
     }
     let runs = named::run_dirs(&ctx.home)?;
-    let runs = runs.iter().filter(|dir| !of_run(dir).contains("/.")).cloned();
+    let runs = runs.iter().filter(|dir| is_run(dir) && !of_run(dir).contains("/.")).cloned();
     let (all, bundles) = match args.with_runs {
         true => (runs.collect(), Vec::new()),
         false => (Vec::new(), if args.with_bundles { runs.collect() } else { Vec::new() }),
