@@ -56,8 +56,8 @@ cargo tree --locked --edges normal --target "$target" --prefix none --format '{p
     | jq -nR --arg version "$version" --arg digests "$digests" '
         ($digests | split("\n") | map(split(" ") | {key: "\(.[0]) \(.[1])", value: .[2]}) | from_entries) as $digest
         | {bomFormat: "CycloneDX", specVersion: "1.5", version: 1,
-           metadata: {component: {type: "application", name: "agent", version: $version}},
-           components: [inputs | split("|") | select(.[0] != "agent")
+           metadata: {component: {type: "application", name: "agent-retriever", version: $version}},
+           components: [inputs | split("|") | select(.[0] != "agent-retriever")
              | {type: "library", name: .[0], version: .[1], purl: "pkg:cargo/\(.[0])@\(.[1])"}
                + (if .[2] == "" then {} else {licenses: [{expression: (.[2] | gsub("/"; " OR "))}]} end)
                + ($digest["\(.[0]) \(.[1])"] as $sha

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs a wheel into a clean environment of each PYTHON (default: python3), and there runs its
 # tests, the types of its stubs and the notebook. The first PYTHON also gets LangChain, LlamaIndex,
-# DSPy, ranx, pytrec_eval and ir_datasets, so that the adapters run through the real libraries, and
-# Ray, so that units run on a cluster of three nodes on this machine while its workers are killed.
+# DSPy, MLflow, ranx, pytrec_eval and ir_datasets, so that the adapters run through the real libraries,
+# and Ray, so that units run on a cluster of three nodes on this machine while its workers are killed.
 #
 #   scripts/check-python.sh [--wheel FILE] [--agent FILE] [PYTHON ...]
 #
@@ -41,7 +41,7 @@ ln -s "$agent" "$work/bin/agent"
 export PATH="$work/bin:$PATH" AGENT_BINARY="$work/bin/agent"
 export AGENT_ENCODER="$PWD/tests/data/encoder/mean"
 
-extras=test,langchain,llama-index,dspy,ir,ray modules=(langchain llama_index ray)
+extras=test,langchain,llama-index,dspy,mlflow,ir,ray modules=(langchain llama_index mlflow ray)
 for python in "${pythons[@]}"; do
     env="$work/env"
     "$python" -m venv "$env"

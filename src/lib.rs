@@ -59,7 +59,7 @@
 //! # Layers
 //!
 //! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files units words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
+//! `files tarball units words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
 //! `tools sandbox program` · `eval bundle infer rag explain ask measure` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
 pub mod answer;
@@ -90,6 +90,7 @@ pub mod serve;
 pub mod synth;
 pub mod systems;
 pub mod table;
+pub mod tarball;
 pub mod tools;
 pub mod train;
 pub mod units;

@@ -209,14 +209,13 @@ impl System {
     }
 }
 
+/// Ids and scores of a ranking.
+type Arrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
+
 #[pymethods]
 impl Measured {
     /// The ids and scores of one query, by its place.
-    fn ranking<'py>(
-        &self,
-        py: Python<'py>,
-        at: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)> {
+    fn ranking<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Arrays<'py>> {
         let ranking = without_gil(py, || {
             let n = self.rankings.len();
             let ranking = self.rankings.get(at).cloned();

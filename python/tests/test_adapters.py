@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
+from conftest import World
 
 import agent_retriever as ar
 
@@ -80,3 +84,43 @@ def test_queries_have_the_shape_of_ir_datasets(base: ar.Base) -> None:
     qrels = list(base.qrels_iter("val"))
     assert [formats.TrecQrel(*qrel) for qrel in qrels] == qrels
     assert qrels[0]._fields == formats.TrecQrel._fields
+
+
+def test_mlflow_gets_bundles_models_and_figures(
+    world: World,
+    base: ar.Base,
+    system: ar.System,
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Without a server and a database.
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow = pytest.importorskip("mlflow")
+    from agent_retriever.mlflow import log_bundle, log_evaluation, log_training
+
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    world.run("train", "dense", "--dataset", "shop", "--name", "logged")
+    model = world.home / "models" / "logged"
+    evaluation = system.eval("val")
+    client = mlflow.MlflowClient()
+    experiment = client.create_experiment("shop", artifact_location=(tmp_path / "kept").as_uri())
+    with mlflow.start_run(experiment_id=experiment) as run:
+        log_bundle(bundle)
+        log_evaluation(evaluation, "val/")
+    logged = client.get_run(run.info.run_id).data
+    told = json.loads(bundle.read_text())
+    assert logged.params["dataset"] == "shop" and logged.params["seed"] == "1"
+    assert logged.tags["bundle"] == told["digest"]
+    assert logged.metrics["val/mrr"] == told["validation"]["mrr"]
+    assert logged.metrics["val/baseline/bm25_names/mrr"] == told["validation"]["baselines"]["bm25+names"]
+    assert logged.metrics["val/bm25_names/hit_1"] == evaluation.metrics["hit@1"]
+    [kept] = (tmp_path / "kept").rglob("bundle.json")
+    assert kept.read_bytes() == bundle.read_bytes()
+
+    with mlflow.start_run(experiment_id=experiment) as run:
+        log_training(model)
+    record = json.loads((model / "record.json").read_text())
+    history = client.get_metric_history(run.info.run_id, "val/mrr")
+    steps = sorted((one.step, one.value) for one in history)
+    assert steps == [(look["step"], look["mrr"]) for look in record["curve"]]

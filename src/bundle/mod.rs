@@ -15,7 +15,7 @@
 //! phrasings     how questions are worded that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
-//! digest        BLAKE3 of all of the above
+//! digest        BLAKE3 of all of the above but the program's version
 //! ```
 //!
 //! The same run gives the same bytes. A bundle refuses another base unless told otherwise.
@@ -50,6 +50,8 @@ pub const FORMAT: u32 = 5;
 pub const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
+/// First version of the program that froze bundles.
+const FIRST_VERSION: &str = "0.1.0";
 /// Categories of a bundle that is read; a run freezes a dozen or two.
 pub const MAX_CATEGORIES: usize = 64;
 /// Members of a bundle that is read.
@@ -379,9 +381,11 @@ impl Bundle {
         self
     }
 
-    /// BLAKE3 of the bundle without its digest.
+    /// BLAKE3 of the bundle without its digest, and as if the first version of this program had frozen
+    /// it: what is frozen alike by two versions has one digest.
     pub fn compute_digest(&self) -> String {
-        let unsealed = Self { digest: String::new(), ..self.clone() };
+        let mut unsealed = Self { digest: String::new(), ..self.clone() };
+        unsealed.provenance.version = FIRST_VERSION.to_owned();
         let bytes = serde_json::to_vec(&unsealed).unwrap_or_default();
         blake3::hash(&bytes).to_hex().to_string()
     }

@@ -63,6 +63,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent explain latest \"a steel bottle by Northpeak\" --answers 0,12",
         ],
     ),
+    (
+        "home export",
+        &[
+            "agent home export home.tar.zst --with-runs",
+            "agent home export shop.tar.zst --dataset shop --with-indexes",
+        ],
+    ),
+    (
+        "home import",
+        &["agent home import shop.tar.zst", "agent home import shop.tar.zst --dry-run"],
+    ),
     ("index", &["agent index shop", "agent index shop --embedder candle:DIR"]),
     ("key add", &["agent key add website", "agent key add me --scope admin"]),
     ("key list", &["agent key list"]),

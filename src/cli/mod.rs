@@ -37,6 +37,7 @@ mod explain;
 mod failure;
 mod fit;
 mod hits;
+mod home;
 mod index;
 mod key;
 mod llm;
@@ -234,6 +235,9 @@ enum Command {
     /// Show or clear what was paid for and is kept: replies and embeddings
     #[command(subcommand)]
     Cache(cache::Command),
+    /// Write what is in the home directory as one file, and take it in elsewhere
+    #[command(subcommand)]
+    Home(home::Command),
     /// Write what a shell needs to complete commands and options
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
@@ -313,6 +317,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
+        Command::Home(command) => home::run(command, ctx),
         Command::Completions(args) => manual::completions(&args, ctx),
         Command::Man(args) => manual::man(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),

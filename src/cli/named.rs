@@ -110,8 +110,17 @@ pub(super) fn system(name: &str, home: &Home) -> Result<String> {
 }
 
 /// The directory that holds the trained models of a home.
-fn models_dir(home: &Home) -> PathBuf {
+pub(super) fn models_dir(home: &Home) -> PathBuf {
     home.path().join("models")
+}
+
+/// The names of the trained models of a home, in order.
+pub(super) fn model_names(home: &Home) -> Vec<String> {
+    let entries = fs::read_dir(models_dir(home)).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Where a new model of a name goes.
@@ -140,14 +149,7 @@ fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if is_name && dir.exists() {
         return Ok(dir);
     }
-    let mut names: Vec<String> = fs::read_dir(models_dir(home))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| !name.starts_with('.'))
-        .collect();
-    names.sort_unstable();
+    let mut names = model_names(home);
     names.truncate(MAX_SHOWN);
     let hint = match names.is_empty() {
         true => "there is no model yet; make one with `agent train`".to_owned(),

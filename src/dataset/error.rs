@@ -151,6 +151,12 @@ pub enum DatasetError {
         /// The installed name that is closest, if any is close.
         nearest: Option<String>,
     },
+    /// A base of that name is there and is not to be replaced.
+    #[error("a dataset \"{name}\" is installed already; remove it, or have it replaced")]
+    Installed {
+        /// The name.
+        name: String,
+    },
     /// A dataset argument is neither a base nor a directory.
     #[error("\"{dataset}\" is neither the name of an installed dataset nor a directory")]
     NotFound {

@@ -103,6 +103,14 @@ pub struct BaseRecord {
 }
 
 impl BaseRecord {
+    /// Reads what describes the base in a directory, installed or not.
+    ///
+    /// # Errors
+    /// [`DatasetError::Damaged`], also for a format that this program does not know.
+    pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
+        read_record(&dir.join(RECORD_FILE))
+    }
+
     /// The digest that `checksum` must hold.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
@@ -205,6 +213,11 @@ impl Base {
     /// Where its labelled queries are.
     pub fn queries_dir(&self) -> PathBuf {
         self.path.join(QUERIES_DIR)
+    }
+
+    /// The file that describes it.
+    pub fn record_file(&self) -> PathBuf {
+        self.path.join(RECORD_FILE)
     }
 }
 
@@ -329,6 +342,26 @@ impl Home {
         written.map_err(DatasetError::io("write", &file))?;
         sync_dir(&path)?;
         remove_versions(&path, 0..before)
+    }
+
+    /// Puts a base whose files lie in a directory on the same file system in its place; with `replace`
+    /// also where one of that name is, all of whose versions are removed. Its files are not read.
+    ///
+    /// # Errors
+    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if it cannot be described,
+    /// [`DatasetError::Installed`], [`DatasetError::Io`]; then what was there is there.
+    pub fn adopt(&self, name: &str, dir: &Path, replace: bool) -> Result<Base, DatasetError> {
+        let target = self.path_of(name)?;
+        BaseRecord::read(dir)?;
+        let bases = self.bases_dir();
+        fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
+        let lock = self.lock()?;
+        if target.exists() && !replace {
+            return Err(DatasetError::Installed { name: name.to_owned() });
+        }
+        publish(dir, &target)?;
+        drop(lock);
+        self.get(name)
     }
 
     /// Removes the base of that name with its indexes.

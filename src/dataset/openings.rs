@@ -38,6 +38,25 @@ impl Home {
     /// # Errors
     /// As [`Home::openings`]; the count is then as it was.
     pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
+        self.raise_openings(base, |n| n.saturating_add(1))
+    }
+
+    /// Counts at least as many openings of the test split of a base as a file of such a count says.
+    ///
+    /// # Errors
+    /// As [`Home::count_opening`].
+    pub fn adopt_openings(&self, base: &Base, file: &Path) -> Result<u64, DatasetError> {
+        let mut file_of = File::open(file).map_err(DatasetError::io("read", file))?;
+        let there = read(&mut file_of, file)?;
+        self.raise_openings(base, |n| n.max(there))
+    }
+
+    /// Makes the count what `raised` gives for it, which is never less.
+    fn raise_openings(
+        &self,
+        base: &Base,
+        raised: impl FnOnce(u64) -> u64,
+    ) -> Result<u64, DatasetError> {
         let path = self.openings_file(base);
         let dir = self.path().join(DIRECTORY);
         fs::create_dir_all(&dir).map_err(DatasetError::io("create", &dir))?;
@@ -45,7 +64,7 @@ impl Home {
         let mut file = file.map_err(DatasetError::io("open", &path))?;
         // Released when the file is closed.
         file.lock().map_err(DatasetError::io("lock", &path))?;
-        let n = read(&mut file, &path)?.saturating_add(1);
+        let n = raised(read(&mut file, &path)?);
         // A count has never fewer digits than the one before it: nothing of that is left behind.
         let written = file
             .seek(SeekFrom::Start(0))
@@ -55,7 +74,8 @@ impl Home {
         Ok(n)
     }
 
-    fn openings_file(&self, base: &Base) -> PathBuf {
+    /// The file of that count; it may not exist.
+    pub fn openings_file(&self, base: &Base) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         for name in TEST_FILES {
             let digest = base.record.query_files.get(name).map_or("", |file| file.blake3.as_str());

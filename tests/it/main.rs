@@ -27,6 +27,7 @@ mod faults;
 mod generated;
 mod gpu;
 mod help;
+mod home;
 mod hostile;
 mod import;
 mod improvement;

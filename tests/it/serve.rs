@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, World};
+use crate::support::{Ran, World, on_a_full_disk};
 
 /// Time that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -388,32 +388,20 @@ fn a_server_that_is_killed_leaves_bases_bundles_and_journals_whole() {
     assert_eq!(served.send("POST", "/v1/query", &json!({"query": "a steel bottle"})).0, 200);
 }
 
-/// A command of the binary on a disk that takes no further byte.
-#[allow(clippy::disallowed_methods, reason = "the test runs the binary it is about")]
-fn on_a_full_disk<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Command {
-    let plain = world.command(args);
-    let mut full = Command::new("bash");
-    full.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
-    full.arg(plain.get_program()).args(plain.get_args());
-    full.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    full.current_dir(world.path("")).stdin(Stdio::null());
-    full
-}
-
 #[test]
 fn a_full_disk_and_a_base_that_is_gone_are_told_clearly() {
     let world = optimized();
     world.run(["key", "add", "one"]).done();
     let keys = fs::read(world.path("home/serve-keys.json")).unwrap();
-    let added = Ran::of(on_a_full_disk(&world, ["key", "add", "two"]).output().unwrap());
+    let added =
+        Ran::of(on_a_full_disk(&world, world.command(["key", "add", "two"]), 0).output().unwrap());
     added.fails(1, &["serve-keys.json"]);
     assert_eq!(fs::read(world.path("home/serve-keys.json")).unwrap(), keys, "as it was");
     world.run(["key", "remove", "one"]).done();
 
     // Serving writes nothing that it cannot do without.
-    let command =
-        on_a_full_disk(&world, ["serve", "--listen", "127.0.0.1:0", "--bundle", "latest"]);
-    let served = Served::spawn(command);
+    let command = world.command(["serve", "--listen", "127.0.0.1:0", "--bundle", "latest"]);
+    let served = Served::spawn(on_a_full_disk(&world, command, 0));
     let question = json!({"query": "a steel bottle"});
     assert_eq!(served.send("POST", "/v1/query", &question).0, 200);
 

@@ -395,6 +395,22 @@ fn links_between_files_lead_somewhere() {
 }
 
 #[test]
+fn every_page_is_in_the_summary_once() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = docs.join("SUMMARY.md");
+    let text = fs::read_to_string(&summary).unwrap();
+    let mut listed: Vec<&str> =
+        text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    listed.sort_unstable();
+    let below = files_below(vec![docs.clone()], "md", &[]);
+    let pages = below.iter().filter(|page| **page != summary);
+    let mut pages: Vec<&str> =
+        pages.map(|page| page.strip_prefix(&docs).unwrap().to_str().unwrap()).collect();
+    pages.sort_unstable();
+    assert_eq!(listed, pages);
+}
+
+#[test]
 fn the_checks_see_what_they_look_for() {
     let text =
         "use crate::{\n    kb::{Kb, set},\n    optimize::mine,\n};\nfn f() { crate::eval::g(); }";

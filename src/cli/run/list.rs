@@ -12,7 +12,7 @@ use crate::{
         named,
         printer::{count, plain, table},
     },
-    optimize::record::Record,
+    optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record},
 };
 
 /// List the runs in the home directory
@@ -99,17 +99,21 @@ fn entry(dir: PathBuf) -> Listed {
                 problem: None,
             }
         }
-        Err(error) => Listed {
-            run: dir,
-            dataset: String::new(),
-            actor: String::new(),
-            seed: None,
-            state: "unreadable",
-            pid: None,
-            steps: 0,
-            tested: 0,
-            accepted: 0,
-            problem: Some(CommandError::from(error).message()),
-        },
+        Err(error) => {
+            // As `agent home import` takes it from a home whose runs stayed there.
+            let is_bundle = !dir.join(DATABASE_FILE).exists() && dir.join(BUNDLE_FILE).exists();
+            Listed {
+                run: dir,
+                dataset: String::new(),
+                actor: String::new(),
+                seed: None,
+                state: if is_bundle { "bundle alone" } else { "unreadable" },
+                pid: None,
+                steps: 0,
+                tested: 0,
+                accepted: 0,
+                problem: (!is_bundle).then(|| CommandError::from(error).message()),
+            }
+        }
     }
 }

@@ -1,0 +1,226 @@
+//! `agent home export`: writes datasets, models and runs as one file.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{Explain, Result},
+        home::{BASES, MODELS, OPENINGS, RUNS, tell, things},
+        named,
+        printer::count,
+    },
+    dataset::Base,
+    optimize::{
+        BUNDLE_FILE,
+        journal::{self, DATABASE_FILE},
+    },
+    tarball::{self, Watch},
+};
+
+/// Files of a run that only serve the process that writes it.
+const OF_WRITER: [&str; 3] = ["lock", "reserve", "run.sqlite-shm"];
+
+/// Write datasets, models and runs as one file
+///
+/// Without names, that is all datasets and all models; with --dataset, --model or --run, what they
+/// name and no more. Indexes are left out unless asked for, as `agent index` builds them anew. Of runs
+/// there are none, all, some, or the bundle of each. The file has the digest of everything in it, and
+/// how often test splits were opened; it has no keys, no settings, and no kept replies and embeddings.
+/// Equal contents give equal bytes.
+///
+/// Datasets can be asked, and replaced, meanwhile; a run that is being written is refused. The file is
+/// a tar file compressed by Zstandard, and appears when it is whole.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// File to write, such as home.tar.zst
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// This dataset; may be repeated
+    #[arg(long, value_name = "N")]
+    dataset: Vec<String>,
+    /// This trained model; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    model: Vec<String>,
+    /// This run: its name, or latest; may be repeated
+    #[arg(long, value_name = "RUN")]
+    run: Vec<PathBuf>,
+    /// The indexes of the datasets too
+    #[arg(long)]
+    with_indexes: bool,
+    /// All runs too
+    #[arg(long)]
+    with_runs: bool,
+    /// The bundles of all runs too, without what else the runs hold
+    #[arg(long, conflicts_with = "with_runs")]
+    with_bundles: bool,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+    /// Print what was written as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Files with their paths in a tarball, and the bytes of all.
+#[derive(Default)]
+struct Packed {
+    files: Vec<(String, PathBuf)>,
+    bytes: u64,
+    /// Keeps the files of datasets that are replaced meanwhile.
+    held: Vec<Base>,
+}
+
+impl Packed {
+    /// Adds a file, or all below a directory but hidden ones and those of these names.
+    fn add(&mut self, path: String, place: &Path, without: &[&str]) -> Result<()> {
+        let failed = || format!("cannot read {}", place.display());
+        let found = fs::symlink_metadata(place).with_context(failed)?;
+        if found.is_file() {
+            self.bytes += found.len();
+            self.files.push((path, place.to_owned()));
+            return Ok(());
+        }
+        if !found.is_dir() {
+            return Err(anyhow!("{} is neither a file nor a directory", place.display()))
+                .hint("put there what it leads to, or remove it");
+        }
+        for entry in fs::read_dir(place).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return Err(anyhow!("{} has a name that is no UTF-8", entry.path().display()))
+                    .hint("rename it");
+            };
+            if !name.starts_with('.') && !without.contains(&name.as_str()) {
+                self.add(format!("{path}/{name}"), &entry.path(), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_dataset(&mut self, name: &str, with_index: bool, ctx: &Context) -> Result<()> {
+        let base = ctx.home.get(name)?;
+        let path = |part: &str| format!("{BASES}/{name}/{part}");
+        self.add(path("base.json"), &base.record_file(), &[])?;
+        self.add(path("kb"), &base.kb_dir(), &[])?;
+        self.add(path("queries"), &base.queries_dir(), &[])?;
+        let openings = ctx.home.openings_file(&base);
+        for (part, place, wanted) in
+            [(OPENINGS, openings, true), ("index", base.index_dir(), with_index)]
+        {
+            if wanted && place.exists() {
+                self.add(path(part), &place, &[])?;
+            }
+        }
+        self.held.push(base);
+        Ok(())
+    }
+
+    fn add_run(&mut self, dir: &Path) -> Result<()> {
+        if !is_run(dir) {
+            return Err(anyhow!("{} holds no run", dir.display()))
+                .hint("give the name of one that `agent run list` shows");
+        }
+        if let Some(pid) = journal::writer(dir) {
+            return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
+                .hint("wait for it, or interrupt it");
+        }
+        self.add(of_run(dir), dir, &OF_WRITER)
+    }
+}
+
+/// Whether a directory holds a run, or the bundle of one.
+fn is_run(dir: &Path) -> bool {
+    [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())
+}
+
+/// The path of a run in a tarball.
+fn of_run(dir: &Path) -> String {
+    format!("{RUNS}/{}", dir.file_name().unwrap_or_default().to_string_lossy())
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    if args.file.exists() && !args.force {
+        return Err(anyhow!("{} is there already", args.file.display()))
+            .hint("replace it with --force, or give another name");
+    }
+    ctx.ends_itself.store(true, Ordering::Relaxed);
+    let packed = collect(args, ctx)?;
+    if packed.files.is_empty() {
+        return Err(anyhow!("there is nothing to export in {}", ctx.home.path().display()))
+            .hint("--home DIR names another home directory");
+    }
+    let (progress, mut done) = (ctx.printer.progress(), 0);
+    // Everything is read twice.
+    let total = packed.bytes.saturating_mul(2);
+    let mut on_bytes = |n| {
+        done += n;
+        progress.at("exporting", done, total);
+    };
+    let mut watch = Watch { on_bytes: &mut on_bytes, stop: &ctx.stop };
+    let members = tarball::pack(&args.file, args.force, packed.files, &mut watch)?;
+    drop(progress);
+    tell(&things(&members, &ctx.home)?, args.json, ctx)?;
+    let bytes = fs::metadata(&args.file).map_or(0, |file| file.len());
+    ctx.printer.notice(&format!("wrote {}, {} bytes", args.file.display(), count(bytes)));
+    Ok(Exit::Done)
+}
+
+/// All that is asked for.
+fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
+    let mut packed = Packed::default();
+    let are_named = !(args.dataset.is_empty() && args.model.is_empty() && args.run.is_empty());
+    let all: Vec<String> = match are_named {
+        true => Vec::new(),
+        false => ctx.home.list()?.into_iter().map(|base| base.name).collect(),
+    };
+    for name in once_each(all.iter().chain(&args.dataset)) {
+        packed.add_dataset(name, args.with_indexes, ctx)?;
+    }
+    let known = named::model_names(&ctx.home);
+    if let Some(unknown) = args.model.iter().find(|name| !known.contains(name)) {
+        let hint = match known.is_empty() {
+            true => "there is no model yet".to_owned(),
+            false => format!("models: {}", known.join(", ")),
+        };
+        return Err(anyhow!("there is no model {unknown:?}")).hint(hint);
+    }
+    let all = if are_named { &[][..] } else { &known };
+    for name in once_each(all.iter().chain(&args.model)) {
+        let dir = named::models_dir(&ctx.home).join(name);
+        packed.add(format!("{MODELS}/{name}"), &dir, &[])?;
+    }
+    let runs = named::run_dirs(&ctx.home)?;
+    let runs = runs.iter().filter(|dir| is_run(dir) && !of_run(dir).contains("/.")).cloned();
+    let (all, bundles) = match args.with_runs {
+        true => (runs.collect(), Vec::new()),
+        false => (Vec::new(), if args.with_bundles { runs.collect() } else { Vec::new() }),
+    };
+    let given: Result<Vec<PathBuf>> =
+        args.run.iter().map(|run| named::run_dir(run, &ctx.home)).collect();
+    let whole: Vec<PathBuf> = once_each(all.into_iter().chain(given?));
+    for dir in &whole {
+        packed.add_run(dir)?;
+    }
+    for dir in bundles.iter().filter(|dir| !whole.contains(dir)) {
+        let bundle = dir.join(BUNDLE_FILE);
+        if bundle.exists() {
+            packed.add(format!("{}/{BUNDLE_FILE}", of_run(dir)), &bundle, &[])?;
+        }
+    }
+    Ok(packed)
+}
+
+/// In order, each once.
+fn once_each<T: Ord>(given: impl Iterator<Item = T>) -> Vec<T> {
+    let mut once: Vec<T> = given.collect();
+    once.sort_unstable();
+    once.dedup();
+    once
+}

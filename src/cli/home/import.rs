@@ -1,0 +1,176 @@
+//! `agent home import`: takes in what another home wrote as one file.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{Explain, Result},
+        home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
+    },
+    dataset::{BaseRecord, Home},
+    files,
+    kb::{publish, sync_dir},
+    optimize::journal::{self, DATABASE_FILE},
+    tarball::{Tarball, Watch},
+};
+
+/// What the names of imports under way begin with.
+const STAGING_PREFIX: &str = ".import-";
+
+/// Take in what another home wrote as one file
+///
+/// Everything is unpacked beside its place and compared with its digests before anything is seen;
+/// then each dataset, model and run appears in one step. If one of them is there already, nothing is
+/// taken in, unless --replace says so. A file that is cut short, changed, or holds what has no place
+/// in a home is refused. What was interrupted leaves nothing that answers, and is cleared away by the
+/// next import.
+///
+/// Programs of runs that were made elsewhere run inside WebAssembly, as those of any stranger.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// File that `agent home export` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replace datasets, models and runs of the same names
+    #[arg(long)]
+    replace: bool,
+    /// Compare everything with its digests and say what is in the file; write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what was taken in as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+impl Thing {
+    /// Where it belongs, below a home or where it was unpacked.
+    fn place(&self, root: &Path) -> PathBuf {
+        let folder = match self.kind {
+            Kind::Dataset => BASES,
+            Kind::Model => MODELS,
+            Kind::Run | Kind::Bundle => RUNS,
+        };
+        root.join(folder).join(&self.name)
+    }
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let tarball = Tarball::open(&args.file)?;
+    let things = things(tarball.members(), &ctx.home)?;
+    let total = things.iter().map(|thing| thing.bytes).sum();
+    ctx.ends_itself.store(true, Ordering::Relaxed);
+    let (progress, mut done) = (ctx.printer.progress(), 0);
+    let mut on_bytes = |n| {
+        done += n;
+        progress.at("importing", done, total);
+    };
+    let mut watch = Watch { on_bytes: &mut on_bytes, stop: &ctx.stop };
+    if args.dry_run {
+        tarball.unpack(None, &mut watch)?;
+        drop(progress);
+        tell(&things, args.json, ctx)?;
+        ctx.printer.notice("all digests are right; nothing was written");
+        return Ok(Exit::Done);
+    }
+    may_be_placed(&things, args.replace, &ctx.home)?;
+    let home = ctx.home.path();
+    let _turn = turn(home)?;
+    let staging = files::temporary_dir(home, STAGING_PREFIX);
+    let staging = staging.with_context(|| format!("cannot write into {}", home.display()))?;
+    tarball.unpack(Some(staging.path()), &mut watch)?;
+    drop(progress);
+    for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
+        BaseRecord::read(&thing.place(staging.path()))?;
+    }
+    // Some may have come meanwhile.
+    may_be_placed(&things, args.replace, &ctx.home)?;
+    for thing in &things {
+        place(thing, staging.path(), args.replace, &ctx.home)?;
+    }
+    tell(&things, args.json, ctx)?;
+    for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
+        if !ctx.home.get(&thing.name)?.index_dir().exists() {
+            ctx.printer.notice(&format!("build its index with `agent index {}`", thing.name));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Held by the only import into a home; what killed ones left behind is removed.
+fn turn(home: &Path) -> Result<Option<File>> {
+    let failed = || format!("cannot write into {}", home.display());
+    fs::create_dir_all(home).with_context(failed)?;
+    // Not every system opens and locks directories.
+    let turn = File::open(home).ok();
+    if let Some(Err(TryLockError::WouldBlock)) = turn.as_ref().map(File::try_lock) {
+        return Err(anyhow!("another import into {} is under way", home.display()))
+            .hint("wait for it");
+    }
+    for entry in fs::read_dir(home).with_context(failed)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
+            let left = entry.path();
+            fs::remove_dir_all(&left)
+                .with_context(|| format!("cannot remove {}", left.display()))?;
+        }
+    }
+    Ok(turn)
+}
+
+/// That nothing is in the place of these things, or that it may be replaced.
+fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
+    let there = |thing: &&Thing| fs::symlink_metadata(thing.place(home.path())).is_ok();
+    let there: Vec<&Thing> = things.iter().filter(there).collect();
+    if !there.is_empty() && !replace {
+        let names: Vec<String> =
+            there.iter().map(|thing| thing.place(Path::new("")).display().to_string()).collect();
+        return Err(anyhow!("{} holds {} already", home.path().display(), names.join(", ")))
+            .hint("replace with --replace, or import into another home with --home DIR");
+    }
+    for thing in there.iter().filter(|thing| matches!(thing.kind, Kind::Run | Kind::Bundle)) {
+        let dir = thing.place(home.path());
+        if let Some(pid) = journal::writer(&dir) {
+            return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
+                .hint("wait for it, or interrupt it");
+        }
+        if thing.kind == Kind::Bundle && dir.join(DATABASE_FILE).exists() {
+            return Err(anyhow!(
+                "{} is a whole run, and a bundle does not replace it",
+                dir.display()
+            ))
+            .hint("import into another home with --home DIR, or remove the run first");
+        }
+    }
+    Ok(())
+}
+
+/// Puts a thing that was unpacked into its place in a home, in one step.
+fn place(thing: &Thing, unpacked: &Path, replace: bool, home: &Home) -> Result<()> {
+    let (from, to) = (thing.place(unpacked), thing.place(home.path()));
+    if thing.kind == Kind::Dataset {
+        // A count belongs to the home.
+        let openings = unpacked.join(OPENINGS);
+        let counted = fs::rename(from.join(OPENINGS), &openings).is_ok();
+        let base = home.adopt(&thing.name, &from, replace)?;
+        if counted {
+            home.adopt_openings(&base, &openings)?;
+        }
+        return Ok(());
+    }
+    let failed = || format!("cannot put {} in its place", to.display());
+    let folder = to.parent().unwrap_or(home.path());
+    fs::create_dir_all(folder).with_context(failed)?;
+    if replace {
+        publish(&from, &to)?;
+        return Ok(());
+    }
+    fs::rename(&from, &to).with_context(failed)?;
+    sync_dir(folder)?;
+    Ok(())
+}

@@ -1,0 +1,451 @@
+//! Tarballs: files that travel as one, and are known to have arrived whole.
+//!
+//! A tarball is a tar file (ustar) compressed by Zstandard, which `tar --zstd -tf` lists. Its first
+//! entry, `manifest.json`, says path, length and blake3 of every file behind it, in their order. A
+//! reader looks at no other header: what stands before a file must be, byte for byte, what a writer
+//! puts there for the path and length of the manifest. So there are no links and devices, no path
+//! leads out of the directory, and no file is longer than was said. Equal files give equal bytes.
+//!
+//! All files are read once for their digests and once more to be packed, and must be the same: what is
+//! packed is what they were at one moment between.
+//!
+//! Must not know: what files hold, where they belong.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use serde::{Deserialize, Serialize};
+use zstd::{Decoder, Encoder};
+
+use crate::files;
+
+/// Most files of a tarball.
+pub const MAX_FILES: usize = 100_000;
+/// Format of the manifest.
+const FORMAT: &str = "agent-tarball-1";
+/// Path of the manifest.
+const MANIFEST: &str = "manifest.json";
+/// Longest manifest, bytes.
+const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+/// What the names of tarballs in the making begin with.
+const STAGING_PREFIX: &str = ".tarball-";
+/// Zstandard's own default.
+const LEVEL: i32 = 3;
+/// Bytes read and written at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Tar counts in blocks of so many bytes.
+const BLOCK: usize = 512;
+/// Blocks of zeros at the end.
+const END_BLOCKS: usize = 2;
+/// Room for a name in a header, and for the directories before it, bytes.
+const NAME_BYTES: usize = 100;
+/// See [`NAME_BYTES`].
+const PREFIX_BYTES: usize = 155;
+/// Lengths from this one on do not fit the eleven octal digits of a header.
+const OCTAL_BYTES: u64 = 1 << 33;
+
+/// Why files cannot be packed or unpacked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TarballError {
+    /// A file or directory could not be read or written; a full disk ends here too.
+    #[error("cannot {action} {}: {source}{}", path.display(), files::remedy(source))]
+    Io {
+        /// What was attempted, an infinitive.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A path that no tarball has.
+    #[error(
+        "{path:?} cannot be packed; use at most {NAME_BYTES} bytes for a name and {PREFIX_BYTES} for the \
+         directories before it, no control characters, \\ or :, and no name that begins with a dot"
+    )]
+    BadPath {
+        /// The path within the tarball.
+        path: String,
+    },
+    /// There are more than [`MAX_FILES`], or they cannot be listed in [`MAX_MANIFEST_BYTES`].
+    #[error("{n} files are too many for one tarball; pack fewer at a time")]
+    TooMany {
+        /// How many there are.
+        n: usize,
+    },
+    /// A file changed while it was packed.
+    #[error("{} changed while it was packed; wait until nothing writes to it, and pack again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What was to be unpacked is no tarball of this program.
+    #[error("{} cannot be unpacked: {why}", path.display())]
+    NotOne {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do about it.
+        why: String,
+    },
+    /// A tarball is not what was packed.
+    #[error("{} is damaged: {what}; fetch or make it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not agree.
+        what: String,
+    },
+    /// The caller asked to stop.
+    #[error("stopped; nothing was kept")]
+    Stopped,
+}
+
+impl TarballError {
+    fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// A file in a tarball.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its path, with `/`.
+    pub path: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// blake3 of its bytes, hex.
+    pub blake3: String,
+}
+
+/// What is in a tarball.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    format: String,
+    /// By path, ascending.
+    files: Vec<Member>,
+}
+
+/// Is told how far the work is, and asked whether it goes on.
+pub struct Watch<'a> {
+    /// Gets the number of bytes of files read since the last call.
+    pub on_bytes: &'a mut dyn FnMut(u64),
+    /// The work ends soon after this is raised.
+    pub stop: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    fn more(&mut self, n: usize) -> Result<(), TarballError> {
+        (self.on_bytes)(n as u64);
+        if self.stop.load(Ordering::Relaxed) { Err(TarballError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// Packs files, each a path within the tarball and where it lies, into a file that appears when it is
+/// whole; one of that name is replaced if `replace`. Every file is read twice, and all its bytes are
+/// told twice.
+///
+/// # Errors
+/// [`TarballError::BadPath`] also where two files have one path, [`TarballError::TooMany`],
+/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then nothing is there.
+pub fn pack(
+    to: &Path,
+    replace: bool,
+    mut files: Vec<(String, PathBuf)>,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<Member>, TarballError> {
+    files.sort_unstable();
+    let n = files.len();
+    if n > MAX_FILES {
+        return Err(TarballError::TooMany { n });
+    }
+    let twice = files.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| &pair[0].0);
+    if let Some(path) = twice.or(files.iter().map(|(path, _)| path).find(|path| is_bad(path))) {
+        return Err(TarballError::BadPath { path: path.clone() });
+    }
+    let mut members = Vec::with_capacity(n);
+    for (path, place) in &files {
+        let file = files::open(place).map_err(TarballError::io("read", place))?;
+        let (bytes, digest) = copy(file, place, None, watch)?;
+        members.push(Member { path: path.clone(), bytes, blake3: hex(digest) });
+    }
+    let manifest = Manifest { format: FORMAT.to_owned(), files: members };
+    let json =
+        serde_json::to_vec(&manifest).map_err(|e| TarballError::io("write", to)(e.into()))?;
+    let length = json.len() as u64;
+    let head = header(MANIFEST, length).filter(|_| length <= MAX_MANIFEST_BYTES);
+    let head = head.ok_or(TarballError::TooMany { n })?;
+
+    let failed = || TarballError::io("write", to);
+    let folder = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let staging = files::temporary_file(folder.unwrap_or(Path::new(".")), STAGING_PREFIX);
+    let staging = staging.map_err(failed())?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, staging.as_file());
+    let mut out = Encoder::new(out, LEVEL).map_err(failed())?;
+    out.include_checksum(true).map_err(failed())?;
+    let zeros = [0; BLOCK];
+    out.write_all(&head)
+        .and_then(|()| out.write_all(&json))
+        .and_then(|()| out.write_all(&zeros[..padding(length)]))
+        .map_err(failed())?;
+    for (member, (path, place)) in manifest.files.iter().zip(&files) {
+        let head = header(path, member.bytes);
+        let head = head.ok_or_else(|| TarballError::BadPath { path: path.clone() })?;
+        out.write_all(&head).map_err(failed())?;
+        let file = files::open(place).map_err(TarballError::io("read", place))?;
+        // A file that grows never ends.
+        let file = file.take(member.bytes.saturating_add(1));
+        let (bytes, digest) = copy(file, place, Some((&mut out, to)), watch)?;
+        if (bytes, hex(digest)) != (member.bytes, member.blake3.clone()) {
+            return Err(TarballError::Changed { path: place.clone() });
+        }
+        out.write_all(&zeros[..padding(bytes)]).map_err(failed())?;
+    }
+    out.write_all(&[0; END_BLOCKS * BLOCK])
+        .and_then(|()| out.finish())
+        .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
+        .and_then(|file| file.sync_all())
+        .map_err(failed())?;
+    let named = if replace { staging.persist(to) } else { staging.persist_noclobber(to) };
+    named.map_err(|error| failed()(error.error))?;
+    Ok(manifest.files)
+}
+
+/// A tarball, its manifest read.
+pub struct Tarball {
+    path: PathBuf,
+    manifest: Manifest,
+    /// What stands behind the manifest.
+    rest: Decoder<'static, BufReader<File>>,
+}
+
+impl Tarball {
+    /// Opens a tarball and reads what it says is in it.
+    ///
+    /// # Errors
+    /// [`TarballError::Io`], [`TarballError::NotOne`], [`TarballError::Damaged`].
+    pub fn open(path: &Path) -> Result<Self, TarballError> {
+        let not_one = |why: String| TarballError::NotOne { path: path.to_owned(), why };
+        let foreign = |why: String| {
+            not_one(format!("{why}; give a file that `agent home export` of this version wrote"))
+        };
+        let file = files::open(path).map_err(TarballError::io("read", path))?;
+        let mut rest = Decoder::new(file).map_err(TarballError::io("read", path))?;
+        let mut head = [0; BLOCK];
+        rest.read_exact(&mut head).map_err(|error| foreign(error.to_string()))?;
+        let digits = head.get(124..135).and_then(|digits| std::str::from_utf8(digits).ok());
+        let length = digits.and_then(|digits| u64::from_str_radix(digits, 8).ok());
+        let length = length.filter(|&length| header(MANIFEST, length) == Some(head));
+        let length = length.ok_or_else(|| foreign(format!("it does not begin with {MANIFEST}")))?;
+        if length > MAX_MANIFEST_BYTES {
+            return Err(foreign(format!("its manifest has {length} bytes")));
+        }
+        let damaged = |what: String| TarballError::Damaged { path: path.to_owned(), what };
+        let mut json = Vec::new();
+        let read = rest.by_ref().take(length).read_to_end(&mut json);
+        read.map_err(|error| damaged(error.to_string()))?;
+        let manifest: Manifest = serde_json::from_slice(&json)
+            .map_err(|error| damaged(format!("its manifest cannot be read: {error}")))?;
+        if manifest.format != FORMAT {
+            return Err(foreign(format!("it has format {:?}", manifest.format)));
+        }
+        let members = &manifest.files;
+        if members.len() > MAX_FILES {
+            return Err(foreign(format!("it holds {} files", members.len())));
+        }
+        if let Some(bad) = members.iter().find(|member| is_bad(&member.path)) {
+            return Err(not_one(format!(
+                "its path {:?} may lead elsewhere; it is not of this program's making",
+                bad.path
+            )));
+        }
+        if !members.windows(2).all(|pair| pair[0].path < pair[1].path) {
+            return Err(damaged("its files are not in order".to_owned()));
+        }
+        let mut tarball = Self { path: path.to_owned(), manifest, rest };
+        tarball.zeros(padding(length))?;
+        Ok(tarball)
+    }
+
+    /// What it says is in it, by path.
+    pub fn members(&self) -> &[Member] {
+        &self.manifest.files
+    }
+
+    /// Compares every file with its length and digest; with a directory, which must be empty, writes
+    /// them into it, through to the disk.
+    ///
+    /// # Errors
+    /// [`TarballError::Damaged`] names the first file that differs, [`TarballError::Stopped`],
+    /// [`TarballError::Io`]; then some files may be in the directory, and it is to be removed.
+    pub fn unpack(
+        mut self,
+        into: Option<&Path>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), TarballError> {
+        let mut folders = BTreeSet::new();
+        for member in std::mem::take(&mut self.manifest.files) {
+            let mut head = [0; BLOCK];
+            self.rest.read_exact(&mut head).map_err(|error| self.damaged(error.to_string()))?;
+            if header(&member.path, member.bytes) != Some(head) {
+                let what = format!("{} is not what its manifest says", member.path);
+                return Err(self.damaged(what));
+            }
+            let place = into.map(|into| into.join(&member.path));
+            let mut made = None;
+            if let Some(place) = &place {
+                let folder = place.parent().unwrap_or(place);
+                fs::create_dir_all(folder).map_err(TarballError::io("create", folder))?;
+                folders.extend(folder.ancestors().map(Path::to_owned));
+                made = Some(File::create_new(place).map_err(TarballError::io("create", place))?);
+            }
+            let to = made.as_mut().zip(place.as_deref());
+            let to = to.map(|(file, place)| (file as &mut dyn Write, place));
+            let (path, from) = (self.path.clone(), self.rest.by_ref().take(member.bytes));
+            let (bytes, digest) = match copy(from, &path, to, watch) {
+                Err(TarballError::Io { action: READ, source, .. }) => {
+                    return Err(self.damaged(format!("{}: {source}", member.path)));
+                }
+                copied => copied?,
+            };
+            if (bytes, hex(digest)) != (member.bytes, member.blake3) {
+                return Err(self.damaged(format!("the digest of {} is another", member.path)));
+            }
+            if let (Some(file), Some(place)) = (made, place) {
+                file.sync_all().map_err(TarballError::io("write", place))?;
+            }
+            self.zeros(padding(bytes))?;
+        }
+        self.zeros(END_BLOCKS * BLOCK)?;
+        match self.rest.read(&mut [0]) {
+            Ok(0) => {}
+            Ok(_) => return Err(self.damaged("it holds more than its manifest says".to_owned())),
+            Err(error) => return Err(self.damaged(error.to_string())),
+        }
+        for folder in
+            folders.iter().filter(|folder| into.is_some_and(|into| folder.starts_with(into)))
+        {
+            sync_folder(folder).map_err(TarballError::io("write", folder))?;
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: String) -> TarballError {
+        TarballError::Damaged { path: self.path.clone(), what }
+    }
+
+    /// So many zeros come next, at most [`END_BLOCKS`] blocks.
+    fn zeros(&mut self, n: usize) -> Result<(), TarballError> {
+        let mut read = [0; END_BLOCKS * BLOCK];
+        self.rest.read_exact(&mut read[..n]).map_err(|error| self.damaged(error.to_string()))?;
+        match read.iter().all(|&byte| byte == 0) {
+            true => Ok(()),
+            false => Err(self.damaged("there is something between its files".to_owned())),
+        }
+    }
+}
+
+/// What is said to be attempted where a source cannot be read.
+const READ: &str = "read";
+
+/// Copies a source to its end, perhaps to nowhere, and gives its length and digest. Errors name where
+/// each comes from and goes to.
+fn copy(
+    mut from: impl Read,
+    from_path: &Path,
+    mut to: Option<(&mut dyn Write, &Path)>,
+    watch: &mut Watch<'_>,
+) -> Result<(u64, blake3::Hash), TarballError> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut bytes = 0u64;
+    loop {
+        let n = match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(TarballError::io(READ, from_path))?,
+        };
+        if n == 0 {
+            return Ok((bytes, hasher.finalize()));
+        }
+        hasher.update(&buffer[..n]);
+        if let Some((to, path)) = &mut to {
+            to.write_all(&buffer[..n]).map_err(TarballError::io("write", *path))?;
+        }
+        bytes = bytes.saturating_add(n as u64);
+        watch.more(n)?;
+    }
+}
+
+fn hex(digest: blake3::Hash) -> String {
+    digest.to_hex().to_string()
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Zeros behind a file of so many bytes, to the end of its last block.
+fn padding(bytes: u64) -> usize {
+    let over = (bytes % BLOCK as u64) as usize;
+    if over == 0 { 0 } else { BLOCK - over }
+}
+
+/// Whether a path has no place in a tarball.
+fn is_bad(path: &str) -> bool {
+    let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
+    let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);
+    path.split('/').any(bad) || path == MANIFEST || split(path).is_none()
+}
+
+/// A path as a header has it: directories, where there is no room before the name, and the name.
+fn split(path: &str) -> Option<(&str, &str)> {
+    if path.len() <= NAME_BYTES {
+        return Some(("", path));
+    }
+    let at = path.match_indices('/').map(|(at, _)| (&path[..at], &path[at + 1..]));
+    at.into_iter().find(|(prefix, name)| prefix.len() <= PREFIX_BYTES && name.len() <= NAME_BYTES)
+}
+
+/// The header of a file: readable by all, of nobody, at no time. None if the path has no room.
+fn header(path: &str, bytes: u64) -> Option<[u8; BLOCK]> {
+    let (prefix, name) = split(path)?;
+    let mut header = [0; BLOCK];
+    let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
+    put(0, name.as_bytes());
+    put(100, b"0000644");
+    put(108, b"0000000");
+    put(116, b"0000000");
+    match bytes {
+        ..OCTAL_BYTES => put(124, format!("{bytes:011o}").as_bytes()),
+        // As GNU's tar writes them: a mark, and the number in binary.
+        OCTAL_BYTES.. => {
+            put(124, &[0x80]);
+            put(128, &bytes.to_be_bytes());
+        }
+    }
+    put(136, b"00000000000");
+    // The sum is taken with spaces in its own place.
+    put(148, b"        ");
+    put(156, b"0");
+    put(257, b"ustar\x0000");
+    put(345, prefix.as_bytes());
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests;
