@@ -87,7 +87,7 @@ impl Parts {
         Ok(numbers)
     }
 
-    /// The word pieces of documents, behind the prompt of documents.
+    /// Documents as word pieces, behind the prompt of documents.
     ///
     /// # Errors
     /// [`EmbedError::Model`] when the tokenizer fails.
@@ -95,7 +95,7 @@ impl Parts {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
-    /// The same of queries.
+    /// The same for queries.
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
