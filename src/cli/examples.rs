@@ -104,7 +104,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent query --bundle bundle.json --dataset shop \"a steel bottle\" --explain",
         ],
     ),
-    ("report", &["agent report --run latest"]),
+    ("report", &["agent report --run latest", "agent report --model dense-shop"]),
     ("run cost", &["agent run cost latest"]),
     ("run list", &["agent run list --dataset shop"]),
     ("run log", &["agent run log latest"]),
@@ -131,6 +131,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "agent train dense --dataset shop",
             "agent train dense --dataset shop --negatives self --refresh 3 --name ance-shop",
+            "agent train dense --dataset shop --encoder candle:models/mini --max-tokens 64",
         ],
     ),
     (

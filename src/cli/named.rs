@@ -140,7 +140,7 @@ pub(super) fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
 ///
 /// # Errors
 /// That there is no such model.
-fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
+pub(super) fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }

@@ -1,14 +1,17 @@
-//! `agent report`: what a run found, as one page of HTML that needs nothing else.
+//! `agent report`: what a run found, or how a model was trained, as one page of HTML that needs nothing
+//! else.
 //!
 //! | file | question it answers |
 //! | --- | --- |
 //! | `gather` | what does the journal say, and what do the validation queries |
 //! | `spent` | what did it take, in time and in calls of models |
+//! | `model` | what does the record of a trained model say |
 //! | `chart` | where on the page does a number stand |
 //! | `page` | how is that written as HTML, every text escaped |
 
 mod chart;
 mod gather;
+mod model;
 mod page;
 mod spent;
 
@@ -23,27 +26,33 @@ use crate::{
         failure::Result,
         named, opener,
         program::sources::Sources,
+        report::page::Template,
         systems::{Resources, SandboxArgs},
     },
     dataset::{DatasetError, Split, load_split},
     optimize::journal::Journal,
+    train::Record,
 };
 
 /// File in the run's directory when no other is named.
 const DEFAULT_FILE: &str = "report.html";
 
-/// Write what a run found as one page
+/// Write what a run found, or how a model was trained, as one page
 ///
 /// The page shows programs by category with their diffs, where answers are lost, baselines, how well
 /// the router knows the best program, changes and their sequential test, and what all of it took.
 /// It is one file without scripts, for browsers and phones. Uses training and validation queries
-/// only. A run that is not finished is told as far as it is.
+/// only. A run that is not finished is told as far as it is. The page of a model has the curves of
+/// loss and validation, and how it was learnt.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Run: its directory, its name, or latest
-    #[arg(long, value_name = "RUN")]
-    run: PathBuf,
-    /// Write the page to this file [default: report.html in the run's directory]
+    #[arg(long, value_name = "RUN", required_unless_present = "model")]
+    run: Option<PathBuf>,
+    /// Trained model, instead of a run: its directory or its name
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["run", "dataset"])]
+    model: Option<PathBuf>,
+    /// Write the page to this file [default: report.html in the directory of the run or model]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
     /// Open the page in a browser, too
@@ -57,7 +66,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let page = written(args, ctx)?;
+    let page = match (&args.model, &args.run) {
+        (Some(model), _) => written_of_model(model, args.out.as_deref(), ctx)?,
+        (None, Some(run)) => written(args, run, ctx)?,
+        (None, None) => {
+            return Err(anyhow!("name a run with --run, or a model with --model").into());
+        }
+    };
     ctx.printer.data(&page.display().to_string())?;
     if args.open {
         show(&page, ctx);
@@ -70,8 +85,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// # Errors
 /// What keeps it from being written.
 pub(super) fn open(run: &Path, sandbox: SandboxArgs, ctx: &Context) -> Result<()> {
-    let args = Args { run: run.to_owned(), out: None, open: true, dataset: None, sandbox };
-    show(&written(&args, ctx)?, ctx);
+    let args = Args {
+        run: Some(run.to_owned()),
+        model: None,
+        out: None,
+        open: true,
+        dataset: None,
+        sandbox,
+    };
+    show(&written(&args, run, ctx)?, ctx);
     Ok(())
 }
 
@@ -80,19 +102,32 @@ fn show(page: &Path, ctx: &Context) {
     opener::open(&page.display().to_string(), ctx);
 }
 
-/// Writes the page; its file.
-fn written(args: &Args, ctx: &Context) -> Result<PathBuf> {
-    let dir = named::run_dir(&args.run, &ctx.home)?;
+/// Writes the page of a model; its file.
+fn written_of_model(model: &Path, out: Option<&Path>, ctx: &Context) -> Result<PathBuf> {
+    let dir = named::model_dir(model, &ctx.home)?;
+    let record = Record::open(&dir)?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    place(&page::render(Template::Model, &model::page(&name, &record))?, out, &dir)
+}
+
+/// Writes a page to a file, or into the directory; its file.
+fn place(html: &str, out: Option<&Path>, dir: &Path) -> Result<PathBuf> {
+    let out = out.map_or_else(|| dir.join(DEFAULT_FILE), Path::to_owned);
+    refuse_run_files(&out)?;
+    write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
+    Ok(out)
+}
+
+/// Writes the page of a run; its file.
+fn written(args: &Args, run: &Path, ctx: &Context) -> Result<PathBuf> {
+    let dir = named::run_dir(run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::of_run(&dir)?;
     let record = gather::Record::read(&dir, &journal, sources, ctx)?;
     let measured = measure(args, &record, ctx)?;
     let places = args.sandbox.places(ctx);
-    let html = page::render(&gather::page(&record, measured.as_ref(), &places)?)?;
-    let out = args.out.clone().unwrap_or_else(|| dir.join(DEFAULT_FILE));
-    refuse_run_files(&out)?;
-    write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
-    Ok(out)
+    let values = gather::page(&record, measured.as_ref(), &places)?;
+    place(&page::render(Template::Run, &values)?, args.out.as_deref(), &dir)
 }
 
 /// A text as a sentence of the page begins.
@@ -101,10 +136,10 @@ fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// A page never takes the place of a file of the run.
+/// A page never takes the place of a file of the run or model.
 fn refuse_run_files(out: &Path) -> Result<()> {
     let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
-    if ["sqlite", "json", "rhai"].contains(&known.to_ascii_lowercase().as_str()) {
+    if ["sqlite", "json", "rhai", "safetensors"].contains(&known.to_ascii_lowercase().as_str()) {
         let shown = out.display();
         return Err(anyhow!("{shown} would be a page; name it FILE.html").into());
     }

@@ -6,8 +6,8 @@ mod graph;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
@@ -31,6 +31,8 @@ use crate::{
 
 /// Steps between two lines that say how far the weights are.
 const TELL_EVERY: usize = 50;
+/// Time between two lines that tell loss and rate within an epoch.
+const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
 /// The parts of the work, with about what share of its time each takes.
 const STAGES: crate::cli::progress::Plan =
     &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
@@ -121,7 +123,24 @@ impl CommonArgs {
         lines: &str,
         ctx: &Context,
     ) -> Result<Exit> {
-        let Begun { name, dir, began, source, .. } = begun;
+        let Begun { name, source, .. } = begun;
+        let eval = format!(
+            "measure it: agent eval --dataset {} --split val --system {}:{name}",
+            source.dataset, record.system
+        );
+        self.end_with(begun, record, lines, &[eval], ctx)
+    }
+
+    /// The same, with what can be done then.
+    fn end_with<M: Serialize>(
+        &self,
+        begun: &Begun,
+        record: &Record<M>,
+        lines: &str,
+        then: &[String],
+        ctx: &Context,
+    ) -> Result<Exit> {
+        let Begun { name, dir, began, .. } = begun;
         let seconds = began.elapsed().as_secs_f64();
         if self.json {
             let directory = dir.display().to_string();
@@ -130,10 +149,7 @@ impl CommonArgs {
         }
         ctx.printer.data(lines)?;
         ctx.printer.notice(&format!("wrote the model to {} in {seconds:.1} s", dir.display()));
-        ctx.printer.notice(&format!(
-            "measure it: agent eval --dataset {} --split val --system {}:{name}",
-            source.dataset, record.system
-        ));
+        then.iter().for_each(|line| ctx.printer.notice(line));
         Ok(Exit::Done)
     }
 }
@@ -147,11 +163,23 @@ fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) ->
     // A checkpoint is written, however long that takes.
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let progress = ctx.printer.progress_of("training", EPOCHS);
+    let told = Mutex::new((Instant::now(), 0));
     train(&|at| match at {
         InEpochs::Preparing { done, of, .. } => {
             progress.at("preparing", done as u64, of as u64);
         }
-        InEpochs::Learning { done, of } => progress.at("learning", done as u64, of as u64),
+        InEpochs::Learning { done, of, loss } => {
+            progress.at("learning", done as u64, of as u64);
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let (since, before) = *told;
+            let seconds = since.elapsed();
+            if seconds >= BETWEEN_LOSSES {
+                *told = (Instant::now(), done);
+                let rate = done.saturating_sub(before) as f64 / seconds.as_secs_f64();
+                let line = format!("step {done} of {of}: loss {loss:.4}, {rate:.2} steps/s");
+                ctx.printer.notice(&line);
+            }
+        }
         InEpochs::Completing => progress.at("completing", 0, 1),
         InEpochs::Looked(look, of) => ctx.printer.notice(&of_epoch(&look, of)),
     })

@@ -6,7 +6,10 @@ use crate::{
     answer::{Cell, Explanation},
     index::{IndexedBase, TextPart},
     kb::{Combine, NodeId, Scores, TypeId},
-    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of},
+    retrieve::{
+        Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of,
+        snippet::snippet,
+    },
 };
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
@@ -167,7 +170,10 @@ impl Retriever for Baseline {
         let explained = |at, node, score| {
             let whole = place_of(&self.name(), at, score);
             let parts = lists.iter().flat_map(|lists| self.parts(lists, node));
-            whole.with(parts).with([shared_stems(base, query, node)])
+            whole
+                .with(parts)
+                .with([shared_stems(base, query, node)])
+                .with(snippet(base, query, node))
         };
         Ok(Answer::explained(ranking, detail, explained))
     }

@@ -11,6 +11,7 @@ mod graph;
 mod late;
 mod mfar;
 mod multi;
+mod snippet;
 mod stark;
 mod trained;
 

@@ -10,6 +10,7 @@ use crate::{
     index::{Collection, IndexedBase, TextPart, bm25::Bm25},
     retrieve::{
         Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, checked, place_of,
+        snippet::snippet,
     },
 };
 
@@ -44,7 +45,9 @@ impl Retriever for Stark {
         let explained = |at, node, score| {
             let counted = Explanation::new("candidates", candidates.n_texts())
                 .with([Explanation::new("words on average", candidates.mean_length())]);
-            place_of(NAME, at, score).with([counted, shared_stems(&self.base, query, node)])
+            place_of(NAME, at, score)
+                .with([counted, shared_stems(&self.base, query, node)])
+                .with(snippet(&self.base, query, node))
         };
         Ok(Answer::explained(ranking, detail, explained))
     }

@@ -44,8 +44,8 @@ fn biases(steps: i32) -> [f64; 2] {
     [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
 }
 
-/// Adam over the rows of a table, few of which have a gradient at a step: the others stay, and so does
-/// what is remembered of them.
+/// Adam over numbers of 4 bytes. Of the rows of a table few have a gradient at a step: the others stay,
+/// and so does what is remembered of them.
 pub(super) struct RowAdam {
     pub(super) rate: f64,
     pub(super) steps: i32,
@@ -84,6 +84,46 @@ impl RowAdam {
                 numbers[at] = (f64::from(numbers[at]) - by) as f32;
             }
         });
+    }
+}
+
+/// Numbers of which one thread moves so many at a time.
+const BLOCK: usize = 1 << 16;
+
+impl RowAdam {
+    /// Moves all numbers down their gradients by about `rate`, and shrinks each by `rate` times its
+    /// decay (AdamW, Loshchilov & Hutter 2019). `parts` cuts the numbers into runs of a length with a
+    /// decay each.
+    pub(super) fn descend_all(
+        &mut self,
+        numbers: &mut [f32],
+        gradient: &[f32],
+        parts: &[(usize, f64)],
+        rate: f64,
+    ) {
+        self.steps += 1;
+        let [bias_mean, bias_square] = biases(self.steps);
+        let (mut numbers, mut mean, mut square, mut gradient) =
+            (numbers, self.mean.as_mut_slice(), self.square.as_mut_slice(), gradient);
+        for &(n, decay) in parts {
+            let [of_numbers, of_mean, of_square] =
+                [&mut numbers, &mut mean, &mut square].map(|of| cut(of, 0, n));
+            let (of_gradient, rest) = gradient.split_at(n);
+            gradient = rest;
+            let blocks = of_numbers.par_chunks_mut(BLOCK).zip(of_gradient.par_chunks(BLOCK));
+            let moments = of_mean.par_chunks_mut(BLOCK).zip(of_square.par_chunks_mut(BLOCK));
+            blocks.zip(moments).for_each(|((numbers, gradient), (mean, square))| {
+                for (at, &part) in gradient.iter().enumerate() {
+                    let part = f64::from(part);
+                    let first = KEPT_MEAN * f64::from(mean[at]) + NEW_MEAN * part;
+                    let second = KEPT_SQUARE * f64::from(square[at]) + NEW_SQUARE * part * part;
+                    (mean[at], square[at]) = (first as f32, second as f32);
+                    let by = (first / bias_mean) / ((second / bias_square).sqrt() + LEAST);
+                    let number = f64::from(numbers[at]);
+                    numbers[at] = (number - rate * (by + decay * number)) as f32;
+                }
+            });
+        }
     }
 }
 

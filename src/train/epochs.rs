@@ -108,6 +108,8 @@ pub enum Progress {
         done: usize,
         /// Batches in all, unless it ends before.
         of: usize,
+        /// Mean loss of the batches of the epoch at hand.
+        loss: f64,
     },
     /// A look at validation queries after an epoch, of so many.
     Looked(Look, usize),
@@ -184,7 +186,8 @@ pub(super) fn learn(
             position.loss += learner.step(position.epoch, position.batch)?;
             position.batch += 1;
             let done = position.epoch * batches + position.batch;
-            report(Progress::Learning { done, of: epochs * batches });
+            let loss = position.loss / position.batch as f64;
+            report(Progress::Learning { done, of: epochs * batches, loss });
         }
         let loss = position.loss / batches.max(1) as f64;
         *position = Position { epoch: position.epoch + 1, batch: 0, loss: 0.0 };

@@ -60,6 +60,15 @@ pub enum TrainError {
         /// The system that was asked for.
         wanted: String,
     },
+    /// The model is a sentence encoder, which has no vectors of nodes of its own.
+    #[error(
+        "the model in {path} is a sentence encoder; embed the base with it, `agent index N --embedder \
+         candle:{path}`, and ask dense or hybrid"
+    )]
+    SentenceEncoder {
+        /// Its directory.
+        path: String,
+    },
     /// Training that was stopped cannot go on.
     #[error("{path} is no checkpoint of this training: {why}; begin again without --resume")]
     NoCheckpoint {

@@ -115,10 +115,25 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     /// # Errors
     /// Those of `write`; [`TrainError::Io`] names the path. Then the directory is what it was before.
     pub(super) fn save(
-        mut self,
+        self,
         dir: &Path,
         names: &[&str],
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<Self, TrainError> {
+        self.save_all(dir, |staging| {
+            write(staging)?;
+            Ok(names.iter().map(|&name| name.to_owned()).collect())
+        })
+    }
+
+    /// The same, where `write` says which files have digests.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save).
+    pub(super) fn save_all(
+        mut self,
+        dir: &Path,
+        write: impl FnOnce(&Path) -> Result<Vec<String>, TrainError>,
     ) -> Result<Self, TrainError> {
         let parent = dir.parent().unwrap_or(Path::new("."));
         let failed = |path: &Path| {
@@ -127,10 +142,10 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         };
         fs::create_dir_all(parent).map_err(failed(parent))?;
         let staging = files::temporary_dir(parent, STAGING_PREFIX).map_err(failed(parent))?;
-        write(staging.path())?;
-        for &name in names {
-            let path = staging.path().join(name);
-            self.files.insert(name.to_owned(), digest_of(&path).map_err(failed(&path))?);
+        for name in write(staging.path())? {
+            let path = staging.path().join(&name);
+            let digest = digest_of(&path).map_err(failed(&path))?;
+            self.files.insert(name, digest);
         }
         let json = |error: serde_json::Error| TrainError::io(dir, error.into());
         self.checksum = self.own_digest().map_err(json)?;
@@ -143,8 +158,13 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     /// Reads the record in a model's directory, and compares the files it names with their digests.
     ///
     /// # Errors
-    /// [`TrainError::Io`], [`TrainError::Damaged`].
+    /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
     pub(super) fn read(dir: &Path, system: &str) -> Result<Self, TrainError> {
+        Self::read_as(dir, Some(system))
+    }
+
+    /// As [`read`](Self::read), of a system or of any.
+    fn read_as(dir: &Path, system: Option<&str>) -> Result<Self, TrainError> {
         let path = dir.join(RECORD);
         let bytes =
             files::read(&path, MAX_RECORD_BYTES).map_err(|error| TrainError::io(&path, error))?;
@@ -153,9 +173,9 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         if of.format != FORMAT {
             return Err(TrainError::damaged(&path, format!("format {}", of.format)));
         }
-        if of.system != system {
+        if let Some(wanted) = system.filter(|&wanted| of.system != wanted) {
             let (path, found) = (dir.display().to_string(), of.system);
-            return Err(TrainError::OtherSystem { path, found, wanted: system.to_owned() });
+            return Err(TrainError::OtherSystem { path, found, wanted: wanted.to_owned() });
         }
         let record: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
         if record.own_digest().map_err(damaged)? != record.checksum {
@@ -185,6 +205,16 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = Self { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+    }
+}
+
+impl Record<serde_json::Value> {
+    /// The record of a model of any system, whose files are as they were written.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`], [`TrainError::Damaged`].
+    pub fn open(dir: &Path) -> Result<Self, TrainError> {
+        Self::read_as(dir, None)
     }
 }
 

@@ -126,3 +126,34 @@ fn a_run_without_bundle_or_dataset_is_told_as_far_as_it_is() {
     tags(&html);
     assert!(html.contains("The run is not finished") && html.contains("--resume"));
 }
+
+#[test]
+fn a_page_of_a_model_draws_how_it_was_trained() {
+    let world = World::indexed();
+    let train = ["train", "dense", "--dataset", "tiny", "--made", "20", "--epochs", "2"];
+    world.run(train.into_iter().chain(["--name", "words"])).done();
+    let out = world.run(["report", "--model", "words", "--out", "model.html"]).done();
+    assert_eq!(out.trim(), "model.html");
+    let html = fs::read_to_string(world.path("model.html")).unwrap();
+    let seen = tags(&html);
+    assert_eq!(
+        seen.iter().filter(|name| *name == "svg").count(),
+        4,
+        "two drawings, opened and closed"
+    );
+    for words in
+        ["Model words", "dense:trained, trained on tiny", "settings.rate", "Loss of training"]
+    {
+        assert!(html.contains(words), "{words} is not in the page");
+    }
+    let points = html.split("<polyline class=\"best\" points=\"").skip(1);
+    let looks: Vec<usize> =
+        points.map(|rest| rest.split('"').next().unwrap().split(' ').count()).collect();
+    assert_eq!(looks, [3, 3], "a look before training and one after each epoch");
+    let refused = world.run(["report", "--model", "nobody"]);
+    assert!(refused.stderr.contains("there is no model \"nobody\""), "{}", refused.stderr);
+    let both = world.run(["report", "--model", "words", "--run", "run"]);
+    assert_eq!(both.status, 2, "{}", both.stderr);
+    let record = world.run(["report", "--model", "words", "--out", "record.json"]);
+    assert!(record.stderr.contains("FILE.html"), "{}", record.stderr);
+}

@@ -24,6 +24,7 @@ fn the_best_node_comes_first_with_all_keys() {
     assert!(world.run(["search", "tiny", "steel dart"]).done().contains("steel dart"));
     let explained = world.run(["search", "tiny", "steel dart", "--explain"]).done();
     assert!(explained.contains("shared stems: steel "), "{explained}");
+    assert!(explained.contains("*steel*"), "{explained}");
 }
 
 #[test]

@@ -34,7 +34,12 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("parquet", &["src/dataset/tables/columnar.rs", "src/dataset/tables/tests.rs"]),
     (
         "candle_core",
-        &["src/embed/bert/weights.rs", "src/embed/bert/architectures.rs", "src/train/graph/net.rs"],
+        &[
+            "src/embed/bert/weights.rs",
+            "src/embed/bert/architectures.rs",
+            "src/train/dense/transformer.rs",
+            "src/train/graph/net.rs",
+        ],
     ),
     ("candle_nn", &["src/embed/bert/architectures.rs"]),
     ("candle_transformers", &["src/embed/bert/architectures.rs"]),

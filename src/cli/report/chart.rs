@@ -103,6 +103,41 @@ pub(super) fn chart(samples: Vec<Sample>, levels: &[(String, f64, &'static str)]
     }
 }
 
+/// Draws numbers from 0 up over the steps at which they were taken, steps ascending, with a dot at one
+/// of them, told in words.
+pub(super) fn curve(numbers: &[(usize, f64)], most: f64, dot: &(usize, String)) -> Chart {
+    let [left, _, right, below] = ROOM;
+    let first = numbers.first().map_or(0, |number| number.0);
+    let steps = numbers.last().map_or(0, |number| number.0 - first).max(1) as f64;
+    let place = |&(step, number): &(usize, f64)| {
+        let along = (step - first) as f64 / steps;
+        (
+            rounded(left + (WIDTH - left - right) * along),
+            height_of(number / most.max(f64::MIN_POSITIVE)),
+        )
+    };
+    let line: Vec<String> = numbers.iter().map(place).map(|(x, y)| format!("{x},{y}")).collect();
+    let dotted = numbers.iter().find(|number| number.0 == dot.0).map(place);
+    let point = |(x, y)| Point { x, y, low: y, high: y, label: dot.1.clone(), class: "accepted" };
+    let decimals = if most < 10.0 { 2 } else { 0 };
+    let level = |&at: &f64| Level {
+        y: height_of(at),
+        label: format!("{:.decimals$}", at * most),
+        class: "grid",
+    };
+    Chart {
+        width: WIDTH,
+        height: HEIGHT,
+        left,
+        right: WIDTH - right,
+        bottom: HEIGHT - below,
+        grid: GRID.iter().map(level).collect(),
+        levels: Vec::new(),
+        points: dotted.into_iter().map(point).collect(),
+        together: line.join(" "),
+    }
+}
+
 /// A bar with its interval, on a scale of 0 to 100.
 #[derive(Serialize)]
 pub(super) struct Bar {
@@ -139,5 +174,18 @@ mod tests {
         assert!(first.x < second.x && first.y > second.y);
         assert!(drawn.together.starts_with(&format!("{},{} ", first.x, first.y)));
         assert_eq!(chart(Vec::new(), &[]).together, "");
+    }
+
+    #[test]
+    fn a_curve_ends_at_both_sides_and_has_its_largest_number_above() {
+        let drawn = curve(&[(0, 1.0), (1, 4.0), (4, 0.0)], 4.0, &(1, "best".to_owned()));
+        let [left, top, right, below] = ROOM;
+        let x = rounded(left + (WIDTH - left - right) / 4.0);
+        let (start, end) = (height_of(0.25), HEIGHT - below);
+        assert_eq!(drawn.together, format!("{left},{start} {x},{top} {},{end}", WIDTH - right));
+        let [dot] = drawn.points.as_slice() else { panic!("one dot") };
+        assert_eq!((dot.x, dot.y), (x, top));
+        assert_eq!(drawn.grid[5].label, "4.00");
+        assert_eq!(curve(&[(3, 0.0)], 0.0, &(3, String::new())).together, format!("{left},{end}"));
     }
 }

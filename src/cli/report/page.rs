@@ -1,23 +1,42 @@
-//! The page as HTML. The template escapes every value, as all of them may come from datasets and
+//! Pages as HTML. The template escapes every value, as all of them may come from datasets and
 //! programs. Must not know where values come from.
 
 use anyhow::Context as _;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
-/// The page: its style, its drawings and its text.
-const TEMPLATE: &str = include_str!("page.html");
+/// A page: its drawings and its text.
+pub(super) enum Template {
+    /// Of a run.
+    Run,
+    /// Of a trained model.
+    Model,
+}
 
-/// The page with its values.
+/// What all pages look like.
+const STYLE: &str = include_str!("style.css");
+
+impl Template {
+    fn source(&self) -> &'static str {
+        match self {
+            Self::Run => include_str!("page.html"),
+            Self::Model => include_str!("model.html"),
+        }
+    }
+}
+
+/// A page with its values.
 ///
 /// # Errors
 /// That the template asks for a value that is not there.
-pub(super) fn render(values: &impl Serialize) -> anyhow::Result<String> {
+pub(super) fn render(template: Template, values: &impl Serialize) -> anyhow::Result<String> {
+    let failed = "the page cannot be written";
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template("style.css", STYLE).context(failed)?;
     let values = value(serde_json::to_value(values)?);
-    environment.render_str(TEMPLATE, values).context("the page cannot be written")
+    environment.render_str(template.source(), values).context(failed)
 }
 
 /// A value as the template takes it.

@@ -56,7 +56,7 @@ const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 
 /// How the rows of a text's tokens become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pooling {
+pub(crate) enum Pooling {
     /// Their mean.
     Mean,
     /// The row of the first token.
@@ -112,25 +112,25 @@ impl Architecture {
 
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// Numbers in a token's row; for BERT a multiple of [`WIDTH`], as are the next two.
-    pub(super) hidden: usize,
+    pub(crate) hidden: usize,
     /// Layers, at least 1.
-    pub(super) layers: usize,
+    pub(crate) layers: usize,
     /// Attention heads; for BERT each has `hidden / heads` numbers.
-    pub(super) heads: usize,
+    pub(crate) heads: usize,
     /// Numbers in the inner row of a layer.
-    pub(super) inner: usize,
+    pub(crate) inner: usize,
     /// Word pieces.
-    pub(super) vocabulary: usize,
+    pub(crate) vocabulary: usize,
     /// Positions, hence most tokens of a text.
-    pub(super) positions: usize,
+    pub(crate) positions: usize,
     /// Token types that have a row.
-    pub(super) types: usize,
+    pub(crate) types: usize,
     /// Added to the variance in layer norms.
-    pub(super) epsilon: f32,
+    pub(crate) epsilon: f32,
     /// Between the two products of a layer.
-    pub(super) activation: Activation,
+    pub(crate) activation: Activation,
 }
 
 /// All that the configuration files say.
@@ -151,8 +151,8 @@ pub(super) struct Settings {
     pub(super) document_prompt: String,
     /// Folder with the transformer's files.
     pub(super) folder: PathBuf,
-    /// Bytes of every file read, by name, for the fingerprint.
-    pub(super) sources: Vec<Vec<u8>>,
+    /// Every file looked for with its bytes, none where it is absent, in the order of reading.
+    pub(super) sources: Vec<(PathBuf, Vec<u8>)>,
 }
 
 #[derive(Deserialize)]
@@ -518,9 +518,9 @@ pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Reads JSON files and keeps their bytes.
+/// Reads JSON files and keeps their paths and bytes.
 struct Reader {
-    sources: Vec<Vec<u8>>,
+    sources: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Reader {
@@ -533,7 +533,7 @@ impl Reader {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = match files::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.sources.push(Vec::new());
+                self.sources.push((path.to_owned(), Vec::new()));
                 return Ok(None);
             }
             opened => opened.map_err(failed)?,
@@ -545,7 +545,7 @@ impl Reader {
         }
         let value = serde_json::from_slice(&bytes)
             .map_err(|error| unusable(path, format!("it is not the expected JSON: {error}")))?;
-        self.sources.push(bytes);
+        self.sources.push((path.to_owned(), bytes));
         Ok(Some(value))
     }
 }

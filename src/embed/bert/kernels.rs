@@ -165,7 +165,7 @@ pub(super) struct RowsMut<'a> {
 
 /// A function applied to every number of a layer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activation {
+pub(crate) enum Activation {
     /// `x`.
     Identity,
     /// `x Φ(x)`, by the error function.

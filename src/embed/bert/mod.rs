@@ -28,6 +28,7 @@
 //! | `forward` | here are word pieces: which row for each? |
 //! | `device` | the same on a CUDA device, if there is one |
 //! | `architectures` | the same for other architectures than BERT (feature `encoders`) |
+//! | `parts` | here is the directory of a BERT encoder: take it apart, so that its weights can be learnt |
 //! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
 
 pub mod config;
@@ -39,6 +40,7 @@ mod device;
 mod forward;
 mod kernels;
 mod lanes;
+mod parts;
 mod weights;
 
 use std::{
@@ -54,17 +56,21 @@ use rayon::prelude::*;
 use crate::embed::{
     EmbedError, Embedder, Matrix,
     bert::{
-        config::{Architecture, Pooling, Settings, unusable},
+        config::{Architecture, Settings, unusable},
         device::OnDevice,
         forward::Scratch,
         kernels::Isa,
         weights::{Tensors, Weights, Words},
-        word_pieces::{Cutter, MAX_TOKENIZER_BYTES, WordPieces},
+        word_pieces::{Cutter, MAX_TOKENIZER_BYTES},
     },
     matrix::normalise,
 };
 
+pub(crate) use config::{Pooling, Shape};
+pub(crate) use kernels::Activation;
+pub(crate) use parts::Parts;
 pub use weights::MAX_WEIGHTS_BYTES;
+pub(crate) use word_pieces::WordPieces;
 
 /// Tokens of a batch, unless a single text has more.
 ///
@@ -301,7 +307,7 @@ fn fingerprint(settings: &Settings, tokenizer: &Mapped, weights: &Mapped) -> Str
             hasher.update(part.as_bytes());
         }
     };
-    settings.sources.iter().for_each(|bytes| add(bytes));
+    settings.sources.iter().for_each(|(_, bytes)| add(bytes));
     add(&tokenizer.map);
     add(&weights.map);
     format!("bert1-{}", &hasher.finalize().to_hex()[..32])

@@ -6,11 +6,16 @@
 //!
 //! Tensor names are those of `BertModel`, with or without the prefix `bert.`.
 
-use std::{ops::Range, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    path::Path,
+};
 
 use candle_core::{DType, Device, Error, safetensors::SliceSafetensors};
 use half::{bf16, f16};
 use rayon::prelude::*;
+use safetensors::{Dtype, tensor::TensorView};
 
 use crate::embed::{
     EmbedError,
@@ -94,6 +99,39 @@ impl Words {
     }
 }
 
+/// The tensors of a model by name, without prefix, each with its shape; in the order in which the
+/// forward pass needs them.
+pub(super) fn names(shape: &Shape) -> Vec<(String, Vec<usize>)> {
+    let Shape { hidden, inner, .. } = *shape;
+    let mut names = vec![
+        (WORDS.to_owned(), vec![shape.vocabulary, hidden]),
+        ("embeddings.position_embeddings.weight".to_owned(), vec![shape.positions, hidden]),
+        ("embeddings.token_type_embeddings.weight".to_owned(), vec![shape.types, hidden]),
+    ];
+    // A norm has one number an output, a linear layer a row.
+    let mut add = |name: &str, outputs: usize, inputs: Option<usize>| {
+        let weight = [outputs].into_iter().chain(inputs).collect();
+        names.push((format!("{name}.weight"), weight));
+        names.push((format!("{name}.bias"), vec![outputs]));
+    };
+    add("embeddings.LayerNorm", hidden, None);
+    for layer in 0..shape.layers {
+        for (name, outputs, inputs) in [
+            ("attention.self.query", hidden, Some(hidden)),
+            ("attention.self.key", hidden, Some(hidden)),
+            ("attention.self.value", hidden, Some(hidden)),
+            ("attention.output.dense", hidden, Some(hidden)),
+            ("attention.output.LayerNorm", hidden, None),
+            ("intermediate.dense", inner, Some(hidden)),
+            ("output.dense", hidden, Some(inner)),
+            ("output.LayerNorm", hidden, None),
+        ] {
+            add(&format!("encoder.layer.{layer}.{name}"), outputs, inputs);
+        }
+    }
+    names
+}
+
 /// The tensors of one model, by name.
 pub(super) struct Tensors<'a> {
     file: SliceSafetensors<'a>,
@@ -118,30 +156,8 @@ impl<'a> Tensors<'a> {
             .map_err(|error| unusable(path, format!("it is no safetensors file: {error}")))?;
         let prefix = if file.get(WORDS).is_err() { "bert." } else { "" };
         let tensors = Tensors { file, bytes, prefix, path, shape };
-        let Shape { hidden, inner, .. } = *shape;
-        tensors.check(WORDS, &[shape.vocabulary, hidden])?;
-        tensors.check("embeddings.position_embeddings.weight", &[shape.positions, hidden])?;
-        tensors.check("embeddings.token_type_embeddings.weight", &[shape.types, hidden])?;
-        tensors.check("embeddings.LayerNorm.weight", &[hidden])?;
-        tensors.check("embeddings.LayerNorm.bias", &[hidden])?;
-        for layer in 0..shape.layers {
-            for (name, outputs, inputs) in [
-                ("attention.self.query", hidden, hidden),
-                ("attention.self.key", hidden, hidden),
-                ("attention.self.value", hidden, hidden),
-                ("attention.output.dense", hidden, hidden),
-                ("intermediate.dense", inner, hidden),
-                ("output.dense", hidden, inner),
-            ] {
-                let name = format!("encoder.layer.{layer}.{name}");
-                tensors.check(&format!("{name}.weight"), &[outputs, inputs])?;
-                tensors.check(&format!("{name}.bias"), &[outputs])?;
-            }
-            for name in ["attention.output.LayerNorm", "output.LayerNorm"] {
-                let name = format!("encoder.layer.{layer}.{name}");
-                tensors.check(&format!("{name}.weight"), &[hidden])?;
-                tensors.check(&format!("{name}.bias"), &[hidden])?;
-            }
+        for (name, expected) in names(shape) {
+            tensors.check(&name, &expected)?;
         }
         Ok(tensors)
     }
@@ -250,7 +266,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// All numbers of a tensor, row after row.
-    fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
         self.file
             .load(&self.full(name), &Device::Cpu)
             .and_then(|tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1())
@@ -277,6 +293,34 @@ impl<'a> Tensors<'a> {
                 Err(unusable(self.path, reason))
             }
         }
+    }
+
+    /// Writes a file like this one, in which the tensors of [`names`] hold other numbers, all behind one
+    /// another, as `f32`; further tensors stay.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`], [`EmbedError::Model`].
+    pub(super) fn write_with(&self, path: &Path, numbers: &[f32]) -> Result<(), EmbedError> {
+        let mut rest = numbers;
+        let mut changed = BTreeMap::new();
+        for (name, shape) in names(self.shape) {
+            let n = shape.iter().product();
+            let (own, behind) = rest.split_at_checked(n).unwrap_or_default();
+            rest = behind;
+            changed.insert(self.full(&name), (shape, own));
+        }
+        let failed = |error| unusable(path, format!("its weights cannot be written: {error}"));
+        let others =
+            self.file.tensors().into_iter().filter(|(name, _)| !changed.contains_key(name));
+        let mut views: Vec<(String, TensorView<'_>)> = others.collect();
+        for (name, (shape, numbers)) in &changed {
+            let bytes = bytemuck::cast_slice(numbers);
+            let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+            views.push((name.clone(), view.map_err(failed)?));
+        }
+        // What readers of other languages ask for.
+        let said = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        safetensors::serialize_to_file(views, Some(said), path).map_err(failed)
     }
 
     fn full(&self, name: &str) -> String {

@@ -30,13 +30,13 @@ const BYTES_PER_TOKEN: usize = 8;
 
 /// The word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct WordPieces {
+pub(crate) struct WordPieces {
     /// Ids, each below the size of the vocabulary.
-    pub(super) ids: Vec<u32>,
+    pub(crate) ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
-    pub(super) types: Vec<u32>,
+    pub(crate) types: Vec<u32>,
     /// Whether a word piece was added by the model and is none of the text's; as long as `ids`.
-    pub(super) special: Vec<bool>,
+    pub(crate) special: Vec<bool>,
 }
 
 /// Cuts texts.

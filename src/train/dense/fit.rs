@@ -3,13 +3,9 @@
 
 use std::{ops::ControlFlow, sync::atomic::AtomicBool};
 
-use rand::{
-    RngExt, SeedableRng,
-    seq::{IndexedRandom, SliceRandom},
-};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use safetensors::Dtype;
 
 use crate::{
     dataset::LabelledQuery,
@@ -17,19 +13,21 @@ use crate::{
         Corpus, EmbedError, LsaEmbedder, LsaParams,
         matrix::{dot, normalise},
     },
-    index::{EmbedderChoice, IndexError, IndexedBase, TextPart, arrays::Arrays},
+    index::{EmbedderChoice, IndexError, IndexedBase, TextPart},
     kb::{NodeId, Scores, best},
     train::{
         Look, Record, TrainError, Watch,
         adam::RowAdam,
         dense::{
-            Described, Negatives, Settings, fused,
+            Described, Settings,
+            checkpoint::{self, Kept},
+            fused,
             model::{Learnt, SYSTEM, embed_candidates},
-            pairs::{Pairs, Taught, lexical_negatives, without_answers},
+            pairs::{Pairs, Taught, is_refreshed, lexical_negatives, without_answers},
             table::{Gradient, Table},
             words::{Bag, Words},
         },
-        epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look},
+        epochs::{Learner, Limits, Position, Progress, Task, learn, look},
     },
 };
 
@@ -43,8 +41,6 @@ const FUSED: usize = 1_000;
 /// three quarters.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
-/// The arrays of a checkpoint.
-const STATE: &str = "state";
 
 /// All that changes while it learns.
 struct State {
@@ -73,7 +69,7 @@ struct Learning<'a> {
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     words: Words,
-    pairs: Pairs,
+    pairs: Pairs<Bag>,
     /// Validation queries with an answer that may be one.
     held: Vec<(Bag, &'a LabelledQuery)>,
     watch: Watch<'a, Progress>,
@@ -130,7 +126,7 @@ impl<'a> Run<'a> {
         let Task { base, settings, train, val, .. } = *task;
         (watch.report)(preparing("words"));
         let words = Words::of_base(base, train.iter().map(|query| query.text.as_str()));
-        let pairs = Pairs::new(base, &words, train, settings.made, settings.seed);
+        let pairs = Pairs::of_bags(base, &words, train, settings.made, settings.seed);
         let may =
             |query: &&LabelledQuery| query.answers.iter().any(|&node| base.kb.is_candidate(node));
         let held: Vec<(Bag, &LabelledQuery)> = val
@@ -211,47 +207,17 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// The epochs before which the encoder itself is asked for negatives.
-    fn is_refreshed(&self, epoch: usize) -> bool {
-        let Settings { negatives, refresh, epochs, .. } = *self.task.settings;
-        let due = |at: usize| (at * epochs).div_ceil(refresh + 1) == epoch;
-        negatives == Negatives::Own && (1..=refresh).any(due)
-    }
-
-    /// The pairs of an epoch in the order in which they teach.
-    fn order(&self, epoch: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.pairs.all.len()).collect();
-        order.shuffle(&mut self.random(epoch, 0));
-        order
-    }
-
-    /// Random numbers of their own for each batch, from 1, and for the order of an epoch.
-    fn random(&self, epoch: usize, at: u64) -> ChaCha8Rng {
-        let mut random = ChaCha8Rng::seed_from_u64(self.task.settings.seed);
-        random.set_stream((epoch as u64 + 1) << 32 | at);
-        random
-    }
-
     /// What a batch of an epoch says of the weights.
     fn gradient(&self, weights: &Weights, epoch: usize, batch: usize) -> Gradient {
-        let Settings { batch: size, temperature, .. } = *self.task.settings;
-        let order = self.order(epoch);
-        let end = order.len().min((batch + 1) * size);
-        let pairs: Vec<(usize, NodeId)> =
-            order[batch * size..end].iter().map(|&at| self.pairs.all[at]).collect();
-        let mut random = self.random(epoch, batch as u64 + 1);
-        let mut nodes: Vec<NodeId> = pairs.iter().map(|pair| pair.1).collect();
-        let drawn = pairs
-            .iter()
-            .filter_map(|(query, _)| weights.negatives.get(*query)?.choose(&mut random).copied());
-        nodes.extend(drawn.collect::<Vec<_>>());
+        let Settings { batch: size, temperature, seed, .. } = *self.task.settings;
+        let (queries, nodes) = self.pairs.batch(&weights.negatives, seed, size, (epoch, batch));
         let base = self.task.base;
         let documents: Vec<Bag> =
             nodes.par_iter().map(|&node| self.words.of_node(base, node)).collect();
-        let asked: Vec<&Taught> = pairs.iter().map(|pair| &self.pairs.queries[pair.0]).collect();
+        let asked: Vec<&Taught<Bag>> = queries.iter().map(|&at| &self.pairs.queries[at]).collect();
         let is_hidden =
             |query: usize, at: usize| asked[query].answers.binary_search(&nodes[at]).is_ok();
-        let queries: Vec<&Bag> = asked.iter().map(|query| &query.bag).collect();
+        let queries: Vec<&Bag> = asked.iter().map(|taught| &taught.query).collect();
         let documents: Vec<&Bag> = documents.iter().collect();
         weights.table.gradient(&queries, &documents, &is_hidden, temperature)
     }
@@ -300,61 +266,32 @@ impl<'a> Run<'a> {
 
     /// Writes what is needed to go on.
     fn write(&self, state: &State) -> Result<(), TrainError> {
-        let State { position, curve, weights } = state;
-        let (settings, position) = (self.task.settings.clone(), position.clone());
-        let stopped = Stopped { settings, position, steps: weights.adam.steps };
-        let record = Record::new(SYSTEM, self.task.source, stopped, curve.clone());
-        let mut bounds = vec![0u64];
-        bounds.extend(weights.negatives.iter().scan(0, |end, nodes| {
-            *end += nodes.len() as u64;
-            Some(*end)
-        }));
-        let negatives = weights.negatives.concat();
-        record.save(self.task.checkpoint, &[STATE], |staging| {
-            let numbers = |numbers| (Dtype::F32, bytemuck::cast_slice::<f32, u8>(numbers));
-            let of = [
-                ("bounds", (Dtype::U64, bytemuck::cast_slice(&bounds))),
-                ("table", numbers(&weights.table.numbers)),
-                ("best", numbers(&weights.best)),
-                ("mean", numbers(&weights.adam.mean)),
-                ("square", numbers(&weights.adam.square)),
-                ("negatives", (Dtype::U32, bytemuck::cast_slice(&negatives))),
-            ];
-            let arrays = of.map(|(name, (dtype, bytes))| (name, dtype, bytes));
-            Ok(Arrays::write(&staging.join(STATE), &arrays)?)
-        })?;
-        Ok(())
+        let State { position, curve, weights: Weights { table, adam, best, negatives } } = state;
+        let numbers = [&table.numbers[..], best, &adam.mean, &adam.square];
+        let at = (position, adam.steps);
+        checkpoint::write(self.task, SYSTEM, at, curve, numbers, negatives)
     }
 
     /// Reads what an earlier run left to go on with.
     fn read(&self) -> Result<State, TrainError> {
-        let Task { checkpoint: dir, settings, train, .. } = *self.task;
-        let record = self.task.stopped(SYSTEM)?;
-        let Stopped { position, steps, .. } = record.model;
-        let arrays = Arrays::open(&dir.join(STATE))?;
-        let numbers = |name| Ok::<_, IndexError>(arrays.get::<f32>(name)?.as_slice().to_vec());
-        let (numbers, best, mean, square) =
-            (numbers("table")?, numbers("best")?, numbers("mean")?, numbers("square")?);
-        let (bounds, negatives) = (arrays.get::<u64>("bounds")?, arrays.get::<u32>("negatives")?);
+        let Kept { position, steps, curve, numbers: [numbers, best, mean, square], negatives } =
+            checkpoint::read(self.task, SYSTEM)?;
         let n = self.words.stems.len().max(1);
         let dim = numbers.len() / n;
-        let fits = [best.len(), mean.len(), square.len(), n * dim] == [numbers.len(); 4]
-            && bounds.as_slice().len() == train.len() + 1
-            && dim > 0;
-        if !fits {
+        if n * dim != numbers.len() || dim == 0 {
             return Err(self.task.no_checkpoint("it is of another version"));
         }
-        let negatives = (0..train.len()).map(|at| negatives.part(&bounds, at).to_vec()).collect();
-        let adam = RowAdam { rate: settings.rate, steps, mean, square };
+        let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
         let table = Table { dim, numbers };
         let weights = Weights { table, adam, best, negatives };
-        Ok(State { position, curve: record.curve, weights })
+        Ok(State { position, curve, weights })
     }
 }
 
 impl Learner for Learning<'_> {
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError> {
-        if self.run.is_refreshed(epoch) {
+        let Settings { negatives, refresh, epochs, .. } = *self.run.task.settings;
+        if is_refreshed(epoch, negatives, refresh, epochs) {
             self.weights.negatives = self.run.own_negatives(&self.weights.table);
         }
         Ok(())
@@ -383,7 +320,7 @@ impl Learner for Learning<'_> {
 }
 
 /// What has to be there first.
-fn preparing(what: &'static str) -> Progress {
+pub(super) fn preparing(what: &'static str) -> Progress {
     Progress::Preparing { what, done: 0, of: 1 }
 }
 
@@ -397,7 +334,7 @@ fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)
 }
 
 /// One by the rank of the first answer; 0 without one. Pairs ascend by node; equals keep that order.
-fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
+pub(super) fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
     let place = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
     let of_answers = answers.iter().filter_map(|node| scores.get(place(node)?));
     let first = of_answers.reduce(|best, one| if one.1 > best.1 { one } else { best });

@@ -4,8 +4,9 @@
 //! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") learns from the other documents of a batch
 //! and from one that `bm25+names` finds and that does not answer; ANCE (Xiong et al. 2021,
 //! "Approximate Nearest Neighbor Negative Contrastive Learning") draws the latter from what the
-//! encoder itself finds, asked anew a few times. Both have two transformers; the encoder here is a
-//! table of word vectors, one for queries and nodes, which takes seconds to train:
+//! encoder itself finds, asked anew a few times. Both have two transformers; the encoder here is one
+//! for queries and nodes: a table of word vectors, which takes seconds to train, or a sentence encoder
+//! of the BERT family that is fine-tuned ([`tune()`]). The former is
 //!
 //! ```text
 //! v(text) = u / |u|     u = sum over stems w of (1 + ln tf) idf_w E_w
@@ -17,12 +18,16 @@
 //! As labels are few, queries are made as well: some words of a node's document and the name of a
 //! neighbour, which that node answers.
 
+mod checkpoint;
 mod fit;
+mod loss;
 mod model;
 mod pairs;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transformer;
+pub mod tune;
 mod words;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     fit::train,
     model::{Described, Encoder, fused},
+    tune::tune,
 };
 
 /// What turns a text into a vector.

@@ -23,6 +23,7 @@ use crate::{
         dense::{
             Settings,
             table::Table,
+            tune,
             words::{Words, query_stems, weight},
         },
     },
@@ -135,7 +136,12 @@ impl Encoder {
     /// # Errors
     /// That it cannot be read, is of another system, or was trained over another base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<Described>), TrainError> {
-        let record = Record::<Described>::read(dir, SYSTEM)?;
+        let record = Record::<Described>::read(dir, SYSTEM).map_err(|error| match error {
+            TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
+                TrainError::SentenceEncoder { path }
+            }
+            error => error,
+        })?;
         record.check_base(base.kb.fingerprint(), dir)?;
         let arrays = Arrays::open(&dir.join(WORDS))?;
         let stems = Strings::new(arrays.get("bounds")?, arrays.get("stems")?);

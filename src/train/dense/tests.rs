@@ -9,6 +9,8 @@ use rand::{SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
+mod tuned;
+
 use super::{
     table::Table,
     words::{Bag, Words},
@@ -18,7 +20,7 @@ use crate::{
     dataset::LabelledQuery,
     index::{self, Access, IndexedBase, Plan, TextPart, VectorSource},
     kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{Progress, Source, Task, TrainError},
+    train::{Progress, Record, Source, Task, TrainError},
 };
 
 /// Concepts, each with so many words in documents and as many others in queries.

@@ -1,0 +1,145 @@
+//! A BERT encoder taken apart, so that its weights can be learnt, and put together again. Must not know
+//! how they are learnt.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use crate::embed::{
+    EmbedError,
+    bert::{
+        Mapped,
+        config::{self, Architecture, Pooling, Settings, Shape, unusable},
+        fingerprint,
+        weights::{MAX_WEIGHTS_BYTES, Tensors, names},
+        word_pieces::{Cutter, MAX_TOKENIZER_BYTES, WordPieces},
+    },
+};
+
+/// The parts of an encoder in a local directory.
+pub(crate) struct Parts {
+    dir: PathBuf,
+    settings: Settings,
+    tokenizer: Mapped,
+    weights: Mapped,
+    cutter: Cutter,
+    fingerprint: String,
+}
+
+impl Parts {
+    /// Opens the model in `dir`; texts are cut at `max_tokens`, or earlier where the model reads fewer.
+    ///
+    /// # Errors
+    /// Those of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for another
+    /// architecture than BERT.
+    pub(crate) fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
+        let mut settings = config::read(dir)?;
+        let file = |name: &str| settings.folder.join(name);
+        if settings.architecture != Architecture::Bert {
+            let reason = format!(
+                "{} cannot be trained; take an encoder of the architecture BERT",
+                settings.architecture.name()
+            );
+            return Err(unusable(&file("config.json"), reason));
+        }
+        let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
+        let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
+        Tensors::new(&weights.map, &weights.path, &settings.shape)?;
+        let fingerprint = fingerprint(&settings, &tokenizer, &weights);
+        settings.max_tokens = settings.max_tokens.min(max_tokens);
+        let cutter = Cutter::new(&tokenizer.map, &tokenizer.path, &settings)?;
+        Ok(Parts { dir: dir.to_owned(), settings, tokenizer, weights, cutter, fingerprint })
+    }
+
+    /// The shape of the transformer.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.settings.shape
+    }
+
+    /// How rows become a vector, which is scaled to norm 1.
+    pub(crate) fn pooling(&self) -> Pooling {
+        self.settings.pooling
+    }
+
+    /// Identifies the model with its weights.
+    pub(crate) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The tensors by name, each with its shape, in the order in which the forward pass needs them.
+    pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        names(&self.settings.shape)
+    }
+
+    /// The numbers of all tensors, one tensor behind the other. O(numbers).
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub(crate) fn numbers(&self) -> Result<Vec<f32>, EmbedError> {
+        let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
+        let tensors = self.tensors();
+        let n = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+        let mut numbers = Vec::with_capacity(n);
+        for (name, _) in tensors {
+            numbers.extend(file.numbers(&name)?);
+        }
+        Ok(numbers)
+    }
+
+    /// Documents as word pieces, behind the prompt of documents.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`] when the tokenizer fails.
+    pub(crate) fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+        self.cutter.cut_all(&self.settings.document_prompt, texts)
+    }
+
+    /// The same for queries.
+    ///
+    /// # Errors
+    /// As [`cut_documents`](Self::cut_documents).
+    pub(crate) fn cut_queries(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+        self.cutter.cut_all(&self.settings.query_prompt, texts)
+    }
+
+    /// Writes a model like this one with other numbers into a directory that is there, durably; returns
+    /// the names of its files.
+    ///
+    /// # Errors
+    /// [`EmbedError::Io`], [`EmbedError::Model`].
+    pub(crate) fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>, EmbedError> {
+        let mut written = Vec::new();
+        let mut place = |path: &Path| -> Result<PathBuf, EmbedError> {
+            let name = path.strip_prefix(&self.dir).unwrap_or(path);
+            let to = dir.join(name);
+            let folder = to.parent().unwrap_or(dir);
+            let failed = |source| EmbedError::Io { path: folder.to_owned(), source };
+            fs::create_dir_all(folder).map_err(failed)?;
+            written.push(name.to_string_lossy().into_owned());
+            Ok(to)
+        };
+        let mut texts: Vec<(&Path, &[u8])> = vec![(&self.tokenizer.path, &self.tokenizer.map)];
+        let there = self.settings.sources.iter().filter(|(_, bytes)| !bytes.is_empty());
+        texts.extend(there.map(|(path, bytes)| (path.as_path(), bytes.as_slice())));
+        let mut paths = Vec::new();
+        for (path, bytes) in texts {
+            let to = place(path)?;
+            fs::write(&to, bytes).map_err(|source| EmbedError::Io { path: to.clone(), source })?;
+            paths.push(to);
+        }
+        let to = place(&self.weights.path)?;
+        let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
+        file.write_with(&to, numbers)?;
+        // The crate makes a private file; it gets the mode of the others.
+        let mode =
+            fs::metadata(&paths[0]).and_then(|other| fs::set_permissions(&to, other.permissions()));
+        mode.map_err(|source| EmbedError::Io { path: to.clone(), source })?;
+        paths.push(to);
+        for path in paths {
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(|source| EmbedError::Io { path, source })?;
+        }
+        Ok(written)
+    }
+}
