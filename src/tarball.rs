@@ -20,6 +20,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tar::{EntryType, Header};
 use zstd::{Decoder, Encoder};
 
 use crate::files;
@@ -42,12 +43,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 const BLOCK: usize = 512;
 /// Blocks of zeros at the end.
 const END_BLOCKS: usize = 2;
-/// Room for a name in a header, and for the directories before it, bytes.
+/// Room for a name in a header, and for the directories before it, bytes; a longer path is refused.
 const NAME_BYTES: usize = 100;
 /// See [`NAME_BYTES`].
 const PREFIX_BYTES: usize = 155;
-/// Lengths from this one on do not fit the eleven octal digits of a header.
-const OCTAL_BYTES: u64 = 1 << 33;
 
 /// Why files cannot be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -240,8 +239,7 @@ impl Tarball {
         let mut rest = Decoder::new(file).map_err(TarballError::io("read", path))?;
         let mut head = [0; BLOCK];
         rest.read_exact(&mut head).map_err(|error| foreign(error.to_string()))?;
-        let digits = head.get(124..135).and_then(|digits| std::str::from_utf8(digits).ok());
-        let length = digits.and_then(|digits| u64::from_str_radix(digits, 8).ok());
+        let length = Header::from_byte_slice(&head).entry_size().ok();
         let length = length.filter(|&length| header(MANIFEST, length) == Some(head));
         let length = length.ok_or_else(|| foreign(format!("it does not begin with {MANIFEST}")))?;
         if length > MAX_MANIFEST_BYTES {
@@ -407,44 +405,21 @@ fn padding(bytes: u64) -> usize {
 fn is_bad(path: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
     let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);
-    path.split('/').any(bad) || path == MANIFEST || split(path).is_none()
-}
-
-/// A path as a header has it: directories, where there is no room before the name, and the name.
-fn split(path: &str) -> Option<(&str, &str)> {
-    if path.len() <= NAME_BYTES {
-        return Some(("", path));
-    }
-    let at = path.match_indices('/').map(|(at, _)| (&path[..at], &path[at + 1..]));
-    at.into_iter().find(|(prefix, name)| prefix.len() <= PREFIX_BYTES && name.len() <= NAME_BYTES)
+    path.split('/').any(bad) || path == MANIFEST || header(path, 0).is_none()
 }
 
 /// The header of a file: readable by all, of nobody, at no time. None if the path has no room.
 fn header(path: &str, bytes: u64) -> Option<[u8; BLOCK]> {
-    let (prefix, name) = split(path)?;
-    let mut header = [0; BLOCK];
-    let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
-    put(0, name.as_bytes());
-    put(100, b"0000644");
-    put(108, b"0000000");
-    put(116, b"0000000");
-    match bytes {
-        ..OCTAL_BYTES => put(124, format!("{bytes:011o}").as_bytes()),
-        // As GNU's tar writes them: a mark, and the number in binary.
-        OCTAL_BYTES.. => {
-            put(124, &[0x80]);
-            put(128, &bytes.to_be_bytes());
-        }
-    }
-    put(136, b"00000000000");
-    // The sum is taken with spaces in its own place.
-    put(148, b"        ");
-    put(156, b"0");
-    put(257, b"ustar\x0000");
-    put(345, prefix.as_bytes());
-    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    Some(header)
+    let mut header = Header::new_ustar();
+    header.set_path(path).ok()?;
+    header.set_size(bytes);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_entry_type(EntryType::Regular);
+    header.set_cksum();
+    Some(*header.as_bytes())
 }
 
 #[cfg(test)]

@@ -181,7 +181,7 @@ fn what_stands_behind_the_manifest_is_what_it_says() {
 
 #[test]
 fn lengths_beyond_eight_gibibytes_have_a_header() {
-    let (small, large) = (header("a", OCTAL_BYTES - 1).unwrap(), header("a", OCTAL_BYTES).unwrap());
+    let (small, large) = (header("a", (1 << 33) - 1).unwrap(), header("a", 1 << 33).unwrap());
     assert_eq!(&small[124..136], b"77777777777\0");
     assert_eq!(&large[124..136], [0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
 }

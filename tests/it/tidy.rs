@@ -21,6 +21,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
     ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
+    ("tar", &["src/tarball.rs"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     (
         "rusqlite",
