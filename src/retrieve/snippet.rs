@@ -12,7 +12,8 @@ use crate::{
 
 /// Words of a field that are looked at.
 const MAX_WORDS: usize = 4_096;
-/// Words of a part, and of those how many stand before the first that matches.
+/// Words of a part, and of those how many stand before the first that matches, or more at the end of
+/// a text.
 const PART_WORDS: usize = 16;
 const BEFORE: usize = 2;
 
@@ -42,7 +43,8 @@ fn part(stems: &Stems, asked: &BTreeSet<String>, text: &str) -> Option<(usize, S
         .filter(|(_, stem)| asked.contains(stem))
         .collect();
     let window = |first: usize| {
-        let start = first.saturating_sub(BEFORE);
+        let last = words.len().saturating_sub(PART_WORDS);
+        let start = first.saturating_sub(BEFORE).min(last);
         start..words.len().min(start + PART_WORDS)
     };
     let different = |first: usize| {
@@ -89,6 +91,8 @@ mod tests {
         assert!(shown.starts_with("... on A *bottle* of *steel*, for hikers and"), "{shown}");
         assert!(shown.ends_with(" ..."), "{shown}");
         assert_eq!(of("Steel", "(steel dart.)"), Some((1, "(*steel* dart.)".to_owned())));
+        let short = of("hikers", "A bottle for two hikers").unwrap();
+        assert_eq!(short.1, "A bottle for two *hikers*", "a short text is shown whole");
         assert_eq!(of("wood", "steel dart"), None);
         assert_eq!(of("wood", ""), None);
     }
