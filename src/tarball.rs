@@ -71,7 +71,7 @@ pub enum TarballError {
         /// The path within the tarball.
         path: String,
     },
-    /// There are more than [`MAX_FILES`], or they cannot be listed in [`MAX_MANIFEST_BYTES`].
+    /// There are more than [`MAX_FILES`], or they cannot be listed in 64 MiB.
     #[error("{n} files are too many for one tarball; pack fewer at a time")]
     TooMany {
         /// How many there are.

@@ -330,11 +330,12 @@ mod tests {
         assert!((LEAST_STRENGTH..1.0).contains(&tidewell[0].1), "{tidewell:?}");
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
-        let first = |reply: Json| reading(reply).ranking(&base).first().map(|pair| pair.0);
-        assert_eq!(first(json!({"probability": 1.0, "answers": [name]})), Some(product));
-        assert_ne!(first(json!({"probability": 1.0, "names": [name]})), Some(product));
+        let place =
+            |reply: Json| reading(reply).ranking(&base).iter().position(|pair| pair.0 == product);
+        assert_eq!(place(json!({"probability": 1.0, "answers": [name]})), Some(0));
+        assert_eq!(place(json!({"probability": 1.0, "names": [name]})), None);
         let both = json!({"probability": 1.0, "names": [name], "answers": [name]});
-        assert_eq!(first(both), Some(product), "named as both");
+        assert!(place(both).is_some(), "what is named as both may answer");
     }
 
     #[test]

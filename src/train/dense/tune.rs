@@ -190,7 +190,7 @@ struct Run<'a> {
 /// teach, validation queries say after which epoch to stop.
 ///
 /// O(epochs x pairs x word pieces x weights). Memory: six numbers of 4 bytes for each weight and three
-/// more for each thread, and the rows of all layers of [`CHUNK_TOKENS`] word pieces for each thread:
+/// more for each thread, and the rows of all layers of 512 word pieces for each thread:
 /// some 40 numbers of 4 bytes for each layer, word piece and number of a row.
 ///
 /// # Errors
