@@ -246,13 +246,12 @@ fn once_each(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32
 /// What a node leads to: with 1 by any one step, and by two along the relations of the way; with
 /// half of it by any other two.
 fn reached(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
-    let all: Vec<RelationId> =
-        (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
-    let beside = |nodes: &[NodeId], relations: &[RelationId]| -> Vec<NodeId> {
+    let kb = &base.kb;
+    let beside = |nodes: &[NodeId], relations: Option<&[RelationId]>| -> Vec<NodeId> {
         let mut found: Vec<NodeId> = Vec::new();
         for &node in nodes.iter().take(MAX_MIDDLES) {
-            for &relation in relations {
-                let known = base.kb.neighbors(node, relation, Direction::Any);
+            for &relation in relations.unwrap_or(kb.relations_of(kb.node_type(node))) {
+                let known = kb.neighbors(node, relation, Direction::Any);
                 found.extend(known.iter().take(MAX_NEIGHBORS));
             }
         }
@@ -260,9 +259,9 @@ fn reached(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
         found.dedup();
         found
     };
-    let first = beside(&[from], &all);
-    let on_way = beside(&beside(&[from], way), way);
-    let second = beside(&first, &all);
+    let first = beside(&[from], None);
+    let on_way = beside(&beside(&[from], Some(way)), Some(way));
+    let second = beside(&first, None);
     let scored = |nodes: Vec<NodeId>, score: f32| {
         Scores::new(nodes.into_iter().map(|node| (node, score)).collect())
     };

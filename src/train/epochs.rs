@@ -158,6 +158,20 @@ pub(super) fn look(
     Ok(look)
 }
 
+/// What learning gave; where it was stopped, a checkpoint is left first.
+///
+/// # Errors
+/// Those of learning, and that the checkpoint cannot be written.
+pub(super) fn or_left(
+    learnt: Result<(), TrainError>,
+    leave: impl FnOnce() -> Result<(), TrainError>,
+) -> Result<(), TrainError> {
+    if matches!(learnt, Err(TrainError::Stopped)) {
+        leave()?;
+    }
+    learnt
+}
+
 /// Learns until all epochs are over or validation queries are ranked no better.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ use crate::{
             table::{Gradient, Table},
             words::{Bag, Words},
         },
-        epochs::{Learner, Limits, Position, Progress, Task, learn, look},
+        epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
     },
 };
 
@@ -103,13 +103,8 @@ pub fn train(
     let State { position, curve, weights } = &mut state;
     let learner = &mut Learning { run: &run, weights };
     let go_on = || run.watch.go_on();
-    match learn(learner, position, curve, limits, &go_on, run.watch.report) {
-        Err(TrainError::Stopped) => {
-            run.write(&state)?;
-            return Err(TrainError::Stopped);
-        }
-        other => other?,
-    }
+    let learnt = learn(learner, position, curve, limits, &go_on, run.watch.report);
+    or_left(learnt, || run.write(&state))?;
     (run.watch.report)(Progress::Completing);
     let State { curve, weights: Weights { table, best, .. }, .. } = state;
     let table = Table { dim: table.dim, numbers: best };

@@ -33,7 +33,7 @@ use crate::{
             pairs::{Pairs, Taught, is_refreshed, lexical_negatives, pool, without_answers},
             transformer::{Transformer, Variables},
         },
-        epochs::{Learner, Limits, Position, Progress, Task, learn, look},
+        epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
     },
 };
 
@@ -215,13 +215,8 @@ pub fn tune(
     };
     let State { position, curve, weights } = &mut state;
     let learner = &mut Learning { run: &run, weights };
-    match learn(learner, position, curve, limits, &|| run.watch.go_on(), run.watch.report) {
-        Err(TrainError::Stopped) => {
-            run.write(&state)?;
-            return Err(TrainError::Stopped);
-        }
-        other => other?,
-    }
+    let learnt = learn(learner, position, curve, limits, &|| run.watch.go_on(), run.watch.report);
+    or_left(learnt, || run.write(&state))?;
     (run.watch.report)(Progress::Completing);
     let State { curve, weights: Weights { best, .. }, .. } = state;
     let tuned = Tuned {

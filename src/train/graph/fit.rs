@@ -14,7 +14,7 @@ use crate::{
     kb::best,
     train::{
         Adam, Look, Record, TrainError, Watch,
-        epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look},
+        epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look, or_left},
         graph::{
             Described, Settings,
             model::{self, SYSTEM, kinds_of},
@@ -90,13 +90,8 @@ pub fn train(
     let limits = Limits { epochs, patience, batches: run.taught.len().div_ceil(batch) };
     let State { position, curve, weights } = &mut state;
     let learner = &mut Learning { run: &run, weights };
-    match learn(learner, position, curve, limits, &|| run.watch.go_on(), run.watch.report) {
-        Err(TrainError::Stopped) => {
-            run.write(&state)?;
-            return Err(TrainError::Stopped);
-        }
-        other => other?,
-    }
+    let learnt = learn(learner, position, curve, limits, &|| run.watch.go_on(), run.watch.report);
+    or_left(learnt, || run.write(&state))?;
     (run.watch.report)(Progress::Completing);
     let reached = run.held.iter().filter(|example| !example.answers.is_empty()).count();
     let described = Described {
