@@ -53,9 +53,9 @@ use crate::{
         schema::Schema,
     },
     index::IndexedBase,
-    infer::{Miss, Misses},
+    infer::Misses,
     llm::LlmError,
-    retrieve::Unassisted,
+    retrieve::{Miss, Unassisted},
     table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError},
     tools::Assistant,
 };

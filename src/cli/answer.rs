@@ -12,6 +12,7 @@ use crate::{
         llm::{self, LlmArgs},
         named,
         printer::plain,
+        query::warn_unassisted,
         systems::{Resources, SandboxArgs, open_system},
     },
     infer::{self, AnswerRecord, HitRecord},
@@ -91,6 +92,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let system = open_system(&system, &base, &resources)?;
     let detail = Detail { explained: 0, paths: true };
     let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
+    warn_unassisted(&answer, ctx);
     if let Some(stand_in) = &answer.stand_in {
         ctx.printer.warning(&format!("a program failed: {}", stand_in.reason));
         ctx.printer.warning(&format!("the nodes are those of {} instead", stand_in.system));

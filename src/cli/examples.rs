@@ -123,6 +123,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "agent serve --bundle latest",
             "agent serve --bundle latest --listen 0.0.0.0:7700 --host search.example",
+            "agent serve --bundle latest --effort 1 --model M --budget-tokens 2000000",
         ],
     ),
     ("systems", &["agent systems --json"]),

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
@@ -83,6 +84,8 @@ pub(super) struct Configured {
 pub(super) struct Opened {
     /// Who is asked.
     pub(super) assistant: Arc<Assistant>,
+    /// Requests that are under way at a time.
+    pub(super) at_a_time: usize,
     recorder: Option<Arc<Recorder>>,
     cassette: Option<Arc<Cassette>>,
     cache: Option<Arc<SharedCache>>,
@@ -123,6 +126,23 @@ pub(super) fn open(
     own: Option<Arc<dyn ReplyStore>>,
     ctx: &Context,
 ) -> Result<Opened> {
+    opened(choice, own, Duration::MAX, ctx)
+}
+
+/// As [`open`], for those who wait for a reply no longer than this.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_within(choice: &LlmArgs, longest: Duration, ctx: &Context) -> Result<Opened> {
+    opened(choice, None, longest, ctx)
+}
+
+fn opened(
+    choice: &LlmArgs,
+    own: Option<Arc<dyn ReplyStore>>,
+    longest: Duration,
+    ctx: &Context,
+) -> Result<Opened> {
     let configured = checked(choice, ctx)?;
     let ceilings = Ceilings { usd: choice.budget_usd, tokens: choice.budget_tokens };
     check_prices(&configured, ceilings)?;
@@ -138,7 +158,9 @@ pub(super) fn open(
     // The recorder comes before the cache, so that it hears what comes from there.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
     stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
-    let Configured { account, roles, settings, .. } = configured;
+    let Configured { account, roles, mut settings, .. } = configured;
+    settings.limits.total = settings.limits.total.min(longest);
+    let at_a_time = settings.limits.at_a_time;
     let (model, cassette): (Box<dyn Model>, _) = match &choice.replay {
         Some(path) => {
             let cassette = Arc::new(Cassette::open(path)?);
@@ -152,7 +174,7 @@ pub(super) fn open(
     let ledger = Ledger::new(settings.prices, ceilings);
     let llm = Arc::new(Llm::new(model, roles, stores, ledger, ctx.stop.clone()));
     let assistant = Arc::new(Assistant::new(llm, Arc::new(prompts(choice)?)));
-    Ok(Opened { assistant, recorder, cassette, cache })
+    Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
 }
 
 /// The language model that is configured, to look at and not to be asked: it needs no key, and
@@ -168,7 +190,8 @@ pub(super) fn open_unasked(choice: &LlmArgs, ctx: &Context) -> Result<Opened> {
     let ledger = Ledger::new(settings.prices, Ceilings::default());
     let llm = Llm::new(Box::new(Unasked), roles, Vec::new(), ledger, ctx.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
-    Ok(Opened { assistant, recorder: None, cassette: None, cache: None })
+    let at_a_time = settings.limits.at_a_time;
+    Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
 }
 
 /// Stands where nothing is to be asked.

@@ -3,7 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
-    cli::{Context, Exit, failure::Result, serve::ServedArgs},
+    cli::{
+        Context, Exit,
+        failure::Result,
+        serve::{ServedArgs, Serving, finish},
+    },
     serve,
 };
 
@@ -19,8 +23,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let options = args.served.options(ctx)?;
+    let Serving { options, llm } = args.served.options(ctx)?;
     ctx.ends_itself.store(true, Ordering::Relaxed);
     serve::assist(options, || ctx.stop.load(Ordering::Relaxed))?;
+    finish(llm, ctx)?;
     Ok(Exit::Done)
 }

@@ -113,9 +113,6 @@ impl Args {
         Ok((bundle, words.join(" ")))
     }
 }
-/// What is told where a model was to help and did not.
-pub(super) const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
-    (-v shows what the service said)";
 
 /// The answer as JSON.
 #[derive(Serialize)]
@@ -159,9 +156,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     answer.timings.insert("open_ms", open_ms);
     let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
     warn(&answer, ctx);
-    if opened.answers.unassisted().total() > 0 {
-        ctx.printer.warning(UNASSISTED);
-    }
     let record = AnswerRecord::new(&base.kb, &answer);
     if args.json {
         let bundle = &file.display().to_string();
@@ -176,8 +170,19 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(exit)
 }
 
+/// Says on stderr that a language model was to help with an answer and did not.
+pub(super) fn warn_unassisted(answer: &Answer, ctx: &Context) {
+    if let Some(miss) = answer.unassisted {
+        let told = miss.told();
+        ctx.printer.warning(&format!(
+            "{told}; this is the answer without it (-v shows what the service said)"
+        ));
+    }
+}
+
 /// Says on stderr what may be wrong with an answer.
 fn warn(answer: &Answer, ctx: &Context) {
+    warn_unassisted(answer, ctx);
     if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
         ctx.printer.warning(&format!("a program failed: {reason}"));
         ctx.printer.warning(&format!("this is the ranking of {system} instead"));

@@ -7,7 +7,7 @@ use crate::{
         hits::{self, MAX_K},
         llm::{self, LlmArgs},
         named,
-        query::UNASSISTED,
+        query::warn_unassisted,
         systems::{Resources, SandboxArgs, open_system},
     },
     index::IndexedBase,
@@ -66,9 +66,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &resources)?;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;
-    if system.unassisted().total() > 0 {
-        ctx.printer.warning(UNASSISTED);
-    }
+    warn_unassisted(&answer, ctx);
     print(&base, &answer, args, ctx)
 }
 

@@ -12,10 +12,14 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
+        llm::{self, LlmArgs},
         named,
-        systems::{SandboxArgs, all_threads, read_bundle},
+        systems::{Effort, SandboxArgs, all_threads, read_bundle},
     },
-    serve::{self, Hosts, Keys, Listening, Opening, Options, ServeError, Served},
+    llm::ledger::Spent,
+    serve::{
+        self, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError, Served,
+    },
 };
 
 /// Answer questions over HTTP
@@ -53,12 +57,21 @@ pub(super) struct ServedArgs {
     /// Answer with this many threads [default: one for each processor]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: Option<u64>,
+    /// How far a language model helps the bundles to answer; requests may ask for less
+    ///
+    /// It is asked within the time of a request, for as many at a time as the settings say
+    /// (at_a_time under [llm.limits]). Where it does not reply in time, or the budget is spent, the
+    /// bundle answers alone, and the answer says why.
+    #[arg(long, value_enum, default_value_t, help_heading = "Language model")]
+    effort: Effort,
+    #[command(flatten)]
+    llm: LlmArgs,
     #[command(flatten)]
     sandbox: SandboxArgs,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let options = args.served.options(ctx)?;
+    let Serving { options, llm } = args.served.options(ctx)?;
     let listening = Listening {
         address: args.listen,
         keys: Keys::read(&Keys::file(ctx.home.path()))?,
@@ -79,34 +92,67 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
         outcome => {
             outcome?;
+            finish(llm, ctx)?;
             ctx.printer.notice("ended; every request under way was finished");
             Ok(Exit::Done)
         }
     }
 }
 
+/// What is to be served, and the language model that helps.
+pub(super) struct Serving {
+    /// What answers.
+    pub(super) options: Options,
+    /// Who helps, to be finished at the end.
+    pub(super) llm: Option<llm::Opened>,
+}
+
+/// Completes what is kept of the replies of a language model, and says what it was asked.
+///
+/// # Errors
+/// As [`llm::Opened::finish`].
+pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
+    let Some(llm) = llm else { return Ok(()) };
+    llm.finish(ctx)?;
+    let Spent { calls, tokens_in, tokens_out, .. } = llm.assistant.llm().ledger().total();
+    ctx.printer.notice(&format!(
+        "the language model was asked {calls} times; {tokens_in} tokens sent, {tokens_out} received"
+    ));
+    Ok(())
+}
+
 impl ServedArgs {
     /// What answers, opened.
     ///
     /// # Errors
-    /// That there is nothing to serve, or that a base or bundle cannot be opened.
-    pub(super) fn options(&self, ctx: &Context) -> Result<Options> {
+    /// That there is nothing to serve, or that a base, bundle or language model cannot be opened.
+    pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
+        let llm = match self.effort {
+            Effort::None => None,
+            _ => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
+        };
+        let helper = llm.as_ref().map(|llm| Helper {
+            assistant: llm.assistant.clone(),
+            effort: self.effort,
+            at_a_time: llm.at_a_time,
+        });
         let threads = self.threads.map_or_else(all_threads, |threads| threads as usize);
         let home = ctx.home.clone();
         let find = move |given: &str| {
             named::bundle_file(Path::new(given), &home).map_err(|error| error.message())
         };
-        Ok(Options {
-            bases: self.served(threads, ctx)?,
+        let options = Options {
+            bases: self.served(threads, helper, ctx)?,
             threads,
             find: Arc::new(find),
             home: ctx.home.clone(),
             programs: self.allow_programs,
-        })
+        };
+        Ok(Serving { options, llm })
     }
 
     /// The bases that are served, with their bundles.
-    fn served(&self, threads: usize, ctx: &Context) -> Result<Vec<Served>> {
+    fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
         let places = self.sandbox.places(ctx);
         let opening = Opening {
             threads,
@@ -114,6 +160,7 @@ impl ServedArgs {
             access: ctx.access(),
             // Programs of requests under way are not ended by the signal that ends the server.
             stop: Arc::default(),
+            helper,
         };
         let mut bases: Vec<Served> = Vec::new();
         let open = |name: &str| -> Result<Served> {

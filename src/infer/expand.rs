@@ -20,11 +20,11 @@ use crate::{
         Sources, Writer, one_line,
     },
     index::IndexedBase,
-    infer::{Asks, Miss, Misses},
+    infer::{Asks, Misses},
     kb::{Scores, TypeId},
     llm::{LlmError, RoleSpec},
     retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
+        Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
     },
     tools::{Assistant, AssistantError, schema_text},
 };
@@ -94,11 +94,11 @@ impl Expander {
     }
 
     /// What the query is expanded by; nothing, and why, where a reply cannot be used.
-    fn expansion(&self, query: &str) -> Result<Expansion, RetrieveError> {
+    fn expansion(&self, query: &str) -> Result<(Expansion, Option<Miss>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
             Texts::Documents(n) => {
-                return Ok(Expansion::of_documents(base, &inner.retrieve(query, *n)?));
+                return Ok((Expansion::of_documents(base, &inner.retrieve(query, *n)?), None));
             }
             Texts::Model { assistant, structures, method, n } => {
                 let writer = Writer { base, structures, method: *method, n: *n };
@@ -106,11 +106,11 @@ impl Expander {
             }
         };
         match written {
-            Ok(expansion) => Ok(expansion),
+            Ok(expansion) => Ok((expansion, None)),
             Err(Failed::Unusable(reason)) => {
                 self.misses.note(Miss::Unusable);
                 let told = vec![Explanation::new("not expanded", reason)];
-                Ok(Expansion::written(Vec::new(), told))
+                Ok((Expansion::written(Vec::new(), told), Some(Miss::Unusable)))
             }
             Err(Failed::Other(error)) => Err(error),
         }
@@ -185,7 +185,7 @@ impl Retriever for Expander {
     /// The expansion is told with the first node that is explained; it is the same for all.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let expansion = self.expansion(query)?;
+        let (expansion, miss) = self.expansion(query)?;
         let text = expansion.of(query);
         let Expansion { texts, told, .. } = expansion;
         let answer = self.inner.answer(&text, k, detail)?;
@@ -198,7 +198,7 @@ impl Retriever for Expander {
             let own = place_of(&name, at, score).with(expansion.take()).with([why.explanation]);
             Why { explanation: own, ..why }
         });
-        Ok(Answer { why: why.collect(), ..answer })
+        Ok(Answer { why: why.collect(), unassisted: miss.or(answer.unassisted), ..answer })
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

@@ -61,8 +61,8 @@ use crate::{
     llm::RoleSpec,
     program::Program,
     retrieve::{
-        Answer, Call, Detail, Ranking, RetrieveError, Retriever, Unassisted, Way, Why, checked,
-        place, place_of, shortlist,
+        Answer, Call, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Way, Why,
+        checked, place, place_of, shortlist,
     },
     sandbox::{
         ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
@@ -91,15 +91,6 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// Why a language model did not help with a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Miss {
-    /// Its service gave no reply.
-    Outage,
-    /// Its reply could not be used.
-    Unusable,
-}
-
 /// Counts [`Unassisted`] queries, from any thread.
 #[derive(Default)]
 pub(crate) struct Misses {
@@ -110,8 +101,8 @@ pub(crate) struct Misses {
 impl Misses {
     pub(crate) fn note(&self, miss: Miss) {
         let count = match miss {
-            Miss::Outage => &self.outages,
             Miss::Unusable => &self.unusable,
+            _ => &self.outages,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -623,12 +614,12 @@ impl Retriever for BundleRetriever {
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let read = match self.read(query)? {
+        let (read, unassisted) = match self.read(query)? {
             Some(Err(miss)) => {
                 self.unassisted.note(miss);
-                None
+                (None, Some(miss))
             }
-            read => read.and_then(Result::ok),
+            read => (read.and_then(Result::ok), None),
         };
         let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
         let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
@@ -658,7 +649,7 @@ impl Retriever for BundleRetriever {
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
         let entities = read.map(|read| read.entities).unwrap_or_default();
-        Ok(Answer { end, route, paths, why, entities, ..Answer::of(joined.ranking) })
+        Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
     }
 
     fn unassisted(&self) -> Unassisted {

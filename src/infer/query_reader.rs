@@ -14,10 +14,10 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     index::{IndexedBase, TextPart},
-    infer::{Asks, Miss, ROUTER_ROLE, shown::Linked},
+    infer::{Asks, ROUTER_ROLE, shown::Linked},
     kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best},
     llm::LlmError,
-    retrieve::{Ranking, RetrieveError},
+    retrieve::{Miss, Ranking, RetrieveError},
     tools::{Assistant, AssistantError},
 };
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     answer::{AnswerValue, Explanation},
     kb::{Direction, Kb, NodeId, Path},
-    retrieve::{Answer, Call, End, Feature, StandIn, Understood, Way, Why},
+    retrieve::{Answer, Call, End, Feature, Miss, StandIn, Understood, Way, Why},
 };
 
 /// An answer as JSON.
@@ -33,6 +33,9 @@ pub struct AnswerRecord<'a> {
     pub understood: UnderstoodRecord<'a>,
     /// Why another system answered; none if the one that was asked did.
     pub stand_in: Option<&'a str>,
+    /// Why the language model that was to help did not; left out where none was to, or did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unassisted: Option<&'static str>,
     /// Milliseconds by stage; left out where they were taken out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<&'static str, f64>,
@@ -168,6 +171,7 @@ impl<'a> AnswerRecord<'a> {
                 .map(|End { precision, recall, .. }| Expected { precision, recall }),
             understood: understood(kb, &answer.understood),
             stand_in: answer.stand_in.as_ref().map(|StandIn { reason, .. }| reason.as_str()),
+            unassisted: answer.unassisted.map(Miss::told),
             timings: answer.timings.clone(),
         }
     }

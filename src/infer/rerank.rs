@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use crate::{
     answer::{AnswerValue, Cell, Explanation},
     index::IndexedBase,
-    infer::{Asks, Miss, Misses, shown::Linked},
+    infer::{Asks, Misses, shown::Linked},
     kb::NodeId,
     llm::{LlmError, RoleSpec},
     retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
+        Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
     },
     tools::{Assistant, AssistantError, unit_score},
 };
@@ -208,10 +208,13 @@ impl Retriever for Rerank {
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let judged = self.judged(query, k, detail)?;
         if judged.is_silent() {
+            let mut unassisted = judged.shortlist.unassisted;
             if !judged.scores.is_empty() {
-                self.unassisted.note(if judged.outage { Miss::Outage } else { Miss::Unusable });
+                let miss = if judged.outage { Miss::Outage } else { Miss::Unusable };
+                self.unassisted.note(miss);
+                unassisted = Some(miss);
             }
-            return Ok(cut(judged.shortlist, k, detail));
+            return Ok(Answer { unassisted, ..cut(judged.shortlist, k, detail) });
         }
         let mut ranking = judged.ranking();
         ranking.truncate(k);

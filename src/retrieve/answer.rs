@@ -47,6 +47,9 @@ pub struct Answer {
     pub entities: Vec<(NodeId, f32)>,
     /// Who answered, if it was not who was asked.
     pub stand_in: Option<StandIn>,
+    /// Why it is as without the language model that was to better it; none where none was to, or
+    /// did.
+    pub unassisted: Option<Miss>,
     /// Milliseconds by stage.
     pub timings: BTreeMap<&'static str, f64>,
 }
@@ -126,6 +129,34 @@ pub struct StandIn {
     pub reason: String,
     /// Whether that is a time limit.
     pub is_late: bool,
+}
+
+/// Why a language model did not help with a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// Its service gave no reply.
+    Outage,
+    /// Its reply could not be used.
+    Unusable,
+    /// Its reply did not come in the time that the question had.
+    Late,
+    /// Too many other questions waited for it.
+    Busy,
+    /// A ceiling on what it may cost is reached.
+    Ceiling,
+}
+
+impl Miss {
+    /// The same in words.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Outage => "the service of the language model gave no reply",
+            Self::Unusable => "the language model gave no usable reply",
+            Self::Late => "the language model gave no reply in time",
+            Self::Busy => "too many questions wait for the language model",
+            Self::Ceiling => "the budget of the language model is spent",
+        }
+    }
 }
 
 /// What of a question is understood.

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 pub use ann::Ann;
 pub use answer::{
-    Answer, Call, Detail, End, Feature, LinkedEntity, SchemaWord, StandIn, Understood, Way, Why,
+    Answer, Call, Detail, End, Feature, LinkedEntity, Miss, SchemaWord, StandIn, Understood, Way,
+    Why,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
 pub use graph::Graph;

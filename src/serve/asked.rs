@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 use crate::{
     ask::{AskError, AskRecord},
     infer::{self, HitRecord},
-    retrieve::{Detail, checked},
+    retrieve::{Answer, Detail, Miss, Retriever, checked},
     serve::{
         Server,
-        engine::Opened,
+        engine::{Active, Opened},
         reply::{ApiError, Common, OfBody, OfWork},
         routes::{Body, deadline, in_json, json, opened},
         splits::page,
@@ -66,6 +66,9 @@ struct ByBundle<'a> {
     /// Best first, ties by id; each as `agent search --json` prints it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
+    /// Why the language model that was to help did not; left out where none was to, or did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unassisted: Option<&'static str>,
 }
 
 /// An answer, with its evidence, and who gives it.
@@ -89,11 +92,22 @@ pub(super) async fn ask(
     let opened = opened(&server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
     let rows = page(asked.rows, ROWS, MAX_ROWS)?;
-    let work = move || answered(&opened, &asked.question, rows);
-    Ok(json(server.queue.run(deadline, work).await??))
+    let work = {
+        let (opened, question) = (opened.clone(), asked.question.clone());
+        move || by_table(&opened, &question, rows)
+    };
+    let told = match (server.queue.run(deadline, work).await??, opened.active()) {
+        (Some(told), _) => told,
+        (None, Some(active)) => {
+            by_bundle(&server, opened, &active, asked.question, deadline).await?
+        }
+        (None, None) => return Err(not_answered(&AskError::NoTable)),
+    };
+    Ok(json(told))
 }
 
-fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiError> {
+/// The answer by a table; none for a question for nodes.
+fn by_table(opened: &Opened, question: &str, rows: usize) -> Result<Option<String>, ApiError> {
     let question = checked(question)?;
     let began = Instant::now();
     match opened.analyst().ask(question) {
@@ -102,26 +116,37 @@ fn answered(opened: &Opened, question: &str, rows: usize) -> Result<String, ApiE
             let kb = &opened.base.kb;
             let answer = AskRecord::new(question, &answered, kb, rows, ms);
             let base = opened.name();
-            in_json(&AskReply::Table(Box::new(ByTable { base, answer })))
+            in_json(&AskReply::Table(Box::new(ByTable { base, answer }))).map(Some)
         }
-        Err(AskError::NoTable) if opened.active().is_some() => by_bundle(opened, question),
-        Err(error) => {
-            let remedy = match error {
-                AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
-                _ => "ask in words of the base: GET /v1/base lists its types and relations",
-            };
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            Err(ApiError::new(status, "not_answered", error.to_string(), remedy))
-        }
+        Err(AskError::NoTable) => Ok(None),
+        Err(error) => Err(not_answered(&error)),
     }
 }
 
-fn by_bundle(opened: &Opened, question: &str) -> Result<String, ApiError> {
-    let active =
-        opened.active().ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))?;
-    let (base, detail) = (&opened.base, Detail::default());
-    let answer = infer::answer(base, active.answers().as_ref(), question, NODES, detail)?;
-    let hits = infer::hits(&base.kb, &answer);
-    let base = opened.name();
-    in_json(&AskReply::Bundle(ByBundle { base, question, hits }))
+fn not_answered(error: &AskError) -> ApiError {
+    let remedy = match error {
+        AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
+        _ => "ask in words of the base: GET /v1/base lists its types and relations",
+    };
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    ApiError::new(status, "not_answered", error.to_string(), remedy)
+}
+
+async fn by_bundle(
+    server: &Server,
+    opened: Arc<Opened>,
+    active: &Active,
+    question: String,
+    deadline: Instant,
+) -> Result<String, ApiError> {
+    let (base, asked) = (opened.base.clone(), question.clone());
+    let ask = move |bundle: &dyn Retriever| {
+        infer::answer(&base, bundle, &asked, NODES, Detail::default())
+    };
+    let tell = move |answer: Answer| {
+        let hits = infer::hits(&opened.base.kb, &answer);
+        let (base, unassisted) = (opened.name(), answer.unassisted.map(Miss::told));
+        in_json(&AskReply::Bundle(ByBundle { base, question: &question, hits, unassisted }))
+    };
+    server.told(active, server.effort(None)?, deadline, ask, tell).await
 }

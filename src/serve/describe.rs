@@ -18,10 +18,10 @@ use crate::{
     dataset::Summary,
     kb::{Kb, NodeId},
     serve::{
-        Server,
+        LONGEST_TIME, Server,
         nodes::{Field, OfBase, bad_query},
         reply::{ApiError, Common, OfPath, OfWork},
-        routes::{LONGEST_TIME, no_bundle, opened},
+        routes::{no_bundle, opened},
         splits::page,
     },
     systems::{Need, SYSTEMS, SystemSpec},

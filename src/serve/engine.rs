@@ -23,7 +23,7 @@ use crate::{
     retrieve::Retriever,
     sandbox::{Origin, Place, SandboxOptions, Workers},
     systems::{self, Need, Opener, SYSTEMS, SystemError, bundle::Effort},
-    tools::ToolCache,
+    tools::{Assistant, ToolCache},
 };
 
 /// Systems of a base that are kept open.
@@ -76,6 +76,19 @@ pub struct Opening {
     pub access: Access,
     /// Set when programs are to end.
     pub stop: Arc<AtomicBool>,
+    /// Who helps bundles to answer, if anybody.
+    pub helper: Option<Helper>,
+}
+
+/// A language model that helps bundles to answer.
+#[derive(Clone)]
+pub struct Helper {
+    /// Who is asked.
+    pub assistant: Arc<Assistant>,
+    /// How far questions lean on it at most, and where they do not say.
+    pub effort: Effort,
+    /// Questions that it helps with at a time.
+    pub at_a_time: usize,
 }
 
 /// Why a base is not exchanged; the one before goes on answering.
@@ -96,13 +109,24 @@ pub(super) enum NotExchanged {
 pub(super) struct Active {
     pub(super) about: AboutBundle,
     bundle: Bundle,
-    answers: Arc<dyn Retriever>,
+    alone: Arc<dyn Retriever>,
+    helped: Option<Helped>,
+}
+
+/// A bundle with a language model.
+struct Helped {
+    read: Arc<dyn Retriever>,
+    judged: Arc<dyn Retriever>,
 }
 
 impl Active {
-    /// What answers.
-    pub(super) fn answers(&self) -> Arc<dyn Retriever> {
-        self.answers.clone()
+    /// What answers with this effort; without a model, the bundle alone.
+    pub(super) fn answers(&self, effort: Effort) -> Arc<dyn Retriever> {
+        match (&self.helped, effort) {
+            (None, _) | (_, Effort::None) => self.alone.clone(),
+            (Some(helped), Effort::Reads) => helped.read.clone(),
+            (Some(helped), Effort::Judges) => helped.judged.clone(),
+        }
     }
 
     /// Its categories with their programs, in its order.
@@ -179,6 +203,11 @@ impl Served {
         let name = dataset.name.clone();
         let now = ArcSwap::from_pointee(Opened::new(dataset, base, opening.clone()));
         Served { name, now, changing: Mutex::default(), opening }
+    }
+
+    /// Who helps its bundles to answer.
+    pub(super) fn helper(&self) -> Option<&Helper> {
+        self.opening.helper.as_ref()
     }
 
     /// What answers now; a request takes it once, so that it sees one version.
@@ -262,15 +291,24 @@ impl Opened {
         if !force {
             bundle.check_base(&self.base)?;
         }
-        let opened = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
+        let alone = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
+        let helped = |helper: &Helper| {
+            let (assistant, effort) = (Some(&helper.assistant), helper.effort);
+            self.with_opener(|opener| {
+                systems::bundle::open(&bundle, &Opener { assistant, effort, ..*opener })
+            })
+        };
+        let helped = self.opening.helper.as_ref().map(helped).transpose()?;
         let about = AboutBundle {
             id: bundle.digest.get(..12).unwrap_or(&bundle.digest).to_owned(),
             base: self.name().to_owned(),
             file: file.to_owned(),
             categories: bundle.categories.iter().map(about_category).collect(),
         };
-        let answers = Arc::from(opened.answers);
-        self.active.store(Some(Arc::new(Active { about, bundle, answers })));
+        let alone = Arc::from(alone.answers);
+        let helped =
+            helped.map(|opened| Helped { read: opened.routed, judged: Arc::from(opened.answers) });
+        self.active.store(Some(Arc::new(Active { about, bundle, alone, helped })));
         Ok(())
     }
 

@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use crate::retrieve::Miss;
+
 /// What a request is counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
@@ -26,11 +28,18 @@ struct At {
     endpoint: String,
 }
 
+/// What becomes of a question that a language model is to help with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Help {
+    outcome: &'static str,
+}
+
 /// The counters of a server.
 pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Of, Counter>,
     seconds: Family<At, Histogram>,
+    helped: Family<Help, Counter>,
     waiting: Gauge,
     running: Gauge,
 }
@@ -46,9 +55,12 @@ impl Metrics {
         registry.register("requests", "Requests by endpoint and status", requests.clone());
         let help = "Time from the request to its answer";
         registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
+        let helped = Family::<Help, Counter>::default();
+        let help = "Questions that a language model was to help with, by what became of it";
+        registry.register("helped_questions", help, helped.clone());
         registry.register("queue_waiting", "Requests that wait for a thread", waiting.clone());
         registry.register("queue_running", "Requests that a thread answers", running.clone());
-        Metrics { registry, requests, seconds, waiting, running }
+        Metrics { registry, requests, seconds, helped, waiting, running }
     }
 
     /// Counts a request; `endpoint` is a route, never what a client sent.
@@ -56,6 +68,19 @@ impl Metrics {
         let endpoint = endpoint.to_owned();
         self.seconds.get_or_create(&At { endpoint: endpoint.clone() }).observe(took.as_secs_f64());
         self.requests.get_or_create(&Of { endpoint, status }).inc();
+    }
+
+    /// Counts a question that a language model was to help with: it did, or why not.
+    pub(super) fn note_helped(&self, miss: Option<Miss>) {
+        let outcome = match miss {
+            None => "helped",
+            Some(Miss::Outage) => "outage",
+            Some(Miss::Unusable) => "unusable",
+            Some(Miss::Late) => "late",
+            Some(Miss::Busy) => "busy",
+            Some(Miss::Ceiling) => "ceiling",
+        };
+        self.helped.get_or_create(&Help { outcome }).inc();
     }
 
     /// All of it as text.
@@ -77,6 +102,7 @@ mod tests {
     fn alerts_are_about_what_is_counted() {
         let metrics = Metrics::new();
         metrics.note("/v1/query", 200, Duration::ZERO);
+        metrics.note_helped(None);
         let text = metrics.text(0, 0);
         let rules = include_str!("../../deploy/alerts.yaml");
         let is_name = |c: char| c.is_ascii_lowercase() || c == '_';

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `engine` | which base, which bundle, which system answers |
 //! | `queue`, `apart` | when is a request answered, and when is it refused; what takes long |
+//! | `assisted` | what a language model adds, and what is answered where it does not |
 //! | `access` | may this client ask that, and was it this server it meant |
 //! | `connections` | how are connections accepted, bounded and finished |
 //! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
@@ -15,14 +16,16 @@
 //! | `reply` | what do requests and replies look like |
 //! | `metrics` | what is counted |
 //!
-//! A request that needs work is one piece of it on one thread of the queue. Programs run as they do
-//! everywhere: where the rule of trust puts them.
+//! A request that needs work is one piece of it on one thread of the queue; one that a language model
+//! helps with waits for it elsewhere. Programs run as they do everywhere: where the rule of trust puts
+//! them.
 //!
 //! Must not know: command lines, files of settings, the test split.
 
 mod access;
 mod apart;
 mod asked;
+mod assisted;
 mod batch;
 mod compare;
 mod connections;
@@ -44,7 +47,7 @@ mod stores;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 pub use access::{Hosts, KeyError, Keys, Scope};
-pub use engine::{Find, Opening, Places, Served};
+pub use engine::{Find, Helper, Opening, Places, Served};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Semaphore, watch},
@@ -53,8 +56,11 @@ use tokio::{
 use crate::{
     dataset::Home,
     serve::{apart::Apart, mcp::Assistants, metrics::Metrics, queue::Queue},
+    systems::bundle::Effort,
 };
 
+/// The longest time that a request may ask for.
+pub const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// How often a server looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 /// Runs and files of questions that are read at a time.
@@ -118,6 +124,10 @@ struct Server {
     changes: Apart,
     /// Work that waits for a disk.
     reads: Apart,
+    /// Questions that a language model helps with.
+    helped: Apart,
+    /// How far questions lean on it at most, and where they do not say.
+    effort: Effort,
     /// Places for those who follow a run.
     followers: Arc<Semaphore>,
     metrics: Metrics,
@@ -136,6 +146,10 @@ impl Server {
         ending: watch::Receiver<bool>,
     ) -> Result<Arc<Server>, ServeError> {
         let Options { bases, threads, find, home, programs } = options;
+        // All bases are opened alike.
+        let helper = bases.first().and_then(Served::helper);
+        let effort = helper.map_or(Effort::None, |helper| helper.effort);
+        let helped = Apart::new(helper.map_or(0, |helper| helper.at_a_time));
         Ok(Arc::new(Server {
             bases,
             keys,
@@ -144,6 +158,8 @@ impl Server {
             long: Apart::new(1),
             changes: Apart::new(1),
             reads: Apart::new(MAX_READS),
+            helped,
+            effort,
             followers: Arc::new(Semaphore::new(events::MAX_FOLLOWERS)),
             metrics: Metrics::new(),
             find,

@@ -57,6 +57,12 @@ pub(super) struct QueryRequest {
     /// Whether the answer says why.
     #[serde(default)]
     pub(super) explain: Detail,
+    /// How far a language model helps, where the server has one: 0 not at all, 1 it reads the query,
+    /// 2 it also judges the first nodes. If left out, as far as the server was told. Where it does not
+    /// reply in time, the answer is that of effort 0, and `unassisted` says why.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 2)]
+    pub(super) effort: Option<u8>,
     /// Whether each node comes with the way from what the question names, and with its words;
     /// without, an answer is ready sooner.
     #[serde(default = "default_paths")]

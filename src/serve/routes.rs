@@ -24,9 +24,9 @@ use crate::{
     bundle::BundleError,
     dataset::DatasetError,
     infer::{self, AnswerRecord},
-    retrieve::{Detail as Told, RetrieveError, Retriever},
+    retrieve::{Answer, Detail as Told, RetrieveError, Retriever},
     serve::{
-        Server,
+        LONGEST_TIME, Server,
         access::{Scope, bearer},
         asked, batch, compare, describe,
         engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
@@ -39,16 +39,15 @@ use crate::{
         },
         runs, splits, stores,
     },
-    systems::SystemError,
+    systems::{SystemError, bundle::Effort},
 };
 
 /// Longest body of a request, bytes; a batch is read as it comes.
 const MAX_BODY: usize = 256 << 10;
 /// Nodes of an answer at most.
 const MAX_K: usize = 1_000;
-/// Time for an answer where a request does not say, and the longest it may ask for.
+/// Time for an answer where a request does not say.
 const TIME: Duration = Duration::from_secs(10);
-pub(super) const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// Time for an exchange of base or bundle: a large base is read whole.
 const LONGEST_CHANGE: Duration = Duration::from_secs(600);
 /// The system that is the bundle that answers.
@@ -264,7 +263,7 @@ pub(super) fn system(
 ) -> Result<Arc<dyn Retriever>, ApiError> {
     if name == ACTIVE {
         let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
-        return Ok(active.answers());
+        return Ok(active.answers(Effort::None));
     }
     match name.strip_prefix(BUNDLE) {
         Some(run) => Ok(opened.bundle(&runs::bundle_file(server, run)?)?),
@@ -326,16 +325,19 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
-    let work = move || {
+    let effort = server.effort(asked.effort)?;
+    let (base, query) = (opened.base.clone(), asked.query.clone());
+    let ask = move |bundle: &dyn Retriever| {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
-        let detail = Told { explained, paths: asked.paths };
-        let base = &opened.base;
-        let answer = infer::answer(base, active.answers().as_ref(), &asked.query, k, detail)?;
-        let record = AnswerRecord::new(&base.kb, &answer);
-        let (base, bundle) = (opened.name(), active.about.id.as_str());
-        in_json(&Reply { query: &asked.query, base, bundle, record })
+        infer::answer(&base, bundle, &asked.query, k, Told { explained, paths: asked.paths })
     };
-    server.queue.run(deadline, work).await?
+    let bundle = active.about.id.clone();
+    let tell = move |answer: Answer| {
+        let record = AnswerRecord::new(&opened.base.kb, &answer);
+        let effort = if answer.unassisted.is_some() { 0 } else { effort as u8 };
+        in_json(&Reply { query: &query, base: opened.name(), bundle: &bundle, effort, record })
+    };
+    server.told(&active, effort, deadline, ask, tell).await
 }
 
 /// A reply as JSON.
@@ -357,6 +359,8 @@ struct Reply<'a> {
     query: &'a str,
     base: &'a str,
     bundle: &'a str,
+    /// How far a language model helped.
+    effort: u8,
     #[serde(flatten)]
     record: AnswerRecord<'a>,
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::{
     infer,
-    retrieve::{Detail, RetrieveError},
+    retrieve::{Answer, Detail, Retriever},
     serve::{
         Server,
         reply::{ApiError, Common, OfBody, OfWork},
@@ -100,10 +100,12 @@ pub(super) async fn vector_store_search(
     })?;
     let mut data = Vec::new();
     for query in queries.clone() {
-        let (base, active) = (now.base.clone(), active.clone());
-        let work = move || {
-            let detail = Detail::default();
-            let answer = infer::answer(&base, active.answers().as_ref(), &query, k, detail)?;
+        let base = now.base.clone();
+        let ask = {
+            let base = base.clone();
+            move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, k, Detail::default())
+        };
+        let tell = move |answer: Answer| {
             let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
                 file_id: node.to_string(),
                 filename: base.kb.name(node).to_owned(),
@@ -114,8 +116,7 @@ pub(super) async fn vector_store_search(
             });
             Ok(results.collect::<Vec<_>>())
         };
-        let answered = server.queue.run(deadline(None)?, work).await?;
-        data.extend(answered.map_err(|error: RetrieveError| error)?);
+        data.extend(server.told(&active, server.effort(None)?, deadline(None)?, ask, tell).await?);
     }
     let object = "vector_store.search_results.page";
     Ok(Json(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))

@@ -13,6 +13,7 @@ mod actor;
 mod answers;
 mod api;
 mod ask;
+mod assisted;
 mod bench;
 mod bounds;
 mod bundles;

@@ -96,6 +96,13 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     loop {
         let lines = next_lines(&mut *input, &mut line, from)?;
         if lines.is_empty() {
+            let unassisted = session.opened.answers.unassisted().total();
+            if unassisted > 0 {
+                ctx.printer.warning(&format!(
+                    "{unassisted} questions are answered without the language model; `unassisted` \
+                     in their lines says why"
+                ));
+            }
             return Ok(exit);
         }
         let answered: Vec<Answered> = lines

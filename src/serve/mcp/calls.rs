@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     infer::{self, HitRecord, path_in_words},
     kb::{Kb, NodeId},
-    retrieve::{Answer, Detail},
+    retrieve::{Answer, Detail, Retriever},
     serve::{
         Server,
         engine::Opened,
@@ -253,10 +253,11 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
     let opened = opened(server, asked.base.as_deref())?;
     let active = opened.active().ok_or_else(|| routes::no_bundle(opened.name()))?;
     let depth = asked.depth()?;
-    let work = move || {
-        let detail = Detail { explained: 0, paths: asked.explain };
-        let base = &opened.base;
-        let answer = infer::answer(base, active.answers().as_ref(), &asked.query, depth, detail)?;
+    let (base, query) = (opened.base.clone(), asked.query.clone());
+    let detail = Detail { explained: 0, paths: asked.explain };
+    let ask = move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, depth, detail);
+    let bundle = active.about.id.clone();
+    let tell = move |answer: Answer| {
         let route: Vec<Value> = answer
             .route
             .iter()
@@ -264,16 +265,20 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
             .collect();
         let mut told = json!({
             "base": opened.name(),
-            "bundle": active.about.id,
+            "bundle": bundle,
             "route": route,
         });
-        add_hits(&mut told, &base.kb, &answer, &asked);
+        add_hits(&mut told, &opened.base.kb, &answer, &asked);
         if let Some(stand_in) = &answer.stand_in {
             told["stand_in"] = format!("{}: {}", stand_in.system, short(&stand_in.reason)).into();
         }
+        if let Some(miss) = answer.unassisted {
+            told["unassisted"] = miss.told().into();
+        }
         Ok(told)
     };
-    server.queue.run(deadline(Some(TIME_MS))?, work).await?
+    let (effort, deadline) = (server.effort(None)?, deadline(Some(TIME_MS))?);
+    server.told(&active, effort, deadline, ask, tell).await
 }
 
 async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError> {

@@ -1,0 +1,88 @@
+//! Questions to the bundle that answers, with a language model where the server has one. The model is
+//! asked apart from the threads that answer, and only as long as a question has time; without its help
+//! the bundle answers alone, and the answer says why. Must not know what a model is asked, or how an
+//! answer is told.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    llm::LlmError,
+    retrieve::{Answer, Miss, RetrieveError, Retriever},
+    serve::{Server, engine::Active, queue::Refused, reply::ApiError},
+    systems::bundle::Effort,
+};
+
+/// Time that a question keeps for an answer without the model; at most half of what it has.
+const KEPT: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// How far a question leans on the model: as far as it says, or else as the server was told.
+    ///
+    /// # Errors
+    /// That it asks for more than the server was told.
+    pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort, ApiError> {
+        let Some(asked) = asked else { return Ok(self.effort) };
+        let known = [Effort::None, Effort::Reads, Effort::Judges];
+        known.get(usize::from(asked)).copied().filter(|effort| *effort <= self.effort).ok_or_else(
+            || {
+                let most = self.effort as u8;
+                let remedy = format!("give 0 to {most}, or start the server with --effort {asked}");
+                ApiError::bad(format!("effort {asked} is not offered"), remedy)
+            },
+        )
+    }
+
+    /// What `tell` makes of the answer that `ask` gets from a bundle, with as much effort as is said.
+    ///
+    /// # Errors
+    /// Those of the bundle and of `tell`; that the server is busy or ending, or the answer late.
+    pub(super) async fn told<T: Send + 'static>(
+        &self,
+        active: &Active,
+        effort: Effort,
+        deadline: Instant,
+        ask: impl Fn(&dyn Retriever) -> Result<Answer, RetrieveError> + Send + Sync + 'static,
+        tell: impl Fn(Answer) -> Result<T, ApiError> + Send + Sync + 'static,
+    ) -> Result<T, ApiError> {
+        let work = Arc::new((ask, tell));
+        let mut miss = None;
+        if effort > Effort::None {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (bundle, work) = (active.answers(effort), work.clone());
+            let helped = move || {
+                let answer = match (work.0)(bundle.as_ref()) {
+                    // Nobody else would be helped either: a ceiling, or a service that is given up.
+                    Err(RetrieveError::Llm(error)) => return Err(error),
+                    answer => answer,
+                };
+                let miss = answer.as_ref().map_or(None, |answer| answer.unassisted);
+                Ok((answer.map_err(ApiError::from).and_then(|answer| (work.1)(answer)), miss))
+            };
+            let outcome = self.helped.run(deadline - KEPT.min(left / 2), helped).await;
+            miss = match outcome {
+                Ok(Ok((told, miss))) => {
+                    self.metrics.note_helped(miss);
+                    return told;
+                }
+                Ok(Err(LlmError::Budget { .. })) => Some(Miss::Ceiling),
+                Ok(Err(error)) => {
+                    tracing::warn!("the language model does not help: {error}");
+                    Some(Miss::Outage)
+                }
+                Err(Refused::Expired) => Some(Miss::Late),
+                Err(Refused::Busy(_)) => Some(Miss::Busy),
+                Err(refused) => return Err(refused.into()),
+            };
+            self.metrics.note_helped(miss);
+        }
+        let bundle = active.answers(Effort::None);
+        let alone = move || {
+            let answer = (work.0)(bundle.as_ref())?;
+            (work.1)(Answer { unassisted: miss, ..answer })
+        };
+        self.queue.run(deadline, alone).await?
+    }
+}

@@ -1,0 +1,105 @@
+//! `agent serve --effort` with a scripted model: what it adds, and what is answered where it does
+//! not.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    model::{ModelServer, Mood},
+    serve::{Served, optimized},
+    support::{Ran, World},
+};
+
+const QUESTION: &str = "a durable steel bottle";
+
+fn serve(world: &World, model: &ModelServer, args: &[&str]) -> Served {
+    let model_args = ["--model", "scripted", "--no-cache"];
+    let args = ["serve", "--listen", "127.0.0.1:0", "--bundle", "latest"]
+        .iter()
+        .chain(&model_args)
+        .chain(args);
+    let mut command = world.command(args.copied());
+    command.env("OPENAI_BASE_URL", model.url());
+    Served::spawn(command)
+}
+
+fn query(served: &Served, more: Value) -> (u16, Value) {
+    let mut body = json!({ "query": QUESTION });
+    let more = more.as_object().unwrap().clone();
+    body.as_object_mut().unwrap().extend(more);
+    served.send("POST", "/v1/query", &body)
+}
+
+#[test]
+fn a_model_helps_as_far_as_the_server_and_the_request_say() {
+    let world = optimized();
+    let model = ModelServer::start(Mood::Works);
+    let served = serve(&world, &model, &["--effort", "2"]);
+    let printed = |effort: &str| -> Value {
+        let args = ["query", "latest", QUESTION, "--json", "--effort", effort];
+        let mut command = world.command(args.into_iter().chain(["--model", "scripted"]));
+        command.env("OPENAI_BASE_URL", model.url());
+        serde_json::from_str(&Ran::of(command.output().unwrap()).done()).unwrap()
+    };
+    for effort in [0, 1, 2] {
+        let asked = model.asked();
+        let (status, answer) = query(&served, json!({ "effort": effort }));
+        assert_eq!((status, &answer["effort"]), (200, &json!(effort)), "{answer}");
+        assert!(answer["unassisted"].is_null(), "{answer}");
+        assert_eq!(model.asked() > asked, effort > 0, "{effort}");
+        assert_eq!(answer["hits"], printed(&effort.to_string())["hits"], "{effort}");
+    }
+    let (_, answer) = query(&served, json!({}));
+    assert_eq!(answer["effort"], 2, "as far as the server was told: {answer}");
+    let (status, error) = query(&served, json!({ "effort": 3 }));
+    assert_eq!(status, 400, "{error}");
+    let (_, counted) = served.get("/metrics");
+    let counted = counted.as_str().unwrap();
+    assert!(counted.contains("agent_helped_questions_total{outcome=\"helped\"} 3"), "{counted}");
+
+    let alone = Served::start(&world, ["--bundle", "latest"]);
+    let (status, error) = query(&alone, json!({ "effort": 1 }));
+    assert_eq!(status, 400);
+    assert!(error["error"]["remedy"].as_str().unwrap().contains("--effort 1"), "{error}");
+}
+
+#[test]
+fn without_help_in_time_the_bundle_answers_alone_and_says_why() {
+    let world = optimized();
+    let alone = query(&Served::start(&world, ["--bundle", "latest"]), json!({})).1;
+    let cases = [
+        (Mood::Hangs, [].as_slice(), "late", "in time"),
+        (Mood::Babbles, &[], "unusable", "no usable reply"),
+        (Mood::Refuses, &[], "outage", "gave no reply"),
+        (Mood::Works, &["--budget-tokens", "100"], "ceiling", "budget"),
+    ];
+    for (mood, more, outcome, why) in cases {
+        let model = ModelServer::start(mood);
+        let served = serve(&world, &model, &[&["--effort", "1"], more].concat());
+        // Long enough for a busy machine, and an end where the model never replies.
+        let timeout = if outcome == "late" { 3_000 } else { 60_000 };
+        let (status, answer) = query(&served, json!({ "timeout_ms": timeout }));
+        assert_eq!((status, &answer["effort"]), (200, &json!(0)), "{outcome}: {answer}");
+        assert!(answer["unassisted"].as_str().unwrap().contains(why), "{outcome}: {answer}");
+        assert_eq!(answer["hits"], alone["hits"], "{outcome}");
+        let (_, counted) = served.get("/metrics");
+        let line = format!("agent_helped_questions_total{{outcome=\"{outcome}\"}} 1");
+        assert!(counted.as_str().unwrap().contains(&line), "{counted}");
+    }
+}
+
+#[test]
+fn lines_of_a_batch_say_why_the_model_did_not_help() {
+    let world = optimized();
+    let model = ModelServer::start(Mood::Babbles);
+    let line = format!("{}\n", json!({ "query": QUESTION }));
+    fs::write(world.path("questions.jsonl"), line).unwrap();
+    let args = ["query", "latest", "--batch", "questions.jsonl", "--effort", "1"];
+    let mut command = world.command(args.into_iter().chain(["--model", "scripted", "--no-cache"]));
+    command.env("OPENAI_BASE_URL", model.url());
+    let ran = Ran::of(command.output().unwrap());
+    let line: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+    assert!(line["unassisted"].as_str().unwrap().contains("no usable reply"), "{line}");
+    assert!(ran.stderr.contains("1 questions are answered without"), "{}", ran.stderr);
+}
