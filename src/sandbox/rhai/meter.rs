@@ -23,6 +23,10 @@ use crate::{
     tools::ToolHost,
 };
 
+/// Steps of a program, or tokens of its source, between two looks at the clock: a look costs as much
+/// as a step.
+const LOOK_EVERY: u64 = 16;
+
 /// Why a call stopped.
 pub(super) struct Stop {
     pub(super) kind: FailureKind,
@@ -195,13 +199,13 @@ pub(super) fn step() -> bool {
             stop(FailureKind::Operations, message, None);
             return true;
         }
-        check(meter)
+        too_large(meter) || operations.is_multiple_of(LOOK_EVERY) && too_late(meter)
     })
 }
 
 /// Checks time and heap without counting a step; whether the call must end.
 pub(super) fn over_budget() -> bool {
-    METER.with(|meter| meter.stopped.get() || check(meter))
+    METER.with(|meter| meter.stopped.get() || too_large(meter) || too_late(meter))
 }
 
 /// The program's own values, without the tool results it holds.
@@ -216,7 +220,8 @@ fn note_peak(meter: &Meter) {
     meter.peak_bytes.set(meter.peak_bytes.get().max(peak));
 }
 
-fn check(meter: &Meter) -> bool {
+/// Stops a call that holds too much.
+fn too_large(meter: &Meter) -> bool {
     note_peak(meter);
     let most = meter.memory_bytes.get();
     // One step may copy all of the program's own values, so they may fill half of the budget.
@@ -229,13 +234,18 @@ fn check(meter: &Meter) -> bool {
         stop(FailureKind::Memory, message, None);
         return true;
     }
-    if late(meter) {
+    false
+}
+
+/// Stops a call whose time is over.
+fn too_late(meter: &Meter) -> bool {
+    let late = late(meter);
+    if late {
         let elapsed = meter.started.get().map_or(Duration::ZERO, |start| start.elapsed());
         let ms = elapsed.saturating_sub(meter.waited.get()).as_millis();
         stop(FailureKind::Deadline, format!("stopped after {ms} ms"), None);
-        return true;
     }
-    false
+    late
 }
 
 /// Bytes the program may still take.
@@ -258,7 +268,7 @@ pub(super) fn token() -> Option<String> {
             let most = meter.max_tokens.get();
             return Some(format!("the program has more than {most} tokens; shorten it"));
         }
-        if check(meter) {
+        if too_large(meter) || tokens.is_multiple_of(LOOK_EVERY) && too_late(meter) {
             return Some("the program takes too long to parse; shorten its lists".to_owned());
         }
         None
