@@ -139,6 +139,10 @@ class Answer:
         """Lines of a TREC run file."""
         return _trec(str(query_id), _falling(self.ids, self.scores), tag)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Columns query, rank, id and score, for whatever reads Arrow: ``polars.DataFrame(answer)``."""
+        return _native.arrow_stream([(self.query, self.ids, self.scores)])
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -175,6 +179,11 @@ class Batch(Sequence[Answer]):
         """The lines of a TREC run file."""
         pairs = zip(self.query_ids, self._answers, strict=True)
         return "".join(answer.to_trec(name, tag) for name, answer in pairs)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """As that of :class:`Answer`, with the names of the questions."""
+        pairs = zip(self.query_ids, self._answers, strict=True)
+        return _native.arrow_stream([(name, one.ids, one.scores) for name, one in pairs])
 
 
 class Evaluation:
@@ -227,6 +236,12 @@ class Evaluation:
     def to_trec(self, tag: str = "agent") -> str:
         """The run file that ``agent eval --run-file`` writes."""
         return self._measured.to_trec(tag)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rankings, as those of :class:`Batch`."""
+        rankings = (self._measured.ranking(at) for at in range(len(self.queries)))
+        named = zip(self.queries, rankings, strict=True)
+        return _native.arrow_stream([(query.query_id, *ranking) for query, ranking in named])
 
 
 class System:

@@ -7,6 +7,7 @@
 //!
 //! Must not know: how anything is found, what Python makes of it.
 
+mod arrow;
 mod base;
 mod failure;
 mod learn;
@@ -24,5 +25,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<system::Measured>()?;
     module.add_function(wrap_pyfunction!(learn::learn, module)?)?;
     module.add_function(wrap_pyfunction!(base::all_systems, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_stream, module)?)?;
     module.add_function(wrap_pyfunction!(failure::fail, module)?)
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as arrow
 import pytest
 from conftest import World
 
@@ -75,6 +76,25 @@ def test_a_batch_is_its_questions_one_by_one(base: ar.Base, bundle: Path) -> Non
     scores = list(run["0"].values())
     assert scores == sorted(set(scores), reverse=True)
     assert batch.to_trec().count("\n") == sum(map(len, batch))
+
+
+def test_rankings_are_tables_of_arrow(base: ar.Base) -> None:
+    system = base.system("bm25+names")
+    answer = system.query("a durable steel bottle", k=5)
+    table = arrow.table(answer)
+    assert table.schema.names == ["query", "rank", "id", "score"]
+    assert table["id"].to_pylist() == answer.ids.tolist()
+    assert np.array_equal(table["score"].to_numpy(), answer.scores), "to the bit"
+    assert table["rank"].to_pylist() == [1, 2, 3, 4, 5]
+    batch = system.query_batch(["a durable steel bottle", "a mug"], k=3)
+    assert arrow.table(batch)["query"].to_pylist() == ["0"] * 3 + ["1"] * 3
+    measured = system.eval("val")
+    ids = arrow.table(measured)["id"].to_numpy()
+    assert len(ids) == sum(len(run) for run in measured.run().values())
+    assert arrow.table(system.query_batch([])).num_rows == 0
+    # What nobody reads is freed all the same.
+    for _ in range(1_000):
+        batch.__arrow_c_stream__()
 
 
 def test_an_evaluation_is_that_of_the_command_line(

@@ -648,7 +648,7 @@ impl Retriever for BundleRetriever {
         let first = joined.ranking.iter().take(detail.explained).enumerate();
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
-        let entities = read.map(|read| read.entities).unwrap_or_default();
+        let entities = read.iter().flat_map(ReadQuery::meant).collect();
         Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
     }
 

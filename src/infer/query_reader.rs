@@ -70,6 +70,14 @@ pub(super) struct Offered<'a> {
     pub(super) description: &'a str,
 }
 
+/// What a name of the query may mean: any one of these nodes, and how surely they bear the name; 1 for
+/// what was listed.
+#[derive(Clone, Debug, PartialEq)]
+struct Meant {
+    nodes: Vec<NodeId>,
+    strength: f32,
+}
+
 /// How a model reads a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ReadQuery {
@@ -77,8 +85,8 @@ pub(super) struct ReadQuery {
     pub(super) category: Option<(usize, f32)>,
     /// How sure it is of its reading, in `0..=1`.
     probability: f32,
-    /// The entities that the query means, with how surely they bear the name; 1 for listed ones.
-    pub(super) entities: Vec<(NodeId, f32)>,
+    /// The entities that the query means.
+    entities: Vec<Meant>,
     /// The relations on the way from them to the answers; none if the model does not tell.
     relations: Vec<RelationId>,
     /// Nodes that the model knows for answers, likeliest first, with how surely they bear the name.
@@ -143,22 +151,28 @@ impl ReadQuery {
         let target = target.filter(|kind| base.kb.candidate_types().contains(kind));
         let numbers = list("entities").iter();
         let listed = numbers.filter_map(|number| place(number, linked.entities.len()));
-        let listed = listed.map(|at| (linked.entities[at].node, 1.0));
+        let listed = listed.map(|at| vec![(linked.entities[at].node, 1.0)]);
         let names = texts("names", MAX_NAMES);
-        let mut entities = once_each(listed.chain(bearers(base, &names, &[])));
-        entities.truncate(MAX_ENTITIES);
+        let named = names.iter().map(|name| bearers(base, name, &[]));
         let known = texts("answers", MAX_ANSWERS);
         let relation = |text: String| base.kb.relation_id(text.trim_matches(['<', '-', '>', ' ']));
         let relations = texts("relations", MAX_RELATIONS).into_iter().filter_map(relation);
         Self {
             category: place(&reply["category"], n_categories).map(|at| (at, probability)),
             probability,
-            entities,
+            entities: meant(listed.chain(named)),
             relations: relations.collect(),
-            answers: once_each(bearers(base, &known, &wanted(base, target))),
+            answers: once_each(
+                known.iter().flat_map(|name| bearers(base, name, &wanted(base, target))),
+            ),
             target,
             constraints: texts("constraints", MAX_CONSTRAINTS),
         }
+    }
+
+    /// The nodes that it means, with how surely each bears the name.
+    pub(super) fn meant(&self) -> impl Iterator<Item = (NodeId, f32)> {
+        self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))
     }
 
     /// The nodes of the wanted type, best first, at most 200, by the sum of what links them to the
@@ -167,12 +181,13 @@ impl ReadQuery {
     /// best by BM25 and 1 for all words. Empty for a reading that says none of it.
     pub(super) fn ranking(&self, base: &IndexedBase) -> Ranking {
         let wanted = wanted(base, self.target);
-        let all: f32 = self.entities.iter().map(|pair| pair.1).sum();
+        let all: f32 = self.entities.iter().map(|one| one.strength).sum();
         let mut scores = Scores::default();
-        for &(entity, strength) in &self.entities {
+        for Meant { nodes, strength } in &self.entities {
+            let of_each = nodes.iter().map(|&node| reached(base, node, &self.relations));
+            let of_any = of_each.reduce(|some, more| some.combine(&more, Combine::Max));
             let share = LINKED * strength / all.max(1.0);
-            let reached = reached(base, entity, &self.relations).scale(share);
-            scores = scores.combine(&reached, Combine::Sum);
+            scores = scores.combine(&of_any.unwrap_or_default().scale(share), Combine::Sum);
         }
         let known = (0..).zip(&self.answers);
         let known = known.map(|(at, &(node, strength))| (node, strength * NEXT_ANSWER.powi(at)));
@@ -184,9 +199,10 @@ impl ReadQuery {
             let terms = base.terms.query(&base.stems, &text);
             scores = scores.map(|node, score| score + base.terms.coverage(&terms, node));
         }
-        let is_of = |nodes: &[(NodeId, f32)], node| nodes.iter().any(|pair| pair.0 == node);
+        let is_known = |node| self.answers.iter().any(|pair| pair.0 == node);
+        let is_meant = |node| self.entities.iter().any(|one| one.nodes.contains(&node));
         // What the answers are reached through is none itself, unless the model says so as well.
-        let may_answer = |node| is_of(&self.answers, node) || !is_of(&self.entities, node);
+        let may_answer = |node| is_known(node) || !is_meant(node);
         let of_type = |node: NodeId| wanted.contains(&base.kb.node_type(node));
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
@@ -224,17 +240,26 @@ fn wanted(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
 }
 
-/// The nodes that bear names, with strengths, in the order of the names: of each the strongest, and a
-/// second one that bears it nearly as well.
-fn bearers(base: &IndexedBase, names: &[String], types: &[TypeId]) -> Vec<(NodeId, f32)> {
-    let of_name = |name: &String| {
-        let linked = base.entities.link(&base.kb, name, types, BEARERS);
-        let mut found = best(linked.as_slice().to_vec(), BEARERS);
-        let first = found.first().map_or(0.0, |pair| pair.1);
-        found.retain(|pair| pair.1 >= LEAST_STRENGTH.max(first * LEAST_SHARE));
-        found
+/// The node that bears a name most strongly, with its strength, and a second one that does nearly as
+/// well.
+fn bearers(base: &IndexedBase, name: &str, types: &[TypeId]) -> Vec<(NodeId, f32)> {
+    let linked = base.entities.link(&base.kb, name, types, BEARERS);
+    let mut found = best(linked.as_slice().to_vec(), BEARERS);
+    let first = found.first().map_or(0.0, |pair| pair.1);
+    found.retain(|pair| pair.1 >= LEAST_STRENGTH.max(first * LEAST_SHARE));
+    found
+}
+
+/// The first entities, from the nodes that may bear the name of each; a node that two names mean
+/// counts with the first.
+fn meant(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<Meant> {
+    let mut seen = FxHashSet::default();
+    let entity = |mut nodes: Vec<(NodeId, f32)>| {
+        nodes.retain(|pair| seen.insert(pair.0));
+        let strength = nodes.first()?.1;
+        Some(Meant { nodes: nodes.into_iter().map(|pair| pair.0).collect(), strength })
     };
-    names.iter().flat_map(of_name).collect()
+    named.filter_map(entity).take(MAX_ENTITIES).collect()
 }
 
 /// Each node once, as it comes first.
@@ -290,8 +315,8 @@ mod tests {
             "type": "product", "constraints": [" steel ", "", 3], "answers": ["Tidewell", 7],
         }));
         assert_eq!((read.category, read.probability), (Some((1, 1.0)), 1.0));
-        assert_eq!(read.entities.len(), 1);
-        assert_eq!(base.kb.name(read.entities[0].0), "Tidewell");
+        let meant: Vec<&str> = read.meant().map(|pair| base.kb.name(pair.0)).collect();
+        assert_eq!(meant, ["Tidewell"]);
         assert_eq!(read.relations, [base.kb.relation_id("has_brand").unwrap()]);
         assert_eq!(read.target, base.kb.type_id("product"));
         assert_eq!(read.constraints, ["steel"]);
@@ -312,7 +337,7 @@ mod tests {
         let product = base.kb.type_id("product").unwrap();
         assert!(ranking.iter().all(|pair| base.kb.node_type(pair.0) == product));
         let relation = base.kb.relation_id("has_brand").unwrap();
-        let by_brand = base.kb.neighbors(read.entities[0].0, relation, Direction::In);
+        let by_brand = base.kb.neighbors(read.entities[0].nodes[0], relation, Direction::In);
         assert!(by_brand.contains(&ranking[0].0), "{ranking:?}");
     }
 
@@ -325,8 +350,8 @@ mod tests {
         let listed = reading(json!({"probability": 1.0, "entities": [1]})).entities;
         let tidewell = named(&["Tidewell", "tidewell"]);
         assert_eq!(tidewell.len(), 1, "two spellings of one node");
-        assert_eq!(tidewell[0].0, listed[0].0);
-        assert!((LEAST_STRENGTH..1.0).contains(&tidewell[0].1), "{tidewell:?}");
+        assert_eq!(tidewell[0].nodes, listed[0].nodes);
+        assert!((LEAST_STRENGTH..1.0).contains(&tidewell[0].strength), "{tidewell:?}");
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
         let place =

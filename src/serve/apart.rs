@@ -39,7 +39,8 @@ impl Apart {
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refused> {
-        let place = match timeout(self.wait, self.places.clone().acquire_owned()).await {
+        let wait = self.wait.min(deadline.saturating_duration_since(Instant::now()));
+        let place = match timeout(wait, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => place,
             Ok(Err(_)) => return Err(Refused::Draining),
             Err(_) => return Err(Refused::Busy(RETRY_SECONDS)),
@@ -69,7 +70,8 @@ mod tests {
         assert_eq!(apart.run(soon(), || 6 * 7).await, Ok(42));
         assert_eq!(apart.run(soon(), || -> u32 { panic!("no") }).await, Err(Refused::Failed));
         let (go, gate) = mpsc::channel::<()>();
-        let late = apart.run(Instant::now(), move || gate.recv().is_ok()).await;
+        let late = Instant::now() + Duration::from_millis(5);
+        let late = apart.run(late, move || gate.recv().is_ok()).await;
         assert_eq!(late, Err(Refused::Expired));
         assert_eq!(apart.run(soon(), || 1).await, Err(Refused::Busy(RETRY_SECONDS)));
         drop(go);

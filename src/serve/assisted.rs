@@ -64,7 +64,9 @@ impl Server {
             let outcome = self.helped.run(deadline - KEPT.min(left / 2), helped).await;
             miss = match outcome {
                 Ok(Ok((told, miss))) => {
-                    self.metrics.note_helped(miss);
+                    if told.is_ok() {
+                        self.metrics.note_helped(miss);
+                    }
                     return told;
                 }
                 Ok(Err(LlmError::Budget { .. })) => Some(Miss::Ceiling),

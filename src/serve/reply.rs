@@ -59,7 +59,7 @@ pub(super) struct QueryRequest {
     pub(super) explain: Detail,
     /// How far a language model helps, where the server has one: 0 not at all, 1 it reads the query,
     /// 2 it also judges the first nodes. If left out, as far as the server was told. Where it does not
-    /// reply in time, the answer is that of effort 0, and `unassisted` says why.
+    /// reply in time, the bundle answers alone, and `unassisted` says why.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,

@@ -334,8 +334,8 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
         let record = AnswerRecord::new(&opened.base.kb, &answer);
-        let effort = if answer.unassisted.is_some() { 0 } else { effort as u8 };
-        in_json(&Reply { query: &query, base: opened.name(), bundle: &bundle, effort, record })
+        let (base, effort) = (opened.name(), effort as u8);
+        in_json(&Reply { query: &query, base, bundle: &bundle, effort, record })
     };
     server.told(&active, effort, deadline, ask, tell).await
 }
@@ -359,7 +359,7 @@ struct Reply<'a> {
     query: &'a str,
     base: &'a str,
     bundle: &'a str,
-    /// How far a language model helped.
+    /// How far a language model was to help.
     effort: u8,
     #[serde(flatten)]
     record: AnswerRecord<'a>,

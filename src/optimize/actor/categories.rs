@@ -214,13 +214,23 @@ fn found(reply: &Value, n_queries: usize, most: usize) -> Vec<Named> {
             continue;
         }
         queries.iter().for_each(|&place| times[place] += 1);
-        let description = text(&category["description"], DESCRIPTION_CHARS);
+        let description = text(&category["description"], usize::MAX);
+        let description = first_sentences(&description, DESCRIPTION_CHARS).to_owned();
         found.push(Named { name, description, queries });
     }
     for category in &mut found {
         category.queries.retain(|&place| times[place] == 1);
     }
     found
+}
+
+/// The sentences that fit into so many characters, or the words where the first one does not.
+fn first_sentences(text: &str, chars: usize) -> &str {
+    let Some((end, _)) = text.char_indices().nth(chars) else { return text };
+    let head = &text[..end];
+    let sentences = head.rfind(". ").map(|at| at + 1);
+    let end = sentences.or_else(|| head.rfind(' ')).unwrap_or(end);
+    &text[..end]
 }
 
 /// Places in the batch with their categories; what is not one of both, or is said twice in two
@@ -282,6 +292,14 @@ fn sorted(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_description_ends_with_a_sentence_or_a_word() {
+        assert_eq!(first_sentences("One. Two.", 9), "One. Two.");
+        assert_eq!(first_sentences("One. Two. Three", 12), "One. Two.");
+        assert_eq!(first_sentences("One two three", 9), "One two");
+        assert_eq!(first_sentences("äöüß", 2), "äö");
+    }
 
     #[test]
     fn an_assignment_counts_only_when_it_is_one() {

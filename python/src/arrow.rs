@@ -1,0 +1,59 @@
+//! Rankings as Arrow tables, by the PyCapsule interface of Arrow's C streams: pyarrow, polars, DuckDB
+//! and others take them as they are, and none of them is needed here. One batch, sorted by query and
+//! rank, with the columns `query` (text), `rank` (from 1), `id` and `score`, without nulls.
+
+use std::sync::Arc;
+
+use agent::retrieve::Ranking;
+use arrow_array::{
+    ArrayRef, Float32Array, RecordBatch, RecordBatchIterator, StringArray, UInt32Array,
+    ffi_stream::FFI_ArrowArrayStream,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use pyo3::{prelude::*, types::PyCapsule};
+
+use crate::failure::{Failure, without_gil};
+
+/// A query's name, and the ids and scores of its ranking.
+type Ranked<'py> = (String, numpy::PyReadonlyArray1<'py, u32>, numpy::PyReadonlyArray1<'py, f32>);
+
+/// The capsule of a stream of rankings. Whoever takes its content frees it; else the capsule does.
+#[pyfunction]
+pub(crate) fn arrow_stream<'py>(
+    py: Python<'py>,
+    rankings: Vec<Ranked<'py>>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let rankings: Vec<(String, Ranking)> = rankings
+        .into_iter()
+        .map(|(query, ids, scores)| {
+            let (ids, scores) = (ids.as_array(), scores.as_array());
+            (query, ids.iter().copied().zip(scores.iter().copied()).collect())
+        })
+        .collect();
+    let stream = without_gil(py, || {
+        stream(&rankings).map_err(|error| Failure::Told(error.to_string(), None))
+    })?;
+    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+}
+
+fn stream(rankings: &[(String, Ranking)]) -> Result<FFI_ArrowArrayStream, ArrowError> {
+    let nodes = || rankings.iter().flat_map(|(_, ranking)| ranking);
+    let queries = rankings.iter().flat_map(|(query, ranking)| ranking.iter().map(move |_| query));
+    let ranks = rankings.iter().flat_map(|(_, ranking)| (1..).zip(ranking).map(|(rank, _)| rank));
+    let columns: [(&str, DataType, ArrayRef); 4] = [
+        ("query", DataType::Utf8, Arc::new(StringArray::from_iter_values(queries))),
+        ("rank", DataType::UInt32, Arc::new(UInt32Array::from_iter_values(ranks))),
+        ("id", DataType::UInt32, Arc::new(nodes().map(|node| node.0).collect::<UInt32Array>())),
+        (
+            "score",
+            DataType::Float32,
+            Arc::new(nodes().map(|node| node.1).collect::<Float32Array>()),
+        ),
+    ];
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, kind, _)| Field::new(*name, kind.clone(), false)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let columns = columns.into_iter().map(|(_, _, column)| column).collect();
+    let batch = RecordBatch::try_new(schema.clone(), columns)?;
+    Ok(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema))))
+}
