@@ -2,20 +2,19 @@
 
 use std::{
     fmt::Write,
-    fs,
-    sync::{Arc, LazyLock, atomic::AtomicBool},
+    sync::{Arc, LazyLock},
 };
 
 use serde_json::{Value as Json, json};
 
 use crate::{
-    dataset::{Home, ImportOptions, import_neutral},
-    index::{IndexedBase, build},
-    kb::{Kb, NodeId},
+    index::IndexedBase,
+    kb::NodeId,
     llm::{
         Finish, LlmError, Request,
         scripted::{blocks, question, said},
     },
+    tools::testing::base_of,
 };
 
 /// Brands, each with one factory.
@@ -31,8 +30,7 @@ pub(crate) const QUERY: &str = "a quiet kettle from Zorblax";
 /// Every brand owns a factory, which makes kettles; all kettles are of steel, as many parts are.
 pub(crate) fn planted() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut nodes, mut edges) = (String::new(), String::from("src_id\trelation\tdst_id\n"));
+        let (mut nodes, mut edges) = (String::new(), String::new());
         let mut n = 0;
         let mut add = |kind: &str, name: &str, text: &str| {
             let node =
@@ -58,20 +56,7 @@ pub(crate) fn planted() -> Arc<IndexedBase> {
             let part = add("part", &format!("Part {at}"), "A small thing from a box.");
             writeln!(edges, "{part}\tmade_of\t{steel}").unwrap();
         }
-        let source = dir.path().join("planted");
-        fs::create_dir_all(&source).unwrap();
-        fs::write(source.join("nodes.jsonl"), nodes).unwrap();
-        fs::write(source.join("edges.tsv"), edges).unwrap();
-        let toml = "title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = [\"kettle\"]\n";
-        fs::write(source.join("dataset.toml"), toml).unwrap();
-        let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
-        let options = ImportOptions::default();
-        let report =
-            import_neutral(&source, &home, "planted", &options, &mut |_| {}, &stop).unwrap();
-        let (kb_dir, index) = (report.base.kb_dir(), report.base.index_dir());
-        build(&Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
-        // What is mapped stays readable after its files are gone.
-        Arc::new(IndexedBase::open(&kb_dir, &index, "planted").unwrap())
+        base_of(&nodes, &edges, "kettle")
     });
     BASE.clone()
 }

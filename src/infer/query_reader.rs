@@ -14,7 +14,10 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     index::{IndexedBase, TextPart},
-    infer::{Asks, ROUTER_ROLE, shown::Linked},
+    infer::{
+        Asks, ROUTER_ROLE,
+        shown::{Entity, Linked},
+    },
     kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best},
     llm::LlmError,
     retrieve::{Miss, Ranking, RetrieveError},
@@ -151,7 +154,10 @@ impl ReadQuery {
         let target = target.filter(|kind| base.kb.candidate_types().contains(kind));
         let numbers = list("entities").iter();
         let listed = numbers.filter_map(|number| place(number, linked.entities.len()));
-        let listed = listed.map(|at| vec![(linked.entities[at].node, 1.0)]);
+        let listed = listed.map(|at| {
+            let Entity { node, namesakes, .. } = &linked.entities[at];
+            [*node].iter().chain(namesakes).map(|&node| (node, 1.0)).collect()
+        });
         let names = texts("names", MAX_NAMES);
         let named = names.iter().map(|name| bearers(base, name, &[]));
         let known = texts("answers", MAX_ANSWERS);

@@ -13,10 +13,13 @@ use crate::{
     kb::{Direction, NodeId, RelationId, best},
 };
 
-/// Linked entities that are shown.
+/// Linked entities that are shown, and how many of one type.
 const MAX_ENTITIES: usize = 6;
-/// Entities of each type among which the strongest are taken.
 const OF_A_TYPE: usize = 3;
+/// Nodes of each type among which they are taken, as several may have one name; and of these how
+/// many an entity stands for beside its own.
+const LINKED_OF_A_TYPE: usize = 10;
+const MAX_NAMESAKES: usize = 4;
 /// Strength below which a link says nothing.
 const LEAST_STRENGTH: f32 = 0.2;
 /// Neighbours by one relation and direction that are named.
@@ -40,6 +43,8 @@ const NAME_CHARS: usize = 100;
 /// An entity that the query names, and its neighbours.
 pub(super) struct Entity {
     pub(super) node: NodeId,
+    /// Other nodes of its type and name: the query may mean any of them.
+    pub(super) namesakes: Vec<NodeId>,
     pub(super) strength: f32,
     /// Whether a language model reads it in the query.
     is_read: bool,
@@ -49,12 +54,17 @@ pub(super) struct Entity {
 
 impl Entity {
     fn of(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
-        Self { node, strength, is_read, neighbors: neighbors(base, node).collect() }
+        let neighbors = neighbors(base, node).collect();
+        Self { node, namesakes: Vec::new(), strength, is_read, neighbors }
+    }
+
+    fn is(&self, node: NodeId) -> bool {
+        self.node == node || self.namesakes.contains(&node)
     }
 }
 
 /// The entities that a query names: those that a model reads in it, then the strongest first, ties by
-/// ascending id.
+/// ascending id. Nodes of one type and name are one entity.
 pub(crate) struct Linked<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
@@ -125,30 +135,53 @@ fn relation_lines(
 impl<'a> Linked<'a> {
     /// The entities that a query names.
     pub(crate) fn of(base: &'a IndexedBase, query: &str) -> Self {
-        let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
+        let found = base.entities.link(&base.kb, query, &[], LINKED_OF_A_TYPE);
         let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
-        let strongest = best(sure.as_slice().to_vec(), MAX_ENTITIES);
-        let entity = |pair| Entity::of(base, pair, false);
-        Self { base, entities: strongest.into_iter().map(entity).collect() }
+        let mut linked = Self { base, entities: Vec::new() };
+        for pair in best(sure.as_slice().to_vec(), usize::MAX) {
+            let kind = base.kb.node_type(pair.0);
+            let alike = linked.entities.iter().filter(|one| base.kb.node_type(one.node) == kind);
+            let is_full = linked.entities.len() == MAX_ENTITIES || alike.count() == OF_A_TYPE;
+            if !linked.has_name_of(pair.0) && !is_full {
+                linked.entities.push(Entity::of(base, pair, false));
+            }
+        }
+        linked
+    }
+
+    /// Whether an entity has the type and name of a node, which is its namesake from then on.
+    fn has_name_of(&mut self, node: NodeId) -> bool {
+        let kb = &self.base.kb;
+        let named = |of: NodeId| (kb.node_type(of), kb.name(of));
+        let same = self.entities.iter_mut().find(|one| named(one.node) == named(node));
+        let Some(same) = same else { return false };
+        if !same.is(node) && same.namesakes.len() < MAX_NAMESAKES {
+            same.namesakes.push(node);
+        }
+        true
     }
 
     /// The same with entities that a model reads in the query before all others; six in all.
     pub(super) fn with(mut self, read: &[(NodeId, f32)]) -> Self {
-        let mut entities: Vec<Entity> = Vec::new();
-        for &(node, strength) in read.iter().take(MAX_ENTITIES) {
-            let known = self.entities.iter().position(|entity| entity.node == node);
-            entities.push(match known {
+        let mut linked = Self { base: self.base, entities: Vec::new() };
+        for &(node, strength) in read {
+            if linked.has_name_of(node) || linked.entities.len() == MAX_ENTITIES {
+                continue;
+            }
+            let known = self.entities.iter().position(|entity| entity.is(node));
+            linked.entities.push(match known {
                 Some(at) => Entity { is_read: true, ..self.entities.remove(at) },
                 None => Entity::of(self.base, (node, strength), true),
             });
         }
-        entities.append(&mut self.entities);
-        entities.truncate(MAX_ENTITIES);
-        Self { base: self.base, entities }
+        linked.entities.append(&mut self.entities);
+        linked.entities.truncate(MAX_ENTITIES);
+        linked
     }
 
     fn nodes(&self) -> Vec<NodeId> {
-        self.entities.iter().map(|entity| entity.node).collect()
+        let nodes = |one: &'_ Entity| [one.node].into_iter().chain(one.namesakes.clone());
+        self.entities.iter().flat_map(nodes).collect()
     }
 
     /// The entities for a prompt: number from 1, id, type, name, strength, relations.
@@ -156,12 +189,17 @@ impl<'a> Linked<'a> {
         let base = self.base;
         let entity = |(n, entity): (usize, &Entity)| {
             let lists = entity.neighbors.iter().cloned();
+            let read = if entity.is_read { READ } else { "" };
+            let alike = match entity.namesakes.len() {
+                0 => String::new(),
+                n => format!(", the first of {} nodes of this name", n + 1),
+            };
             json!({
                 "n": n,
                 "id": entity.node,
                 "type": base.kb.type_name(base.kb.node_type(entity.node)),
                 "name": name(base, entity.node),
-                "strength": format!("{:.2}{}", entity.strength, if entity.is_read { READ } else { "" }),
+                "strength": format!("{:.2}{read}{alike}", entity.strength),
                 "relations": relation_lines(base, lists, &[]),
             })
         };
@@ -190,8 +228,8 @@ impl<'a> Linked<'a> {
     /// from the node on; strongest entity first.
     fn links(&self, node: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
         let mut links = Vec::new();
-        for entity in self.entities.iter().filter(|entity| entity.node != node) {
-            let mut found = self.direct(entity.node, own);
+        for entity in self.entities.iter().filter(|entity| !entity.is(node)) {
+            let mut found = self.direct(entity, own);
             if found.is_empty() {
                 found = self.over_one(entity, node, own);
             }
@@ -202,9 +240,9 @@ impl<'a> Linked<'a> {
         links
     }
 
-    fn direct(&self, to: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
-        let leads = own.iter().filter(|(_, _, nodes)| nodes.contains(&to));
-        let name = name(self.base, to);
+    fn direct(&self, to: &Entity, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
+        let leads = own.iter().filter(|(_, _, nodes)| nodes.iter().any(|&node| to.is(node)));
+        let name = name(self.base, to.node);
         leads.map(|&(by, way, _)| format!("{} {name}", arrow(self.base, by, way))).collect()
     }
 
@@ -240,7 +278,7 @@ impl<'a> Linked<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::testing::example_base;
+    use crate::tools::testing::{base_of, example_base};
 
     #[test]
     fn relations_have_directions_and_lead_to_what_the_query_names() {
@@ -256,6 +294,26 @@ mod tests {
         assert!(links.contains("relations:\n") && links.contains("-has_brand-> brand (1)"));
         let entity = linked.shown()[0]["relations"].as_str().unwrap().to_owned();
         assert!(entity.contains("<-has_brand- product (4)"), "{entity}");
+    }
+
+    #[test]
+    fn nodes_of_one_name_are_one_entity() {
+        let node = |id: u32, kind: &str, name: &str| {
+            format!("{}\n", json!({"id": id, "type": kind, "name": name, "details": {}}))
+        };
+        let people = (0..4).map(|id| node(id, "person", "Ann Lee"));
+        let papers = (4..8).map(|id| node(id, "paper", &format!("On the number {id}")));
+        let nodes: String = people.chain(papers).chain([node(8, "street", "Ann Lee")]).collect();
+        let edges: String = (4..8).map(|id| format!("{id}\twritten_by\t{}\n", id - 4)).collect();
+        let base = base_of(&nodes, &edges, "paper");
+        let linked = Linked::of(&base, "papers by Ann Lee");
+        let names: Vec<usize> =
+            linked.entities.iter().map(|entity| entity.namesakes.len()).collect();
+        assert_eq!(names, [3, 0], "one person, one street");
+        let told = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
+        assert!(told.ends_with("the first of 4 nodes of this name"), "{told}");
+        let by_the_last = linked.candidate(7, "papers by Ann Lee", 100);
+        assert!(by_the_last.contains("-written_by-> Ann Lee"), "{by_the_last}");
     }
 
     #[test]
