@@ -26,13 +26,13 @@ impl Server {
     pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort, ApiError> {
         let Some(asked) = asked else { return Ok(self.effort) };
         let known = [Effort::None, Effort::Reads, Effort::Judges];
-        known.get(usize::from(asked)).copied().filter(|effort| *effort <= self.effort).ok_or_else(
-            || {
-                let most = self.effort as u8;
-                let remedy = format!("give 0 to {most}, or start the server with --effort {asked}");
-                ApiError::bad(format!("effort {asked} is not offered"), remedy)
-            },
-        )
+        let offered = known.get(usize::from(asked)).filter(|effort| **effort <= self.effort);
+        offered.copied().ok_or_else(|| {
+            let most = self.effort as u8;
+            let remedy =
+                format!("give 0 to {most}, as the server was started with --effort {most}");
+            ApiError::bad(format!("effort {asked} is not offered"), remedy)
+        })
     }
 
     /// What `tell` makes of the answer that `ask` gets from a bundle, with as much effort as is said.
@@ -48,43 +48,48 @@ impl Server {
         tell: impl Fn(Answer) -> Result<T, ApiError> + Send + Sync + 'static,
     ) -> Result<T, ApiError> {
         let work = Arc::new((ask, tell));
-        let mut miss = None;
+        let mut unassisted = None;
         if effort > Effort::None {
-            let left = deadline.saturating_duration_since(Instant::now());
             let (bundle, work) = (active.answers(effort), work.clone());
             let helped = move || {
                 let answer = match (work.0)(bundle.as_ref()) {
-                    // Nobody else would be helped either: a ceiling, or a service that is given up.
                     Err(RetrieveError::Llm(error)) => return Err(error),
                     answer => answer,
                 };
                 let miss = answer.as_ref().map_or(None, |answer| answer.unassisted);
                 Ok((answer.map_err(ApiError::from).and_then(|answer| (work.1)(answer)), miss))
             };
-            let outcome = self.helped.run(deadline - KEPT.min(left / 2), helped).await;
-            miss = match outcome {
-                Ok(Ok((told, miss))) => {
-                    if told.is_ok() {
-                        self.metrics.note_helped(miss);
-                    }
-                    return told;
-                }
-                Ok(Err(LlmError::Budget { .. })) => Some(Miss::Ceiling),
-                Ok(Err(error)) => {
-                    tracing::warn!("the language model does not help: {error}");
-                    Some(Miss::Outage)
-                }
-                Err(Refused::Expired) => Some(Miss::Late),
-                Err(Refused::Busy(_)) => Some(Miss::Busy),
-                Err(refused) => return Err(refused.into()),
+            let left = deadline.saturating_duration_since(Instant::now());
+            let helped = self.helped.run(deadline - KEPT.min(left / 2), helped).await;
+            let (told, miss) = match helped {
+                Ok(Ok((told, miss))) => (Some(told), miss),
+                Ok(Err(error)) => (None, Some(miss_of(&error))),
+                Err(Refused::Expired) => (None, Some(Miss::Late)),
+                Err(Refused::Busy(_) | Refused::Draining) => (None, Some(Miss::Busy)),
+                Err(Refused::Failed) => (None, Some(Miss::Outage)),
             };
-            self.metrics.note_helped(miss);
+            if !matches!(told, Some(Err(_))) {
+                self.metrics.note_helped(miss);
+            }
+            if let Some(told) = told {
+                return told;
+            }
+            unassisted = miss;
         }
         let bundle = active.answers(Effort::None);
         let alone = move || {
             let answer = (work.0)(bundle.as_ref())?;
-            (work.1)(Answer { unassisted: miss, ..answer })
+            (work.1)(Answer { unassisted, ..answer })
         };
         self.queue.run(deadline, alone).await?
+    }
+}
+
+/// What an error of the model means that every other question would meet as well.
+fn miss_of(error: &LlmError) -> Miss {
+    tracing::warn!("the language model does not help: {error}");
+    match error {
+        LlmError::Budget { .. } => Miss::Ceiling,
+        _ => Miss::Outage,
     }
 }

@@ -61,7 +61,7 @@ fn a_model_helps_as_far_as_the_server_and_the_request_say() {
     let alone = Served::start(&world, ["--bundle", "latest"]);
     let (status, error) = query(&alone, json!({ "effort": 1 }));
     assert_eq!(status, 400);
-    assert!(error["error"]["remedy"].as_str().unwrap().contains("--effort 1"), "{error}");
+    assert!(error["error"]["remedy"].as_str().unwrap().contains("--effort 0"), "{error}");
 }
 
 #[test]
