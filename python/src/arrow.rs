@@ -38,11 +38,12 @@ pub(crate) fn arrow_stream<'py>(
 
 fn stream(rankings: &[(String, Ranking)]) -> Result<FFI_ArrowArrayStream, ArrowError> {
     let nodes = || rankings.iter().flat_map(|(_, ranking)| ranking);
-    let queries = rankings.iter().flat_map(|(query, ranking)| ranking.iter().map(move |_| query));
+    let queries =
+        rankings.iter().flat_map(|(query, ranking)| ranking.iter().map(move |_| Some(query)));
     let ranks = rankings.iter().flat_map(|(_, ranking)| (1..).zip(ranking).map(|(rank, _)| rank));
     let columns: [(&str, DataType, ArrayRef); 4] = [
-        ("query", DataType::Utf8, Arc::new(StringArray::from_iter_values(queries))),
-        ("rank", DataType::UInt32, Arc::new(UInt32Array::from_iter_values(ranks))),
+        ("query", DataType::Utf8, Arc::new(queries.collect::<StringArray>())),
+        ("rank", DataType::UInt32, Arc::new(ranks.collect::<UInt32Array>())),
         ("id", DataType::UInt32, Arc::new(nodes().map(|node| node.0).collect::<UInt32Array>())),
         (
             "score",

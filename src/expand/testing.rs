@@ -8,13 +8,12 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::IndexedBase,
+    index::{IndexedBase, testing::base_of},
     kb::NodeId,
     llm::{
         Finish, LlmError, Request,
         scripted::{blocks, question, said},
     },
-    tools::testing::base_of,
 };
 
 /// Brands, each with one factory.

@@ -41,6 +41,8 @@ mod parts;
 pub mod postings;
 pub mod query;
 pub mod terms;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod text;
 pub mod vectors;
 

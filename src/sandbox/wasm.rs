@@ -34,7 +34,7 @@ use crate::{
         lost_job, push_clean, run_on,
         verdict::{Bound, bind_params, read_params, read_ranking},
         wasm::{
-            cache::CodeCache,
+            cache::{CodeCache, CodeOf},
             call::{Call, Started},
             guest::{RhaiGuest, RhaiProgram},
             wire::{Reader, write, write_ids, write_list, write_text},
@@ -227,7 +227,7 @@ fn native(
     limits: &Limits,
 ) -> Result<Native, Failure> {
     let parse = |message: String| Failure::new(FailureKind::Parse, &message, limits);
-    let module = engine::compiled(bytes, limits.compile_deadline, cache)
+    let module = engine::compiled(bytes, CodeOf::Program, limits.compile_deadline, cache)
         .map_err(|error| parse(error.to_string()))?;
     let takes = |name: &str, args: usize| match module.get_export(name) {
         Some(ExternType::Func(function)) => {

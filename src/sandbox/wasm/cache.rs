@@ -17,10 +17,26 @@ use crate::sandbox::private::{KEY_BYTES, PrivateDir};
 
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Files that are kept; those that were not used for longest go first.
-const MAX_FILES: usize = 32;
-/// Ends the name of a file of code.
-const SUFFIX: &str = "code";
+/// Whose code it is. That of the engine, which every program in Rhai needs and which takes seconds and
+/// hundreds of megabytes to compile, makes no room for that of modules.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CodeOf {
+    /// The engine for Rhai.
+    Engine,
+    /// A module that is a program.
+    Program,
+}
+
+impl CodeOf {
+    /// What ends the names of its files, and how many are kept; those that were not used for longest
+    /// go first.
+    fn kept(self) -> (&'static str, usize) {
+        match self {
+            Self::Engine => ("engine", 4),
+            Self::Program => ("code", 32),
+        }
+    }
+}
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]
@@ -33,12 +49,12 @@ impl CodeCache {
         PrivateDir::open(dir).map(Self)
     }
 
-    fn name(digest: &blake3::Hash) -> String {
-        format!("{}.{SUFFIX}", digest.to_hex())
+    fn name(of: CodeOf, digest: &blake3::Hash) -> String {
+        format!("{}.{}", digest.to_hex(), of.kept().0)
     }
 
-    fn path(&self, digest: &blake3::Hash) -> PathBuf {
-        self.0.path().join(Self::name(digest))
+    fn path(&self, of: CodeOf, digest: &blake3::Hash) -> PathBuf {
+        self.0.path().join(Self::name(of, digest))
     }
 
     /// The keyed digest of code that belongs to a module.
@@ -48,8 +64,13 @@ impl CodeCache {
 
     /// The code of a module if it is there, unchanged, and for this engine.
     #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
-    pub(super) fn load(&self, engine: &Engine, digest: &blake3::Hash) -> Option<Module> {
-        let file = fs::File::open(self.path(digest)).ok()?;
+    pub(super) fn load(
+        &self,
+        engine: &Engine,
+        of: CodeOf,
+        digest: &blake3::Hash,
+    ) -> Option<Module> {
+        let file = fs::File::open(self.path(of, digest)).ok()?;
         // What is used stays: those that were not used for longest make room for others.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = Vec::new();
@@ -65,11 +86,12 @@ impl CodeCache {
     }
 
     /// Keeps the code of a module. What fails is left out: the next start compiles.
-    pub(super) fn store(&self, module: &Module, digest: &blake3::Hash) {
+    pub(super) fn store(&self, module: &Module, of: CodeOf, digest: &blake3::Hash) {
         let Ok(code) = module.serialize() else { return };
         let seal = self.seal(digest, &code);
-        if self.0.publish(&Self::name(digest), &[seal.as_bytes(), &code]).is_ok() {
-            self.0.keep_newest(SUFFIX, MAX_FILES);
+        if self.0.publish(&Self::name(of, digest), &[seal.as_bytes(), &code]).is_ok() {
+            let (suffix, most) = of.kept();
+            self.0.keep_newest(suffix, most);
         }
     }
 }
@@ -78,7 +100,7 @@ impl CodeCache {
 mod tests {
     use std::fs;
 
-    use super::CodeCache;
+    use super::{CodeCache, CodeOf};
     use crate::sandbox::wasm::engine::engine;
 
     #[test]
@@ -88,29 +110,58 @@ mod tests {
         let engine = engine().expect("an engine");
         let bytes = wat::parse_str("(module (func (export \"f\")))").expect("a module");
         let digest = blake3::hash(&bytes);
-        assert!(cache.load(engine, &digest).is_none());
+        assert!(cache.load(engine, CodeOf::Program, &digest).is_none());
         let module = wasmtime::Module::new(engine, &bytes).expect("a module");
-        cache.store(&module, &digest);
-        assert!(cache.load(engine, &digest).is_some());
+        cache.store(&module, CodeOf::Program, &digest);
+        assert!(cache.load(engine, CodeOf::Program, &digest).is_some());
         // The key is kept, so another process finds the code as well.
-        assert!(CodeCache::open(dir.path()).expect("usable").load(engine, &digest).is_some());
+        assert!(
+            CodeCache::open(dir.path())
+                .expect("usable")
+                .load(engine, CodeOf::Program, &digest)
+                .is_some()
+        );
 
-        let path = cache.path(&digest);
+        let path = cache.path(CodeOf::Program, &digest);
         let whole = fs::read(&path).expect("written");
         for at in [0, 31, 32, whole.len() / 2, whole.len() - 1] {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(&path, &changed).expect("written");
-            assert!(cache.load(engine, &digest).is_none(), "byte {at}");
+            assert!(cache.load(engine, CodeOf::Program, &digest).is_none(), "byte {at}");
         }
         fs::write(&path, &whole[..whole.len() - 1]).expect("written");
-        assert!(cache.load(engine, &digest).is_none());
+        assert!(cache.load(engine, CodeOf::Program, &digest).is_none());
         // Code of another module under this name.
-        fs::write(cache.path(&blake3::hash(b"other")), &whole).expect("written");
-        assert!(cache.load(engine, &blake3::hash(b"other")).is_none());
+        fs::write(cache.path(CodeOf::Program, &blake3::hash(b"other")), &whole).expect("written");
+        assert!(cache.load(engine, CodeOf::Program, &blake3::hash(b"other")).is_none());
         // Another key.
         fs::remove_file(dir.path().join("key")).expect("removed");
         fs::write(&path, &whole).expect("written");
-        assert!(CodeCache::open(dir.path()).expect("usable").load(engine, &digest).is_none());
+        assert!(
+            CodeCache::open(dir.path())
+                .expect("usable")
+                .load(engine, CodeOf::Program, &digest)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn modules_do_not_take_the_place_of_the_engine() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cache = CodeCache::open(dir.path()).expect("usable");
+        let engine = engine().expect("an engine");
+        let bytes = wat::parse_str("(module)").expect("a module");
+        let module = wasmtime::Module::new(engine, &bytes).expect("a module");
+        let own = blake3::hash(b"engine");
+        cache.store(&module, CodeOf::Engine, &own);
+        let most = CodeOf::Program.kept().1;
+        for n in 0..most + 3 {
+            cache.store(&module, CodeOf::Program, &blake3::hash(&n.to_le_bytes()));
+        }
+        assert!(cache.load(engine, CodeOf::Engine, &own).is_some());
+        let files = fs::read_dir(dir.path()).expect("readable");
+        let suffix = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "code");
+        assert_eq!(files.filter_map(Result::ok).filter(suffix).count(), most);
     }
 }

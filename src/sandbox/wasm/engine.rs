@@ -17,7 +17,10 @@ use std::{
 
 use wasmtime::{Config, Engine, Module, OptLevel, Strategy};
 
-use crate::sandbox::{wasm::cache::CodeCache, workers::pool_apart};
+use crate::sandbox::{
+    wasm::cache::{CodeCache, CodeOf},
+    workers::pool_apart,
+};
 
 /// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
@@ -124,6 +127,7 @@ type Kept = Mutex<HashMap<blake3::Hash, Module>>;
 /// [`CompileError`].
 pub(super) fn compiled(
     bytes: &[u8],
+    of: CodeOf,
     deadline: Duration,
     cache: Option<&CodeCache>,
 ) -> Result<Module, CompileError> {
@@ -134,12 +138,12 @@ pub(super) fn compiled(
     if let Some(module) = kept().get(&digest) {
         return Ok(module.clone());
     }
-    let module = match cache.and_then(|cache| cache.load(engine, &digest)) {
+    let module = match cache.and_then(|cache| cache.load(engine, of, &digest)) {
         Some(module) => module,
         None => {
             let module = compile(engine, bytes, deadline)?;
             if let Some(cache) = cache {
-                cache.store(&module, &digest);
+                cache.store(&module, of, &digest);
             }
             module
         }

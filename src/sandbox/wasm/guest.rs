@@ -13,7 +13,7 @@ use crate::{
     sandbox::{
         Failure, FailureKind, Limits, Usage,
         wasm::{
-            cache::CodeCache,
+            cache::{CodeCache, CodeOf},
             call::{Call, NotStarted, Started, rhai_linker},
             engine::compiled,
             wire::{write_list, write_text},
@@ -135,8 +135,8 @@ impl RhaiGuest {
         specs: &'static [ToolSpec],
         cache: Option<&CodeCache>,
     ) -> Result<Self, Failure> {
-        let module =
-            compiled(MODULE, PATIENCE, cache).map_err(|error| broken(&error.to_string()))?;
+        let module = compiled(MODULE, CodeOf::Engine, PATIENCE, cache)
+            .map_err(|error| broken(&error.to_string()))?;
         let pre = rhai_linker()
             .and_then(|linker| linker.instantiate_pre(&module))
             .map_err(|error| broken(&format!("{error:#}")))?;
