@@ -86,7 +86,7 @@ def test_rankings_are_tables_of_arrow(base: ar.Base) -> None:
     assert table["id"].to_pylist() == answer.ids.tolist()
     assert np.array_equal(table["score"].to_numpy(), answer.scores), "to the bit"
     assert table["rank"].to_pylist() == [1, 2, 3, 4, 5]
-    batch = system.query_batch(["a durable steel bottle", "a mug"], k=3)
+    batch = system.query_batch(["a durable steel bottle", "a light wool scarf"], k=3)
     assert arrow.table(batch)["query"].to_pylist() == ["0"] * 3 + ["1"] * 3
     measured = system.eval("val")
     ids = arrow.table(measured)["id"].to_numpy()
