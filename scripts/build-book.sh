@@ -45,7 +45,11 @@ for page in docs.rglob("*.md"):
         target = link[2].split("#")[0]
         outside = "://" not in target and target and not (page.parent / target).resolve().is_relative_to(docs.resolve())
         return link[1] if outside else link[0]
-    page.write_text(re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", kept, page.read_text()))
+    text = re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", kept, page.read_text())
+    # mdbook renames the pages of this name, and not what links to them.
+    if page != summary:
+        text = re.sub(r"(\]\([^)\s]*)README\.md", r"\1index.md", text)
+    page.write_text(text)
 PYTHON
 
 mdbook build "$work/docs" --dest-dir "$out"

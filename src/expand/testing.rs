@@ -1,15 +1,19 @@
-//! A base where only the graph tells the answer, and a model that writes what it is shown.
+//! Bases made for tests, one of them such that only the graph tells the answer, and a model that writes
+//! what it is shown.
 
 use std::{
     fmt::Write,
-    sync::{Arc, LazyLock},
+    fs,
+    path::Path,
+    sync::{Arc, LazyLock, atomic::AtomicBool},
 };
 
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::{IndexedBase, testing::base_of},
-    kb::NodeId,
+    dataset::{Home, ImportOptions, import_neutral},
+    index::{IndexedBase, build},
+    kb::{Kb, NodeId},
     llm::{
         Finish, LlmError, Request,
         scripted::{blocks, question, said},
@@ -25,6 +29,30 @@ const PARTS: usize = 2_001;
 /// Asks for the quiet kettle of the last brand. Its document is as that of every other quiet one but
 /// for its serial number, and the name of the brand stands two edges away.
 pub(crate) const QUERY: &str = "a quiet kettle from Zorblax";
+
+/// The base of a directory in neutral format, indexed.
+pub(crate) fn imported(source: &Path, name: &str) -> Arc<IndexedBase> {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
+    let options = ImportOptions::default();
+    let report = import_neutral(source, &home, name, &options, &mut |_| {}, &stop).unwrap();
+    let (kb_dir, index) = (report.base.kb_dir(), report.base.index_dir());
+    build(&Kb::open(&kb_dir).unwrap(), &index, &|_| {}, &stop).unwrap();
+    // What is mapped stays readable after its files are gone.
+    Arc::new(IndexedBase::open(&kb_dir, &index, name).unwrap())
+}
+
+/// A base of these lines of `nodes.jsonl` and `edges.tsv`, whose answers are of one type.
+pub(crate) fn base_of(nodes: &str, edges: &str, candidates: &str) -> Arc<IndexedBase> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("nodes.jsonl"), nodes).unwrap();
+    let edges = format!("src_id\trelation\tdst_id\n{edges}");
+    fs::write(dir.path().join("edges.tsv"), edges).unwrap();
+    let toml =
+        format!("title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = [{candidates:?}]\n");
+    fs::write(dir.path().join("dataset.toml"), toml).unwrap();
+    imported(dir.path(), "planted")
+}
 
 /// Every brand owns a factory, which makes kettles; all kettles are of steel, as many parts are.
 pub(crate) fn planted() -> Arc<IndexedBase> {

@@ -41,8 +41,6 @@ mod parts;
 pub mod postings;
 pub mod query;
 pub mod terms;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod text;
 pub mod vectors;
 

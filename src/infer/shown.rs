@@ -278,7 +278,7 @@ impl<'a> Linked<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{index::testing::base_of, tools::testing::example_base};
+    use crate::{expand::testing::base_of, tools::testing::example_base};
 
     #[test]
     fn relations_have_directions_and_lead_to_what_the_query_names() {

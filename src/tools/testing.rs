@@ -7,7 +7,8 @@ use std::{
 
 pub(crate) use crate::llm::scripted::blocks;
 use crate::{
-    index::{IndexedBase, testing::imported},
+    expand::testing::imported,
+    index::IndexedBase,
     llm::Llm,
     prompts::Prompts,
     tools::{Assistant, TOOLKIT},

@@ -279,6 +279,8 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter(|name| !name.starts_with('.')).count()
     };
+    // On a busy machine a run may have done all by itself before a worker gets its turn, not every run.
+    let mut by_workers = 0;
     for n in [0, 1, 3] {
         let (run, pool) = (format!("with-{n}"), format!("pool-{n}"));
         let work = || {
@@ -310,10 +312,13 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
         }
         assert_eq!(ran.status, 0, "{}", ran.stderr);
         assert_eq!(ran.stderr.contains("no worker lives"), n == 0, "{}", ran.stderr);
-        assert_eq!(from_workers(&ran.stderr) > 0, n > 0, "{}", ran.stderr);
+        let ranked = from_workers(&ran.stderr);
+        assert!(n > 0 || ranked == 0, "{}", ran.stderr);
+        by_workers += ranked;
         assert!(bundle(&run) == bundle("alone"), "with {n}");
         assert_eq!(names(&format!("{pool}/jobs")), 0, "jobs are removed");
     }
+    assert!(by_workers > 0);
     // A pool belongs to one run, and a worker without work ends.
     let used = fs::File::create(world.path("pool-0/run")).unwrap();
     used.lock().unwrap();
