@@ -180,7 +180,7 @@ impl<'a> Linked<'a> {
     }
 
     fn nodes(&self) -> Vec<NodeId> {
-        let nodes = |one: &'_ Entity| [one.node].into_iter().chain(one.namesakes.clone());
+        let nodes = |one: &Entity| [one.node].into_iter().chain(one.namesakes.clone());
         self.entities.iter().flat_map(nodes).collect()
     }
 
