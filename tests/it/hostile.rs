@@ -200,9 +200,14 @@ impl Seen {
     }
 }
 
-/// Most memory that a process had so far, bytes; nothing once it has ended.
+/// Most memory that a process had so far, bytes; nothing once it has ended, and nothing before it has
+/// the name of its program: until then it has the memory of this process, whose child it is.
 fn peak_of(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let name = status.lines().next()?.strip_prefix("Name:")?.trim();
+    if name != "agent" {
+        return None;
+    }
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
@@ -296,6 +301,7 @@ fn hostile_programs_end_within_their_limits() {
     seen(&world, "harmless.rhai", "wasm");
     let lines = ["rhai", "wasm"].map(|engine| seen(&world, "harmless.rhai", engine));
     assert!(lines.iter().all(|line| line.status == Some(0)), "{}", lines[0].stderr);
+    assert!(lines.iter().all(|line| line.peak > 0) || !cfg!(target_os = "linux"), "no memory read");
 
     let programs = hostile_programs();
     let (next, told) = (AtomicUsize::new(0), Mutex::new((Vec::new(), Vec::new())));
