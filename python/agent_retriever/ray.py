@@ -6,8 +6,8 @@
 >>> run_units("/shared/jobs")                                 # doctest: +SKIP
 
 Only paths travel: the directory of the plan is on a file system that all nodes share, and each node
-has the command line with the dataset installed, and indexed unless units embed its documents. Units that have a result are skipped, so
-that after the death of a node, of the head or of the driver the same call goes on. Ray runs what
+has the command line with the dataset installed, and indexed unless units make vectors or words of
+its index. Units that have a result are skipped, so that after the death of a node, of the head or of the driver the same call goes on. Ray runs what
 anybody sends it: keep its ports in a private network and set ``RAY_AUTH_MODE=token``.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,8 +164,9 @@ def index_alone(world: World, embedder: str) -> dict[str, str]:
     return index_of(world, "embedded")
 
 
+@pytest.mark.parametrize("part", ["vectors", "words"])
 @pytest.mark.parametrize("units", [1, 3, 7])
-def test_documents_that_are_embedded_while_workers_are_killed_are_the_index_of_one_machine(
+def test_parts_of_an_index_that_are_made_while_workers_are_killed_are_those_of_one_machine(
     world: World,
     cluster: Any,
     slow: Path,
@@ -172,19 +174,21 @@ def test_documents_that_are_embedded_while_workers_are_killed_are_the_index_of_o
     index_alone: dict[str, str],
     tmp_path: Path,
     units: int,
+    part: str,
 ) -> None:
     from agent_retriever.ray import run_units
 
-    world.run("index", "embedded", "--embedder", "builtin")
+    world.run("index", "embedded", "--embedder", embedder)
+    shutil.rmtree(world.home / "bases" / "embedded" / "index" / part)
     assert index_of(world, "embedded") != index_alone
     dir = tmp_path / "jobs"
-    what = ["--index", "embedded", "--embedder", embedder]
+    what = ["--index", "embedded", *{"vectors": ["--embedder", embedder], "words": ["--words"]}[part]]
     world.run("unit", "plan", dir, *what, "--units", str(units))
     with killing(workers, 0.2) as killed:
         assert run_units(dir, agent=slow, home=world.home, retries=50) == units
     assert len(killed) == KILLS
     world.run("unit", "collect", dir)
-    assert "vectors/vectors" in index_alone
+    assert {"vectors/vectors", "words/names"} <= index_alone.keys()
     assert index_of(world, "embedded") == index_alone
 
 

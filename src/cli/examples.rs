@@ -159,6 +159,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent unit plan jobs/ --bundle latest --batch questions.jsonl --units 64",
             "agent unit plan jobs/ --dataset shop --split val --system hybrid --units 64",
             "agent unit plan vectors/ --index shop --embedder candle:models/mini --units 64",
+            "agent unit plan words/ --index shop --words --units 64",
             "agent unit plan jobs/ | xargs -P2 -n1 agent unit run jobs/",
         ],
     ),

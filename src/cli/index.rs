@@ -10,7 +10,7 @@ use crate::{
     embed::{CachedEmbedder, Embedder, Spent},
     index::{
         self, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
-        Version,
+        Version, WordSource,
     },
     kb::Kb,
 };
@@ -138,6 +138,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         None => None,
     };
     let before = served.as_ref().map(|(kb, index)| Version { kb, index });
+    let words = words.then_some(WordSource::Nodes);
     let plan = Plan { words, vectors, parts: &parts, access: &access, before };
     let built = dataset::build_index(base, kb, &plan, ctx);
     if let Some(embedder) = &opened {
@@ -154,10 +155,29 @@ pub(super) fn with_embedded<'a>(
     ctx: &Context,
 ) -> Result<Exit> {
     let words = State::of(kb, &base.index_dir(), &base.name).words.is_err();
+    let words = words.then_some(WordSource::Nodes);
     let vectors = Some(VectorSource::Embedded(vectors));
     let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, before: None };
     dataset::build_index(base, kb, &plan, ctx)?;
     serve(base, ctx)
+}
+
+/// Indexes the words of a base from what was read elsewhere; its vectors are kept if they can be used.
+pub(super) fn with_words(
+    base: &Base,
+    kb: &Kb,
+    words: WordSource<'_>,
+    ctx: &Context,
+) -> Result<Exit> {
+    let words = Some(words);
+    let plan = Plan { words, vectors: None, parts: &[], access: &Access::NONE, before: None };
+    dataset::build_index(base, kb, &plan, ctx)?;
+    if State::of(kb, &base.index_dir(), &base.name).vectors.is_ok() {
+        return serve(base, ctx);
+    }
+    let name = &base.name;
+    ctx.printer.notice(&format!("\"{name}\" has no vectors yet; `agent index {name}` makes them"));
+    Ok(Exit::Done)
 }
 
 /// Indexes the version of a base that waits as the one that answers is indexed, and makes it answer.

@@ -1,5 +1,5 @@
-//! `agent unit`: batch answering, rankings for labelled queries, and the vectors of an index, cut into
-//! units that any engine runs on any machine, and collected as if one machine had done it all. A unit
+//! `agent unit`: batch answering, rankings for labelled queries, and the vectors and words of an
+//! index, cut into units that any engine runs on any machine, and collected as if one machine had done it all. A unit
 //! whose base, embedder, bundle, program or questions are not those of the plan is not run, and one
 //! of which a question was ended by a time limit leaves no result: it is to be run again, and nothing
 //! is scored for it.
@@ -7,9 +7,13 @@
 mod embed;
 mod evaluate;
 mod pool;
+mod words;
 mod work;
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::Subcommand;
@@ -28,10 +32,11 @@ use crate::{
         query::batch::MAX_LINE_BYTES,
         systems::{SandboxArgs, read_bundle},
     },
-    dataset::{LabelledQuery, Split},
+    dataset::{Base, LabelledQuery, Split},
     files,
     index::{EmbedderChoice, VectorsOf},
     infer::ParamValues,
+    kb::{Kb, NodeId},
     systems::{self, Need},
     units::{MAX_UNITS, Units, UnitsError},
 };
@@ -66,8 +71,8 @@ pub(super) enum Command {
 ///
 /// With --batch each line is answered with a bundle, as `agent query --batch` does, without timings;
 /// with --split each query is ranked by a system, and the collected file is the one that `agent eval
-/// --run-file` writes; with --index documents are embedded, and what is collected is the index that
-/// `agent index` builds. The directory gets all that units need but the dataset, which every machine
+/// --run-file` writes; with --index documents are embedded, or their words read, and what is collected
+/// is the index that `agent index` builds. The directory gets all that units need but the dataset, which every machine
 /// has installed (and indexed, unless units embed), and the directory of an encoder, which has one
 /// path everywhere. The same command again, or the directory alone, prints the units that have no
 /// whole result yet; the test split is opened, and counted, when a plan with it is made.
@@ -104,6 +109,9 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "N",
         conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
     index: Option<String>,
+    /// Read the words of the documents, and of the names of their neighbours, instead
+    #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
+    words: bool,
     /// Embed with candle:DIR or openai:MODEL [default: the embedder of the vectors that are there]
     #[arg(long, value_name = "EMBEDDER", requires = "index")]
     embedder: Option<EmbedderChoice>,
@@ -137,6 +145,7 @@ pub(super) struct RunArgs {
 /// Every result is compared with its digest first; unless all are there and whole, nothing is
 /// written and the exit status is 1. So it is if items failed, which are told. Embedded documents
 /// become the vectors of the dataset that is installed here; its words are indexed if they are not.
+/// Words that were read become its words, and it keeps its vectors.
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectArgs {
     /// Directory of the plan
@@ -168,6 +177,8 @@ enum Kind {
     Rank { system: String, tag: String, depth: usize },
     /// Nodes of a range are embedded.
     Embed { vectors: VectorsOf },
+    /// The words of a range of nodes are read, for words of this version.
+    Words { format: u32 },
     /// The program of the plan is run on queries.
     Evaluate { params: ParamValues },
 }
@@ -192,6 +203,7 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
     let units = match (&args.bundle, &args.batch, &args.system, &args.index) {
         (Some(bundle), Some(batch), ..) => plan_answers(args, bundle, batch, ctx)?,
         (_, _, Some(system), _) => plan_rankings(args, system, ctx)?,
+        (.., Some(dataset)) if args.words => words::plan(args, dataset, ctx)?,
         (.., Some(dataset)) => embed::plan(args, dataset, ctx)?,
         _ => Units::open(&args.dir).hint(
             "say what to do: --bundle B --batch FILE, --dataset N --split S --system S, or --index N",
@@ -321,7 +333,10 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         (Kind::Embed { vectors }, None) => {
             return embed::collect(&args.dir, &units, &task, vectors, ctx);
         }
-        (Kind::Embed { .. }, Some(_)) => {
+        (Kind::Words { format }, None) => {
+            return words::collect(&args.dir, &units, &task, *format, ctx);
+        }
+        (Kind::Embed { .. } | Kind::Words { .. }, Some(_)) => {
             let error = anyhow!("--out is for answers and rankings; these units make an index");
             return Err(CommandError::usage(error));
         }
@@ -352,4 +367,33 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
 /// The bundle that a plan carries.
 fn carried(path: &Path) -> Result<Bundle> {
     Ok(Bundle::read(path).map_err(systems::SystemError::from)?)
+}
+
+/// Plans a unit for each range of nodes.
+fn plan_nodes(args: &PlanArgs, task: &Task, ranges: &[Range<NodeId>]) -> Result<Units> {
+    let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
+    Ok(Units::plan(&args.dir, task, &lines, lines.len() as u64, None)?)
+}
+
+/// The nodes of a unit.
+fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
+    let (_, items) = units.items(unit)?;
+    let range = items.first().and_then(|item| serde_json::from_str(item).ok());
+    let range = range.filter(|range: &Range<NodeId>| range.end <= kb.n_nodes());
+    Ok(range.context("a unit of the plan is no range of nodes of this base")?)
+}
+
+/// The version of a base that was planned, imported here.
+fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
+    let served = dataset::locate(&task.dataset, ctx)?.base;
+    let next = ctx.home.next(&served.name)?;
+    for base in next.into_iter().chain([served]) {
+        let kb = Kb::open(&base.kb_dir())?;
+        if kb.fingerprint() == task.fingerprint {
+            return Ok((base, kb));
+        }
+    }
+    let name = &task.dataset;
+    Err(anyhow!("\"{name}\" holds other data here than was planned"))
+        .hint("import the same data on every machine, or plan again")
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 pub use vectors::{cut, embed};
+pub use words::{WordSource, read_words};
 
 use crate::{
     embed::Embedder,
@@ -41,8 +42,8 @@ pub struct Progress {
 /// What to build.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Whether the words are built.
-    pub words: bool,
+    /// Where words come from, if they are built.
+    pub words: Option<WordSource<'a>>,
     /// Where vectors come from, if they are built; the optional parts go with the old ones.
     pub vectors: Option<VectorSource<'a>>,
     /// Optional parts that are built, over the vectors that are then there.
@@ -68,7 +69,7 @@ impl Plan<'static> {
     pub fn complete() -> Self {
         static ACCESS: Access = Access::NONE;
         Self {
-            words: true,
+            words: Some(WordSource::Nodes),
             vectors: Some(VectorSource::Builtin),
             parts: &[],
             access: &ACCESS,
@@ -112,9 +113,11 @@ pub struct Embedded<'a> {
 }
 
 /// Reports progress and learns whether to stop.
-pub(super) struct Watch<'a> {
-    pub(super) report: &'a (dyn Fn(Progress) + Sync),
-    pub(super) stop: &'a AtomicBool,
+pub struct Watch<'a> {
+    /// Gets how far a stage is.
+    pub report: &'a (dyn Fn(Progress) + Sync),
+    /// Set once the caller wants to stop.
+    pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
@@ -165,7 +168,10 @@ pub fn build_parts(
     remove_leftovers(index);
     let watch = Watch { report, stop };
     let (words, vectors) = rayon::join(
-        || if plan.words { words::build(kb, index, &watch) } else { Ok(()) },
+        || match plan.words {
+            Some(source) => words::build(kb, index, source, &watch),
+            None => Ok(()),
+        },
         || match &plan.vectors {
             Some(source) => vectors::build(kb, index, source, &watch),
             None => Ok(()),

@@ -50,7 +50,7 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Folders in one another below a part.
 const MAX_DEPTH: usize = 4;
 /// Version of `words/`; raised whenever any of its indexes would be built otherwise.
-const WORDS_FORMAT: u32 = 6;
+pub const WORDS_FORMAT: u32 = 6;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 

@@ -40,6 +40,7 @@ mod layout;
 mod parts;
 pub mod postings;
 pub mod query;
+mod stream;
 pub mod terms;
 pub mod text;
 pub mod vectors;
@@ -48,10 +49,13 @@ use std::{io, path::Path};
 
 pub use adopt::adopt;
 pub use base::{IndexedBase, State, VectorsState};
-pub use build::{Embedded, Plan, Progress, VectorSource, Version, build, build_parts, cut, embed};
+pub use build::{
+    Embedded, Plan, Progress, VectorSource, Version, Watch, WordSource, build, build_parts, cut,
+    embed, read_words,
+};
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
-pub use layout::{Part, VectorsOf, remove_leftovers};
+pub use layout::{Part, VectorsOf, WORDS_FORMAT, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 

@@ -21,6 +21,7 @@ use crate::{
         IndexError,
         arrays::{Array, Arrays, Strings},
         bm25::{Bm25, idf},
+        stream::{self, wrong},
     },
     kb::NodeId,
     words::{Stems, is_question_word, name_words},
@@ -109,10 +110,8 @@ impl TermIndexBuilder {
             let id = match self.words.get(word.as_ref()) {
                 Some(id) => *id,
                 None => {
-                    let id = self.stems.of(&word).next().map(|stem| {
-                        let next = self.ids.len() as u32;
-                        *self.ids.entry(stem).or_insert(next)
-                    });
+                    let stem = self.stems.of(&word).next();
+                    let id = stem.map(|stem| number(&mut self.ids, stem));
                     if self.words.len() >= MAX_KEPT_WORDS {
                         self.words.clear();
                     }
@@ -122,6 +121,18 @@ impl TermIndexBuilder {
             };
             found.extend(id);
         }
+        self.count_stems()?;
+        self.lengths.push(found.len() as u32);
+        self.bounds.push(self.n_entries);
+        found.sort_unstable();
+        for same in found.chunk_by(|a, b| a == b) {
+            self.push(same[0], same.len().min(255) as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for the frequencies of new stems.
+    fn count_stems(&mut self) -> Result<(), IndexError> {
         if self.ids.len() > MAX_STEMS {
             return Err(IndexError::TooLarge(
                 "distinct stems in the base's text",
@@ -129,17 +140,76 @@ impl TermIndexBuilder {
             ));
         }
         self.frequencies.resize(self.ids.len(), 0);
-        self.lengths.push(found.len() as u32);
-        self.bounds.push(self.n_entries);
-        found.sort_unstable();
-        for same in found.chunk_by(|a, b| a == b) {
-            self.frequencies[same[0] as usize] += 1;
-            self.n_entries += 1;
-            let entry = (same[0] << COUNT_BITS) | same.len().min(255) as u32;
-            let written = self.entries.write_all(&entry.to_le_bytes());
-            written.map_err(|error| IndexError::io(&self.path, error))?;
-        }
         Ok(())
+    }
+
+    /// Adds an entry of the last node.
+    fn push(&mut self, stem: u32, count: u32) -> Result<(), IndexError> {
+        self.frequencies[stem as usize] += 1;
+        self.n_entries += 1;
+        let written = self.entries.write_all(&((stem << COUNT_BITS) | count).to_le_bytes());
+        written.map_err(|error| IndexError::io(&self.path, error))
+    }
+
+    /// Writes what was added, for a builder elsewhere to [take](Self::take).
+    ///
+    /// # Errors
+    /// Those of `out`, and of the file of entries.
+    pub fn give(self, out: &mut dyn Write) -> io::Result<()> {
+        let mut stems: Vec<(u32, String)> =
+            self.ids.into_iter().map(|(stem, id)| (id, stem)).collect();
+        stems.sort_unstable();
+        stream::write_words(out, stems.iter().map(|(_, stem)| stem.as_bytes()))?;
+        stream::write(out, &self.lengths)?;
+        stream::write(out, &self.bounds)?;
+        let mut spool = self.entries.into_inner().map_err(io::IntoInnerError::into_error)?;
+        spool.rewind()?;
+        out.write_all(&self.n_entries.to_le_bytes())?;
+        io::copy(&mut BufReader::with_capacity(SPOOL_BUFFER, spool), out).map(drop)
+    }
+
+    /// Adds what another builder [gave](Self::give), of at most `n` nodes behind those that there
+    /// are; how many they were.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] that it is something else, others as [`Self::add`].
+    pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
+        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
+        let other = || failed(wrong("entries of other nodes or stems"));
+        let stems = stream::read_words(input).map_err(failed)?;
+        let stem = |stem| number(&mut self.ids, String::from_utf8_lossy(stem).into_owned());
+        let ids: Vec<u32> = stems.iter().map(stem).collect();
+        self.count_stems()?;
+        let lengths: Vec<u32> = stream::read(input).map_err(failed)?;
+        let bounds: Vec<u64> = stream::read(input).map_err(failed)?;
+        let mut all = [0; 8];
+        input.read_exact(&mut all).map_err(failed)?;
+        let all = u64::from_le_bytes(all);
+        let starts_well = bounds.first().is_none_or(|&first| first == 0);
+        let ends = bounds.iter().skip(1).copied().chain((!bounds.is_empty()).then_some(all));
+        if lengths.len() > n || bounds.len() != lengths.len() || !starts_well {
+            return Err(other());
+        }
+        let mut entry = [0; 4];
+        for ((&length, &from), end) in lengths.iter().zip(&bounds).zip(ends) {
+            if end < from {
+                return Err(other());
+            }
+            self.lengths.push(length);
+            self.bounds.push(self.n_entries);
+            for _ in from..end {
+                input.read_exact(&mut entry).map_err(failed)?;
+                let entry = u32::from_le_bytes(entry);
+                let id = ids.get((entry >> COUNT_BITS) as usize).ok_or_else(other)?;
+                self.push(*id, entry & ((1 << COUNT_BITS) - 1))?;
+            }
+        }
+        Ok(lengths.len())
+    }
+
+    /// Nodes that were added.
+    pub fn n_nodes(&self) -> usize {
+        self.lengths.len()
     }
 
     /// Writes the index. Stem ids are renumbered in vocabulary order, so that the bytes depend on
@@ -199,6 +269,12 @@ impl TermIndexBuilder {
             },
         )
     }
+}
+
+/// The number of a stem, new or known.
+fn number(ids: &mut FxHashMap<String, u32>, stem: String) -> u32 {
+    let next = ids.len() as u32;
+    *ids.entry(stem).or_insert(next)
 }
 
 /// Mean length of all texts, empty ones too, as bm25s takes it.
@@ -395,6 +471,47 @@ mod tests {
         )
         .unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&whole).unwrap());
+    }
+
+    /// However the nodes are parted, the file is the one of a builder that read them all.
+    #[test]
+    fn what_builders_give_each_other_makes_the_same_file() {
+        let texts = ["zeta alpha zeta", "", "alpha beta", "beta gamma beta", "alpha"];
+        let dir = tempfile::tempdir().unwrap();
+        let created = |name: &str| TermIndexBuilder::create(&dir.path().join(name)).unwrap();
+        let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        let given = |texts: &[&str]| {
+            let (mut builder, mut bytes) = (created("part"), Vec::new());
+            texts.iter().for_each(|text| builder.add(text).unwrap());
+            builder.give(&mut bytes).unwrap();
+            bytes
+        };
+        let mut whole = created("whole");
+        texts.iter().for_each(|text| whole.add(text).unwrap());
+        whole.finish().unwrap();
+        for cut in 0..=texts.len() {
+            let mut parted = created("parted");
+            let (first, second) = texts.split_at(cut);
+            for part in [first, second] {
+                let bytes = given(part);
+                assert_eq!(parted.take(&mut bytes.as_slice(), 5).unwrap(), part.len());
+            }
+            assert_eq!(parted.n_nodes(), 5);
+            parted.finish().unwrap();
+            assert!(read("parted") == read("whole"), "cut at {cut}");
+        }
+        let bytes = given(&texts);
+        for length in [0, 7, 40, bytes.len() - 1] {
+            let short = created("short").take(&mut &bytes[..length], 5);
+            assert!(short.is_err_and(|error| error.to_string().contains("read elsewhere")));
+        }
+        assert!(
+            created("few").take(&mut bytes.as_slice(), 4).is_err(),
+            "more nodes than there are"
+        );
+        let mut other = bytes.clone();
+        *other.last_mut().unwrap() = 0xff;
+        assert!(created("other").take(&mut other.as_slice(), 5).is_err(), "a stem that is none");
     }
 
     #[test]

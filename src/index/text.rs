@@ -8,6 +8,7 @@
 
 use std::{
     collections::HashMap,
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -19,7 +20,7 @@ use crate::{
         IndexError,
         arrays::{Array, Arrays},
         bm25::Bm25,
-        postings::{Collection, Postings, PostingsBuilder, settle},
+        postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
     },
     kb::{FieldId, NodeId, TypeId},
     words::Analysis,
@@ -75,7 +76,6 @@ pub struct TextIndex {
 /// Writes the index, nodes in id order.
 pub struct TextIndexBuilder {
     dir: PathBuf,
-    types: Vec<u16>,
     parts: Vec<PostingsBuilder>,
 }
 
@@ -85,22 +85,17 @@ impl TextIndexBuilder {
         let parts = TextPart::all(n_fields as u16)
             .map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Words))
             .collect();
-        Self { dir: dir.to_owned(), types: Vec::new(), parts }
+        Self { dir: dir.to_owned(), parts }
     }
 
-    /// Adds the next node. Memory is bounded as [`settle`] says.
-    ///
-    /// # Errors
-    /// As [`settle`].
+    /// Adds a node behind all that there are. [`Self::settle`] after each bounds the memory.
     pub fn add<'a>(
         &mut self,
-        node_type: TypeId,
+        node: NodeId,
         document: &str,
         names: &str,
         fields: impl Iterator<Item = (FieldId, &'a str)>,
-    ) -> Result<(), IndexError> {
-        let node = self.types.len() as NodeId;
-        self.types.push(node_type.0);
+    ) {
         self.parts[TextPart::Document.place()].add(node, [document]);
         self.parts[TextPart::DocumentWithNames.place()].add(node, [document, names]);
         for (field, text) in fields {
@@ -108,22 +103,52 @@ impl TextIndexBuilder {
                 part.add(node, [text]);
             }
         }
+    }
+
+    /// Bounds the memory.
+    ///
+    /// # Errors
+    /// As [`settle`].
+    pub fn settle(&mut self) -> Result<(), IndexError> {
         settle(&mut self.parts)
     }
 
-    /// Writes the files.
+    /// Whether so much was added that it is to be given away.
+    pub fn is_much(&self) -> bool {
+        is_much(&self.parts)
+    }
+
+    /// Writes what was added since, for a builder elsewhere to [take](Self::take).
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn give(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.parts.iter_mut().try_for_each(|part| part.give(out))
+    }
+
+    /// Adds what another builder [gave](Self::give), of nodes behind all that there are and before
+    /// `end`. Memory is bounded.
+    ///
+    /// # Errors
+    /// As [`PostingsBuilder::take`].
+    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
+        self.parts.iter_mut().try_for_each(|part| part.take(input, end))?;
+        make_room(&mut self.parts)
+    }
+
+    /// Writes the files; each node has one of the types.
     ///
     /// # Errors
     /// [`IndexError::Io`] names the path.
-    pub fn finish(self) -> Result<(), IndexError> {
+    pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<(), IndexError> {
         let n_fields = [self.parts.len() as u32 - 2];
-        let n = self.types.len();
-        self.parts.into_iter().try_for_each(|part| part.finish(n))?;
+        let types: Vec<u16> = types.map(|one| one.0).collect();
+        self.parts.into_iter().try_for_each(|part| part.finish(types.len()))?;
         Arrays::write(
             &self.dir.join(NODES),
             &[
                 ("fields", Dtype::U32, bytemuck::cast_slice(&n_fields)),
-                ("types", Dtype::U16, bytemuck::cast_slice(&self.types)),
+                ("types", Dtype::U16, bytemuck::cast_slice(&types)),
             ],
         )
     }

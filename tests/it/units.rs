@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -154,9 +154,15 @@ fn index_of(world: &World, base: &str) -> BTreeMap<String, Vec<u8>> {
         }
     }
     let mut files = BTreeMap::new();
-    let base = Home::new(world.path("home")).get(base).unwrap();
-    gather(&base.index_dir(), "", &mut files);
+    let dir = index_dir(world, base);
+    if dir.exists() {
+        gather(&dir, "", &mut files);
+    }
     files
+}
+
+fn index_dir(world: &World, base: &str) -> PathBuf {
+    Home::new(world.path("home")).get(base).unwrap().index_dir()
 }
 
 #[test]
@@ -259,6 +265,51 @@ fn units_embed_with_what_was_planned_or_not_at_all() {
     served(&["index", "tiny"]).done();
     world.run(["unit", "run", "local", "1"]).fails(1, &["other data", "import the same data"]);
     world.run(["unit", "collect", "jobs"]).fails(1, &["other data"]);
+}
+
+#[test]
+fn words_in_units_are_the_index_of_one_machine() {
+    let world = World::shop();
+    let whole = index_of(&world, "shop");
+    let sample = world.path("sample");
+    let import = ["data", "import", "--name", "shop", "--from", sample.to_str().unwrap()];
+    for n in ["1", "3", "7"] {
+        let other = World::new();
+        other.run(import).done();
+        let plan = ["unit", "plan", "words", "--units", n, "--index", "shop", "--words"];
+        assert_eq!(other.run(plan).done().lines().count(), n.parse::<usize>().unwrap());
+        run_rest(&other, "words");
+        cut_a_result(&other, "words");
+        let collect = ["unit", "collect", "words"];
+        other.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+        assert!(index_of(&other, "shop").is_empty(), "nothing is written");
+        run_rest(&other, "words");
+        other.run(["unit", "collect", "words", "--out", "file"]).fails(2, &["make an index"]);
+        let collected = other.run(collect);
+        assert!(collected.stderr.contains("no vectors yet; `agent index shop`"));
+        collected.done();
+        let words = index_of(&other, "shop");
+        assert!(words.len() > 5 && words.keys().all(|name| name.starts_with("words/")));
+        let built = fs::metadata(index_dir(&other, "shop").join("words")).unwrap();
+        other.run(["index", "shop"]).done();
+        assert!(index_of(&other, "shop") == whole, "in {n}");
+        let kept = fs::metadata(index_dir(&other, "shop").join("words")).unwrap();
+        assert_eq!(
+            built.modified().unwrap(),
+            kept.modified().unwrap(),
+            "words are not built again"
+        );
+    }
+    let both = ["unit", "plan", "w", "--index", "shop", "--words", "--candidates-only"];
+    world.run(both).fails(2, &["--words", "cannot be used with"]);
+    // Another version of the words.
+    world.run(["unit", "plan", "left", "--index", "shop", "--words"]).done();
+    let path = world.path("left/plan.json");
+    let mut plan: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let format = plan["task"]["format"].as_u64().unwrap();
+    plan["task"]["format"] = (format - 1).into();
+    fs::write(&path, plan.to_string()).unwrap();
+    world.run(["unit", "run", "left", "0"]).fails(1, &["another version", "one version"]);
 }
 
 /// Runs in one of which a worker has to get its turn.

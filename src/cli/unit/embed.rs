@@ -4,7 +4,6 @@
 
 use std::{
     io::Write as _,
-    ops::Range,
     path::Path,
     sync::{Mutex, atomic::Ordering},
 };
@@ -13,16 +12,15 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     cli::{
-        Context, Exit, dataset,
+        Context, Exit,
         failure::{CommandError, Explain, Result},
         index::{Wanted, costs, with_embedded},
         printer::count,
-        unit::{Kind, PlanArgs, Task, to_be_run},
+        unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
     },
-    dataset::Base,
     embed::{EmbedError, Embedder},
     index::{self, Access, Embedded, EmbedderChoice, IndexError, VectorsOf},
-    kb::{Kb, NodeId},
+    kb::Kb,
     units::Units,
 };
 
@@ -42,11 +40,9 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
                  openai:MODEL"
             ));
     };
-    let ranges = index::cut(&kb, candidates_only, args.units);
-    let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
     let kind = Kind::Embed { vectors: VectorsOf::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };
-    Ok(Units::plan(&args.dir, &task, &lines, lines.len() as u64, None)?)
+    plan_nodes(args, &task, &index::cut(&kb, candidates_only, args.units))
 }
 
 /// What embeds on this machine.
@@ -79,11 +75,7 @@ impl Embedding {
 
     /// Embeds the nodes of a unit, and publishes their vectors.
     pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
-        let (_, items) = units.items(unit)?;
-        let range = items.first().and_then(|item| serde_json::from_str(item).ok());
-        let range: Option<Range<NodeId>> =
-            range.filter(|range: &Range<NodeId>| range.end <= self.kb.n_nodes());
-        let range = range.context("a unit of the plan is no range of nodes of this base")?;
+        let range = nodes_of(units, unit, &self.kb)?;
         let (from, length) = (range.start, range.len() as u64);
         let mut result = units.write(unit)?;
         let mut n = 0;
@@ -122,21 +114,6 @@ pub(super) fn collect(
     let mut results = to_be_run(units.results(), dir)?;
     let vectors = Embedded { of: of.clone(), input: Mutex::new(&mut results) };
     with_embedded(&base, &kb, &vectors, ctx)
-}
-
-/// The version of a base that was planned, imported here.
-fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
-    let served = dataset::locate(&task.dataset, ctx)?.base;
-    let next = ctx.home.next(&served.name)?;
-    for base in next.into_iter().chain([served]) {
-        let kb = Kb::open(&base.kb_dir())?;
-        if kb.fingerprint() == task.fingerprint {
-            return Ok((base, kb));
-        }
-    }
-    let name = &task.dataset;
-    Err(anyhow!("\"{name}\" holds other data here than was planned"))
-        .hint("import the same data on every machine, or plan again")
 }
 
 /// A unit keeps its vectors itself: a cache of all of them would be read for each.

@@ -15,11 +15,13 @@ use crate::{
         },
         unit::{
             Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation, task_of,
+            words,
         },
     },
     eval::trec,
     index::IndexedBase,
     infer::Runtime,
+    kb::Kb,
     retrieve::{Baseline, Detail, Retriever},
     sandbox::Origin,
     units::Units,
@@ -33,6 +35,7 @@ enum Opened {
     Answer(Box<Session>),
     Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
     Embed(Box<Embedding>),
+    Words(Box<Kb>),
     Evaluate(Evaluation),
 }
 
@@ -108,6 +111,7 @@ impl<'a> Bench<'a> {
         let ctx = self.ctx;
         match self.opened(units)? {
             Opened::Embed(embedding) => embedding.run(units, unit, ctx),
+            Opened::Words(kb) => words::run(kb, units, unit, ctx),
             Opened::Answer(session) => {
                 each(units, unit, ctx, &|at, item| answer(session, at + 1, item.trim()))
             }
@@ -133,6 +137,9 @@ impl<'a> Bench<'a> {
         Ok(match &task.kind {
             Kind::Embed { vectors } => {
                 Opened::Embed(Box::new(Embedding::open(&task, vectors, self.ctx)?))
+            }
+            Kind::Words { format } => {
+                Opened::Words(Box::new(words::open(&task, *format, self.ctx)?))
             }
             Kind::Answer { k } => {
                 let (base, resources) = self.indexed(&task)?;

@@ -1,6 +1,13 @@
-//! Builds `words/`: all indexes that depend on the base alone.
+//! Builds `words/`: all indexes that depend on the base alone. The words of some nodes can be read on
+//! one machine, and the index be built from those of all on another.
 
-use std::{fs, path::Path};
+use std::{
+    env, fs,
+    io::{self, Read, Write},
+    ops::Range,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use crate::{
     index::{
@@ -8,6 +15,7 @@ use crate::{
         build::Watch,
         entities,
         layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
+        stream::wrong,
         terms::TermIndexBuilder,
         text::TextIndexBuilder,
     },
@@ -18,37 +26,144 @@ use crate::{
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
+/// What is reported.
+const STAGE: &str = "text";
+/// Before what text builders give, and before what builders of terms give at the end of a range.
+const POSTINGS: u8 = 1;
+const ENTRIES: u8 = 2;
+
+/// Where the words of a base come from.
+#[derive(Clone, Copy)]
+pub enum WordSource<'a> {
+    /// From its nodes.
+    Nodes,
+    /// From what [`read_words`] wrote elsewhere, of all nodes in order.
+    Read(&'a Mutex<&'a mut (dyn Read + Send)>),
+}
+
+/// What is built from the text of nodes and the names of their neighbours.
+struct Builders {
+    text: TextIndexBuilder,
+    terms: TermIndexBuilder,
+    names_terms: TermIndexBuilder,
+}
 
 /// Builds and publishes the words of an index directory.
-pub(super) fn build(kb: &Kb, index: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
+pub(super) fn build(
+    kb: &Kb,
+    index: &Path,
+    source: WordSource<'_>,
+    watch: &Watch<'_>,
+) -> Result<(), IndexError> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
     entities::build(kb, &dir.join(NAMES), &mut || watch.go_on())?;
-    build_text(kb, dir, watch)?;
+    let text = dir.join(TEXT);
+    fs::create_dir(&text).map_err(|error| IndexError::io(&text, error))?;
+    let mut builders = Builders::create(kb, dir)?;
+    match source {
+        WordSource::Nodes => {
+            for node in 0..kb.n_nodes() {
+                builders.add(kb, node, watch)?;
+                builders.text.settle()?;
+            }
+        }
+        WordSource::Read(input) => {
+            let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+            builders.take(kb, *input, watch)?;
+        }
+    }
+    builders.finish(kb)?;
+    watch.at(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
     WordsRecord::new(kb.fingerprint()).write(dir)?;
     staging.publish(&index.join(WORDS))
 }
 
-fn build_text(kb: &Kb, dir: &Path, watch: &Watch<'_>) -> Result<(), IndexError> {
-    let text_dir = dir.join(TEXT);
-    fs::create_dir(&text_dir).map_err(|error| IndexError::io(&text_dir, error))?;
-    let mut text = TextIndexBuilder::create(&text_dir, kb.field_names().len());
-    let mut terms = TermIndexBuilder::create(&dir.join(TERMS))?;
-    let mut names_terms = TermIndexBuilder::create(&dir.join(NAMES_TERMS))?;
-    for node in 0..kb.n_nodes() {
-        if node % REPORT_EVERY == 0 {
-            watch.at("text", node.into(), kb.n_nodes().into())?;
+/// Reads the words of some nodes and writes what an index is built from. Memory is bounded as in
+/// building; the bytes depend on the nodes alone.
+///
+/// # Errors
+/// [`IndexError::Io`] when `out` fails or the temporary directory is full, [`IndexError::Stopped`].
+pub fn read_words(
+    kb: &Kb,
+    nodes: Range<NodeId>,
+    out: &mut dyn Write,
+    watch: &Watch<'_>,
+) -> Result<(), IndexError> {
+    let failed = |error| IndexError::io(Path::new("the words that are read"), error);
+    let mut builders = Builders::create(kb, &env::temp_dir())?;
+    for node in nodes {
+        builders.add(kb, node, watch)?;
+        if builders.text.is_much() {
+            builders.give_text(out).map_err(failed)?;
+        }
+    }
+    builders.give(out).map_err(failed)
+}
+
+impl Builders {
+    fn create(kb: &Kb, dir: &Path) -> Result<Self, IndexError> {
+        Ok(Self {
+            text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len()),
+            terms: TermIndexBuilder::create(&dir.join(TERMS))?,
+            names_terms: TermIndexBuilder::create(&dir.join(NAMES_TERMS))?,
+        })
+    }
+
+    /// Adds a node behind all that there are.
+    fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<(), IndexError> {
+        if node.is_multiple_of(REPORT_EVERY) {
+            watch.at(STAGE, node.into(), kb.n_nodes().into())?;
         }
         watch.go_on()?;
         let names = neighbor_names(kb, node);
-        text.add(kb.node_type(node), kb.text(node), &names, kb.fields(node))?;
-        terms.add(kb.text(node))?;
-        names_terms.add(&names)?;
+        self.text.add(node, kb.text(node), &names, kb.fields(node));
+        self.terms.add(kb.text(node))?;
+        self.names_terms.add(&names)
     }
-    text.finish()?;
-    terms.finish()?;
-    names_terms.finish()?;
-    watch.at("text", kb.n_nodes().into(), kb.n_nodes().into())
+
+    fn give_text(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&[POSTINGS])?;
+        self.text.give(out)
+    }
+
+    fn give(mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.give_text(out)?;
+        out.write_all(&[ENTRIES])?;
+        self.terms.give(out)?;
+        self.names_terms.give(out)
+    }
+
+    /// Takes what was given elsewhere, of all nodes.
+    fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
+        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
+        let mut what = [0];
+        while input.read(&mut what).map_err(failed)? > 0 {
+            let there = self.terms.n_nodes();
+            watch.at(STAGE, there as u64, kb.n_nodes().into())?;
+            let left = kb.n_nodes() as usize - there;
+            match what[0] {
+                POSTINGS => self.text.take(input, kb.n_nodes())?,
+                ENTRIES => {
+                    let taken = self.terms.take(input, left)?;
+                    if self.names_terms.take(input, left)? != taken {
+                        return Err(failed(wrong("names of other nodes")));
+                    }
+                }
+                _ => return Err(failed(wrong("neither postings nor entries"))),
+            }
+        }
+        match self.terms.n_nodes() == kb.n_nodes() as usize {
+            true => Ok(()),
+            false => Err(failed(wrong("not those of all nodes"))),
+        }
+    }
+
+    fn finish(self, kb: &Kb) -> Result<(), IndexError> {
+        self.text.finish((0..kb.n_nodes()).map(|node| kb.node_type(node)))?;
+        self.terms.finish()?;
+        self.names_terms.finish()
+    }
 }
 
 /// The names of a node's neighbours by every relation, one a line.

@@ -20,7 +20,8 @@ use crate::{
         IndexError,
         arrays::{Arrays, Strings},
         postings::{
-            coding::{Gaps, KEPT, put, put_frequent, put_gaps, take},
+            chunk::Chunk,
+            coding::{Gaps, KEPT, put_frequent, put_gaps, take},
             is_rare,
             vocabulary::{Hasher, Vocabulary},
         },
@@ -61,29 +62,29 @@ pub struct PostingsBuilder {
     runs: Vec<File>,
 }
 
-/// Postings of some texts by word. A word's part is the number of its nodes, then for each node the
-/// gap to the one before, less one (the first one's id), doubled, plus one if the count follows
-/// less two.
-#[derive(Default)]
-struct Chunk {
-    /// Numbers of the words.
-    words: Vec<u32>,
-    /// Where the parts in `bytes` end.
-    ends: Vec<usize>,
-    bytes: Vec<u8>,
-    lengths: Vec<(NodeId, u32)>,
-}
-
 /// Bounds the memory of builders: reads what they gathered when that is much, and moves to disk
 /// what they hold.
 ///
 /// # Errors
 /// [`IndexError::Io`] when the disk is full, [`IndexError::TooLarge`] past 4.2 billion words.
 pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
-    if builders.iter().map(|builder| builder.text.len()).sum::<usize>() < BATCH_BYTES {
+    if !is_much(builders) {
         return Ok(());
     }
     builders.iter_mut().try_for_each(PostingsBuilder::read)?;
+    make_room(builders)
+}
+
+/// Whether builders have gathered so much that it is to be read, or given away.
+pub fn is_much(builders: &[PostingsBuilder]) -> bool {
+    builders.iter().map(|builder| builder.text.len()).sum::<usize>() >= BATCH_BYTES
+}
+
+/// Bounds the memory of builders that took what others gave.
+///
+/// # Errors
+/// [`IndexError::Io`] when the disk is full.
+pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     while builders.iter().map(PostingsBuilder::held).sum::<usize>() >= HELD_BYTES {
         let Some(largest) = builders.iter_mut().max_by_key(|builder| builder.held()) else { break };
         largest.spill()?;
@@ -150,36 +151,75 @@ impl PostingsBuilder {
     }
 
     fn held(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.words.len() * 12 + chunk.bytes.len()).sum()
+        self.chunks.iter().map(Chunk::held).sum()
+    }
+
+    /// Writes what was gathered, for a builder elsewhere to [take](Self::take).
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn give(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let chunks = self.read_chunks();
+        out.write_all(&(chunks.len() as u64).to_le_bytes())?;
+        chunks.iter().try_for_each(|(words, chunk)| chunk.write(words.iter().map(|one| one.0), out))
+    }
+
+    /// Adds what another builder [gave](Self::give), of nodes behind all that were added and before
+    /// `end`; [`make_room`] after that bounds the memory.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`] that it is something else, [`IndexError::TooLarge`] as [`settle`].
+    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
+        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
+        let mut n = [0; 8];
+        input.read_exact(&mut n).map_err(failed)?;
+        self.read()?;
+        for _ in 0..u64::from_le_bytes(n) {
+            let from = self.lengths.len() as NodeId;
+            let (words, chunk) = Chunk::read(input, from..end).map_err(failed)?;
+            let hasher = self.hasher;
+            self.hold(words.iter().map(|word| (word, hasher.hash(word))), chunk)?;
+        }
+        Ok(())
     }
 
     /// Reads what was gathered.
     fn read(&mut self) -> Result<(), IndexError> {
-        let cuts = cuts(&self.ends);
-        let chunks: Vec<(Vocabulary, Chunk)> =
-            cuts.into_par_iter().map(|cut| self.read_chunk(cut)).collect();
-        for (words, mut chunk) in chunks {
-            let numbered = words.iter().map(|(word, hash)| self.vocabulary.number(word, hash));
-            chunk.words = numbered.collect();
-            if self.vocabulary.len() > MAX_WORDS {
-                return Err(IndexError::TooLarge("distinct words", MAX_WORDS as u64));
-            }
-            for (node, length) in std::mem::take(&mut chunk.lengths) {
-                self.lengths.resize(node as usize, 0);
-                self.lengths.push(length);
-            }
-            self.chunks.push(chunk);
+        self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
+    }
+
+    /// Holds a chunk with these words, hashed; its nodes are behind all that there are.
+    fn hold<'a>(
+        &mut self,
+        words: impl Iterator<Item = (&'a [u8], u64)>,
+        mut chunk: Chunk,
+    ) -> Result<(), IndexError> {
+        chunk.words = words.map(|(word, hash)| self.vocabulary.number(word, hash)).collect();
+        if self.vocabulary.len() > MAX_WORDS {
+            return Err(IndexError::TooLarge("distinct words", MAX_WORDS as u64));
         }
+        for (node, length) in std::mem::take(&mut chunk.lengths) {
+            self.lengths.resize(node as usize, 0);
+            self.lengths.push(length);
+        }
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// The chunks of what was gathered, in order, each with its words by first appearance.
+    fn read_chunks(&mut self) -> Vec<(Vocabulary, Chunk)> {
+        let cuts = cuts(&self.ends);
+        let chunks = cuts.into_par_iter().map(|cut| self.read_chunk(cut)).collect();
         self.text.clear();
         self.ends.clear();
-        Ok(())
+        chunks
     }
 
     /// Reads some of the texts; the words of the result are yet to be numbered as the vocabulary's
     /// are.
     fn read_chunk(&self, cut: Range<usize>) -> (Vocabulary, Chunk) {
         let hash = |word: &str| self.hasher.hash(word.as_bytes());
-        let (mut words, mut chunk) = (Vocabulary::new(), Chunk::default());
+        let (mut words, mut lengths) = (Vocabulary::new(), Vec::new());
         // Words as written; where that is not their form, the number of each one's form.
         let (mut written, mut forms, stems) = (Vocabulary::new(), Vec::new(), Stems::default());
         // By word: the last text with it, counted from 1, and how often it is there.
@@ -210,7 +250,7 @@ impl PostingsBuilder {
                 length += 1;
             });
             postings.extend(found.drain(..).map(|word| (word, node, seen[word as usize].1)));
-            chunk.lengths.push((node, length));
+            lengths.push((node, length));
             start = end;
         }
         if self.analysis == Analysis::Words {
@@ -228,14 +268,12 @@ impl PostingsBuilder {
             sorted[*place] = (node, count);
             *place += 1;
         }
-        let mut first = 0;
+        let (mut chunk, mut first) = (Chunk::new(lengths), 0);
         for &last in &places[..words.len()] {
-            put(&mut chunk.bytes, (last - first) as u64);
-            put_gaps(&mut chunk.bytes, &sorted[first..last]);
-            chunk.ends.push(chunk.bytes.len());
+            chunk.push(&sorted[first..last]);
             first = last;
         }
-        chunk.bytes.shrink_to_fit();
+        chunk.shrink();
         (words, chunk)
     }
 
@@ -350,9 +388,7 @@ fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: EachWord<'_>) -> i
     for (word, &last) in (0..).zip(&places[..n_words]) {
         bytes.clear();
         for &(chunk, part) in &sorted[first..last] {
-            let (chunk, part) = (&chunks[chunk as usize], part as usize);
-            let start = part.checked_sub(1).map_or(0, |before| chunk.ends[before]);
-            bytes.extend_from_slice(&chunk.bytes[start..chunk.ends[part]]);
+            bytes.extend_from_slice(chunks[chunk as usize].part(part as usize));
         }
         each(word, &bytes)?;
         first = last;

@@ -27,6 +27,7 @@
 //! Must not know: names, relations, types, what a text is made of.
 
 mod build;
+mod chunk;
 mod coding;
 mod search;
 #[cfg(test)]
@@ -35,7 +36,7 @@ mod vocabulary;
 
 use std::path::Path;
 
-pub use build::{PostingsBuilder, build, settle};
+pub use build::{PostingsBuilder, build, is_much, make_room, settle};
 pub use search::Collection;
 
 use crate::{

@@ -148,6 +148,40 @@ proptest! {
         prop_assert_eq!(index.search_in(&query, setting, &collection, k), first);
     }
 
+    /// However texts are parted between builders, the file is that of the one that read them all.
+    #[test]
+    fn what_builders_give_each_other_makes_the_same_file(
+        texts in texts(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, parted) = (dir.path().join("whole"), dir.path().join("parted"));
+        build(&whole, Analysis::Stems, &texts).unwrap();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(texts.len())).collect();
+        cuts.sort_unstable();
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([texts.len()]);
+        let mut taking = PostingsBuilder::create(&parted, Analysis::Stems);
+        for (from, to) in starts.zip(ends) {
+            let mut giving = PostingsBuilder::create(&parted, Analysis::Stems);
+            let mut bytes = Vec::new();
+            for (node, text) in (from as NodeId..).zip(&texts[from..to]) {
+                giving.add(node, [text.as_str()]);
+                if is_much(std::slice::from_mut(&mut giving)) {
+                    giving.give(&mut bytes).unwrap();
+                }
+            }
+            giving.give(&mut bytes).unwrap();
+            let mut input = bytes.as_slice();
+            while !input.is_empty() {
+                taking.take(&mut input, texts.len() as NodeId).unwrap();
+                make_room(std::slice::from_mut(&mut taking)).unwrap();
+            }
+        }
+        taking.finish(texts.len()).unwrap();
+        prop_assert!(fs::read(whole).unwrap() == fs::read(parted).unwrap());
+    }
+
     /// Damaged files are refused or give some ranking, never a panic.
     #[test]
     fn damaged_files_never_panic(

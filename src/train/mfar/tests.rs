@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     dataset::LabelledQuery,
-    index::{self, Access, IndexedBase, Part, Plan, VectorSource},
+    index::{self, Access, IndexedBase, Part, Plan, VectorSource, WordSource},
     kb::{Kb, KbMeta, KbWriter, NodeId},
     train::{Source, TrainError},
 };
@@ -48,7 +48,7 @@ impl World {
         let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let plan = Plan {
-            words: true,
+            words: Some(WordSource::Nodes),
             vectors: Some(VectorSource::Builtin),
             parts: &[Part::Fields],
             access: &Access::NONE,

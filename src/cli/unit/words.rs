@@ -1,0 +1,69 @@
+//! Units that read the words of a base, and the index that is made of them: the bytes of the one that
+//! `agent index` builds. Names of entities are indexed where units are collected.
+
+use std::{path::Path, sync::Mutex};
+
+use anyhow::anyhow;
+
+use crate::{
+    cli::{
+        Context, Exit,
+        failure::{Explain, Result},
+        index::{Wanted, with_words},
+        printer::count,
+        unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
+    },
+    index::{self, WORDS_FORMAT, Watch, WordSource},
+    kb::Kb,
+    units::Units,
+};
+
+/// Plans the words of an index.
+pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
+    let Wanted { base, kb, .. } = Wanted::of(dataset, None, false, ctx)?;
+    let fingerprint = kb.fingerprint().to_owned();
+    let kind = Kind::Words { format: WORDS_FORMAT };
+    let task = Task { dataset: base.name, fingerprint, kind };
+    plan_nodes(args, &task, &index::cut(&kb, false, args.units))
+}
+
+/// The base of a task, if this program reads words as was planned.
+pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<Kb> {
+    same_format(format)?;
+    Ok(planned(task, ctx)?.1)
+}
+
+/// Reads the words of the nodes of a unit, and publishes them.
+pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
+    let nodes = nodes_of(units, unit, kb)?;
+    let told = format!("words of {} nodes", count(nodes.len() as u64));
+    let mut result = units.write(unit)?;
+    let progress = ctx.printer.progress();
+    let report = |at: index::Progress| progress.at(at.stage, at.done, at.total);
+    index::read_words(kb, nodes, &mut result, &Watch { report: &report, stop: &ctx.stop })?;
+    drop(progress);
+    result.publish(Vec::new())?;
+    Ok(told)
+}
+
+/// Builds the words of the base from what all units read.
+pub(super) fn collect(
+    dir: &Path,
+    units: &Units,
+    task: &Task,
+    format: u32,
+    ctx: &Context,
+) -> Result<Exit> {
+    same_format(format)?;
+    let (base, kb) = planned(task, ctx)?;
+    let mut results = to_be_run(units.results(), dir)?;
+    with_words(&base, &kb, WordSource::Read(&Mutex::new(&mut results)), ctx)
+}
+
+fn same_format(planned: u32) -> Result<()> {
+    if planned == WORDS_FORMAT {
+        return Ok(());
+    }
+    Err(anyhow!("another version of this program planned these units, which reads words otherwise"))
+        .hint("run one version on every machine, and plan again")
+}

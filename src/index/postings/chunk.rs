@@ -1,0 +1,170 @@
+//! Postings of some texts by word, in memory and as bytes: what threads, and machines, hand over while
+//! an index is built. Must not know how chunks are made or merged.
+
+use std::{
+    io::{self, Read, Write},
+    ops::Range,
+};
+
+use crate::{
+    index::{
+        postings::coding::{Gaps, put, put_gaps, take},
+        stream::{self, Words, wrong},
+    },
+    kb::NodeId,
+};
+
+/// Postings of some texts by word. A word's part is the number of its nodes, then for each node the
+/// gap to the one before, less one (the first one's id), doubled, plus one if the count follows
+/// less two.
+#[derive(Default)]
+pub(super) struct Chunk {
+    /// Numbers of the words.
+    pub(super) words: Vec<u32>,
+    /// Words of each text, nodes ascending.
+    pub(super) lengths: Vec<(NodeId, u32)>,
+    /// Where the parts in `bytes` end.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// A chunk of texts with these lengths, without words yet.
+    pub(super) fn new(lengths: Vec<(NodeId, u32)>) -> Self {
+        Self { lengths, ..Self::default() }
+    }
+
+    /// Appends the part of the next word: nodes ascending, and how often each has the word.
+    pub(super) fn push(&mut self, postings: &[(NodeId, u32)]) {
+        put(&mut self.bytes, postings.len() as u64);
+        put_gaps(&mut self.bytes, postings);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Gives back memory that no part needs.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// The part of a word, by its place in the chunk.
+    pub(super) fn part(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[at]]
+    }
+
+    /// Bytes that it takes in memory.
+    pub(super) fn held(&self) -> usize {
+        self.words.len() * 12 + self.bytes.len()
+    }
+
+    /// Writes its parts, and the words that they belong to.
+    pub(super) fn write<'a>(
+        &self,
+        words: impl Iterator<Item = &'a [u8]>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        stream::write_words(out, words)?;
+        let (nodes, lengths): (Vec<NodeId>, Vec<u32>) = self.lengths.iter().copied().unzip();
+        stream::write(out, &nodes)?;
+        stream::write(out, &lengths)?;
+        let ends: Vec<u64> = self.ends.iter().map(|&end| end as u64).collect();
+        stream::write(out, &ends)?;
+        stream::write(out, &self.bytes)
+    }
+
+    /// Reads what [`Self::write`] wrote, of some of `nodes`; its words are yet to be numbered.
+    ///
+    /// # Errors
+    /// That it is something else.
+    pub(super) fn read(input: &mut dyn Read, nodes: Range<NodeId>) -> io::Result<(Words, Self)> {
+        let words = stream::read_words(input)?;
+        let (ids, lengths) = (stream::read::<NodeId>(input)?, stream::read::<u32>(input)?);
+        let ends = stream::read::<u64>(input)?.into_iter().map(|end| end as usize).collect();
+        let bytes = stream::read(input)?;
+        let of_nodes = ids.iter().all(|node| nodes.contains(node))
+            && ids.is_sorted_by(|a, b| a < b)
+            && ids.len() == lengths.len();
+        let lengths = ids.into_iter().zip(lengths).collect();
+        let chunk = Self { words: Vec::new(), lengths, ends, bytes };
+        match of_nodes && chunk.ends.len() == words.len() && chunk.is_whole() {
+            true => Ok((words, chunk)),
+            false => Err(wrong("postings of other nodes or words")),
+        }
+    }
+
+    /// Whether its parts are postings of its nodes, and nothing else.
+    fn is_whole(&self) -> bool {
+        let is_cut =
+            self.ends.is_sorted() && self.ends.last().map_or(0, |&end| end) == self.bytes.len();
+        let has =
+            |node: NodeId| self.lengths.binary_search_by_key(&node, |length| length.0).is_ok();
+        let is_part = |at: usize| {
+            let mut part = self.part(at);
+            let n = take(&mut part).unwrap_or(0);
+            let mut left = n;
+            let all = Gaps::new(&mut part).take(n as usize).all(|(node, _)| {
+                left -= 1;
+                has(node)
+            });
+            n > 0 && all && left == 0 && part.is_empty()
+        };
+        is_cut && (0..self.ends.len()).all(is_part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk() -> Chunk {
+        let mut chunk = Chunk::new(vec![(4, 3), (5, 0), (9, 2)]);
+        chunk.push(&[(4, 3), (9, 1)]);
+        chunk.push(&[(9, 1)]);
+        chunk
+    }
+
+    fn bytes(chunk: &Chunk, words: &[&str]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        chunk.write(words.iter().map(|word| word.as_bytes()), &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let (there, written) = (chunk(), bytes(&chunk(), &["a", "b"]));
+        let (words, read) = Chunk::read(&mut written.as_slice(), 4..10).unwrap();
+        assert_eq!(words.iter().collect::<Vec<_>>(), [b"a", b"b"]);
+        assert_eq!((read.lengths.clone(), read.ends.clone()), (there.lengths, there.ends));
+        assert_eq!(bytes(&read, &["a", "b"]), written);
+    }
+
+    #[test]
+    fn what_would_not_fit_the_index_is_refused() {
+        let refused = |chunk: &Chunk, words: &[&str], nodes: Range<NodeId>| {
+            Chunk::read(&mut bytes(chunk, words).as_slice(), nodes).is_err()
+        };
+        assert!(!refused(&chunk(), &["a", "b"], 0..10));
+        assert!(refused(&chunk(), &["a", "b"], 0..9), "a node that is not there");
+        assert!(refused(&chunk(), &["a", "b"], 5..10), "a node that was given before");
+        assert!(refused(&chunk(), &["a"], 0..10), "a part without a word");
+        let changed = |change: fn(&mut Chunk)| {
+            let mut chunk = chunk();
+            change(&mut chunk);
+            chunk
+        };
+        for (at, change) in [
+            |chunk: &mut Chunk| chunk.lengths.swap(0, 1),
+            |chunk: &mut Chunk| chunk.lengths.truncate(2),
+            |chunk: &mut Chunk| chunk.ends[0] += 1,
+            |chunk: &mut Chunk| chunk.ends.swap(0, 1),
+            |chunk: &mut Chunk| chunk.bytes.push(0),
+            |chunk: &mut Chunk| chunk.bytes[0] = 3,
+            |chunk: &mut Chunk| chunk.bytes[0] = 0,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(refused(&changed(change), &["a", "b"], 0..10), "change {at}");
+        }
+    }
+}

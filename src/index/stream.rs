@@ -1,0 +1,111 @@
+//! Arrays and words one behind the other, as machines that read parts of a base hand them to the one
+//! that builds its index. Numbers have their lowest byte first; each array follows its length.
+//!
+//! Must not know: what the arrays mean.
+
+use std::io::{self, Read, Write};
+
+use bytemuck::Pod;
+
+use crate::index::arrays::Strings;
+
+/// Words, in their order.
+pub(super) struct Words {
+    bounds: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// Writes an array.
+pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> {
+    out.write_all(&(array.len() as u64).to_le_bytes())?;
+    out.write_all(bytemuck::cast_slice(array))
+}
+
+/// Reads an array; memory grows with what is there, whatever length it claims.
+///
+/// # Errors
+/// That it ends early, and those of `input`.
+pub(super) fn read<T: Pod>(input: &mut dyn Read) -> io::Result<Vec<T>> {
+    let mut length = [0; 8];
+    input.read_exact(&mut length)?;
+    let claimed = u64::from_le_bytes(length).saturating_mul(size_of::<T>() as u64);
+    let mut bytes = Vec::new();
+    input.take(claimed).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == claimed {
+        true => Ok(bytemuck::pod_collect_to_vec(&bytes)),
+        false => Err(wrong("an array ends early")),
+    }
+}
+
+/// Writes words.
+pub(super) fn write_words<'a>(
+    out: &mut dyn Write,
+    words: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<()> {
+    let (bounds, bytes) = Strings::layout(words);
+    write(out, &bounds)?;
+    write(out, &bytes)
+}
+
+/// Reads words.
+///
+/// # Errors
+/// As [`read`], and that they are no words.
+pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
+    let words = Words { bounds: read(input)?, bytes: read(input)? };
+    let ends = words.bounds.first() == Some(&0)
+        && words.bounds.last() == Some(&(words.bytes.len() as u64))
+        && words.bounds.is_sorted();
+    match ends && words.iter().all(|word| str::from_utf8(word).is_ok()) {
+        true => Ok(words),
+        false => Err(wrong("words are no text")),
+    }
+}
+
+/// That what is read cannot have been written here.
+pub(super) fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+impl Words {
+    pub(super) fn len(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bounds.windows(2).map(|ends| &self.bytes[ends[0] as usize..ends[1] as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_not_is_refused() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &[3u32, 5]).unwrap();
+        write_words(&mut bytes, ["aé", "", "b"].into_iter().map(str::as_bytes)).unwrap();
+        let mut input = bytes.as_slice();
+        assert_eq!(read::<u32>(&mut input).unwrap(), [3, 5]);
+        let words = read_words(&mut input).unwrap();
+        assert!(input.is_empty());
+        assert_eq!(words.len(), 3);
+        assert_eq!(words.iter().collect::<Vec<_>>(), ["aé".as_bytes(), b"", b"b"]);
+
+        assert!(read::<u32>(&mut &bytes[..12]).is_err(), "cut short");
+        assert!(read::<u64>(&mut [0xff; 24].as_slice()).is_err(), "far too long");
+        let words = |bounds: &[u64], text: &[u8]| {
+            let mut bytes = Vec::new();
+            write(&mut bytes, bounds).unwrap();
+            write(&mut bytes, text).unwrap();
+            read_words(&mut bytes.as_slice()).map(|words| words.len())
+        };
+        assert_eq!(words(&[0, 1, 2], b"ab").unwrap(), 2);
+        assert_eq!(words(&[0], b"").unwrap(), 0);
+        for bounds in [&[][..], &[0, 2, 1, 2], &[0, 1], &[1, 2], &[0, 3]] {
+            assert!(words(bounds, b"ab").is_err(), "{bounds:?}");
+        }
+        assert!(words(&[0, 1, 2], "é".as_bytes()).is_err(), "cut within a character");
+    }
+}
