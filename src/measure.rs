@@ -14,7 +14,7 @@ use crate::{
     dataset::LabelledQuery,
     eval::{Candidates, Definitions, QueryResult},
     index::IndexedBase,
-    retrieve::{Answer, Detail, Ranking, Retriever},
+    retrieve::{Answer, Detail, Miss, Ranking, Retriever},
 };
 
 /// What is asked, and how the answers are measured.
@@ -46,8 +46,11 @@ pub struct Measured {
     pub rankings: Vec<Ranking>,
     /// The rank behind which each ranking's answers end, as far as the system says so.
     pub ends: Vec<Option<usize>>,
-    /// Queries that failed because a service gave no answer: with any, means say nothing.
+    /// Queries that failed, or that a language model did not help with, because a service gave no
+    /// answer: with any, means say nothing.
     pub outages: usize,
+    /// Queries that a language model was to help with and did not.
+    pub unassisted: usize,
 }
 
 /// The process is to end; no result was kept.
@@ -61,7 +64,11 @@ impl Measure<'_> {
     /// # Errors
     /// [`Stopped`].
     pub fn of(&self, system: &dyn Retriever) -> Result<Measured, Stopped> {
-        let (done, outages) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let done = AtomicU64::new(0);
+        let (outages, unassisted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let add = |to: &AtomicUsize, is_one: bool| {
+            to.fetch_add(usize::from(is_one), Ordering::Relaxed);
+        };
         let candidates = Candidates::of(&self.base.kb);
         let stopped = || self.stop.load(Ordering::Relaxed);
         let one = |query: &LabelledQuery| {
@@ -77,13 +84,13 @@ impl Measure<'_> {
                 Err(_) if stopped() => return Err(Stopped),
                 // A query that no system can read is answered with nothing.
                 Err(error) => {
-                    if error.is_outage() {
-                        outages.fetch_add(1, Ordering::Relaxed);
-                    }
+                    add(&outages, error.is_outage());
                     let other = self.stand_in.retrieve(&query.text, self.depth).unwrap_or_default();
                     (Answer::of(other), Some(error.to_string()))
                 }
             };
+            add(&unassisted, answer.unassisted.is_some());
+            add(&outages, answer.unassisted.is_some_and(Miss::passes));
             let (end, ranking) = (answer.end, answer.into_ranking());
             let metrics = self.definitions.measure(&ranking, &query.answers, candidates);
             let ranking = if self.keep { ranking } else { Ranking::new() };
@@ -94,6 +101,7 @@ impl Measure<'_> {
         let all = self.queries.par_iter().map(one).collect::<Result<Vec<_>, Stopped>>()?;
         let (results, answers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let (rankings, ends) = answers.into_iter().unzip();
-        Ok(Measured { results, rankings, ends, outages: outages.into_inner() })
+        let (outages, unassisted) = (outages.into_inner(), unassisted.into_inner());
+        Ok(Measured { results, rankings, ends, outages, unassisted })
     }
 }

@@ -28,9 +28,7 @@ use crate::{
     infer::{Asks, Linked},
     kb::NodeId,
     llm::{LlmError, RoleSpec},
-    retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
-    },
+    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, Why, checked, place_of},
     tools::{Assistant, AssistantError},
 };
 
@@ -276,9 +274,5 @@ impl Retriever for Cited {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.inner.category(query)
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        self.inner.unassisted()
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::{
     answer::{self, AnswerValue, Cell, Single},
     ask::kind::Kind,
+    retrieve::Miss,
     table::{Rows, SqlValue, Table, statistics::Tested},
 };
 
@@ -72,6 +73,8 @@ pub struct Answered {
     pub left_out: Vec<LeftOut>,
     /// How open words were taken.
     pub assumed: Vec<String>,
+    /// Why the rules found it where a language model was to; none where none was to, or did.
+    pub unassisted: Option<Miss>,
 }
 
 impl Answered {

@@ -53,9 +53,8 @@ use crate::{
         schema::Schema,
     },
     index::IndexedBase,
-    infer::Misses,
     llm::LlmError,
-    retrieve::{Miss, Unassisted},
+    retrieve::Miss,
     table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError},
     tools::Assistant,
 };
@@ -172,7 +171,6 @@ pub struct Analyst {
     values: Values,
     kinds: KindModel,
     model: Option<(Arc<Assistant>, Helps)>,
-    unassisted: Misses,
 }
 
 impl Analyst {
@@ -185,7 +183,6 @@ impl Analyst {
             kinds: KindModel::built_in().clone(),
             base,
             model: None,
-            unassisted: Misses::default(),
         }
     }
 
@@ -197,12 +194,6 @@ impl Analyst {
     /// The base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
-    }
-
-    /// Questions that the model was to answer and that the rules answered, or refused, since a reply
-    /// was unusable.
-    pub fn unassisted(&self) -> Unassisted {
-        self.unassisted.counted()
     }
 
     /// Answers a question.
@@ -238,12 +229,10 @@ impl Analyst {
             Failed::Ends(error) => return Err(AskError::Llm(error)),
             Failed::Prompt(why) => return Err(AskError::Prompt(why)),
             Failed::Declined => None,
-            Failed::Unusable(why) => {
-                self.unassisted.note(Miss::Unusable);
-                Some(why.chars().take(MAX_REASON).collect::<String>())
-            }
+            Failed::Unusable(why) => Some(why.chars().take(MAX_REASON).collect::<String>()),
         };
         let mut answered = unread.map_or_else(by_rules, Err)?;
+        answered.unassisted = why.is_some().then_some(Miss::Unusable);
         let told = |why| format!("a reply of the language model could not be used: {why}");
         answered.assumed.extend(why.map(told));
         Ok(answered)

@@ -526,6 +526,7 @@ impl Questioner<'_> {
             table,
             left_out,
             assumed: plan.assumed.clone(),
+            unassisted: None,
         })
     }
 }

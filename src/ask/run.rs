@@ -69,6 +69,7 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         left_out,
         assumed: plan.assumed.clone(),
         table,
+        unassisted: None,
     })
 }
 

@@ -127,7 +127,7 @@ fn answer(
         Err(error) => return Err(error.into()),
     };
     let ms = began.elapsed().as_secs_f64() * 1e3;
-    if analyst.unassisted().total() > 0 {
+    if answered.unassisted.is_some() {
         ctx.printer.warning(UNASSISTED);
     }
     if let Some(path) = &args.csv {

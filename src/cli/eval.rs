@@ -41,7 +41,7 @@ use crate::{
     index::IndexedBase,
     llm::ledger::Spent,
     measure::{self, Measure},
-    retrieve::{Baseline, Ranking, Retriever, Unassisted},
+    retrieve::{Baseline, Ranking, Retriever},
     systems::{self, bundle, mfar},
 };
 
@@ -139,14 +139,14 @@ pub(super) struct Measured {
     ends: Vec<Option<usize>>,
     /// Over all queries.
     pub(super) evaluation: Evaluation,
-    /// Queries that failed because a service gave no answer: with any, the means say nothing.
+    /// Queries for which a service gave no answer: with any, the means say nothing.
     outages: usize,
     /// What it spent on language models.
     llm: Spent,
     /// What its replies took, those that had been kept among them.
     used: Spent,
     /// Queries that a model was to help with and did not.
-    unassisted: Unassisted,
+    unassisted: usize,
 }
 
 impl Measured {
@@ -240,8 +240,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
         let after = spent().unwrap_or_default();
         (one.llm, one.used) = (after.0.since(before.0), after.1.since(before.1));
-        one.unassisted = system.unassisted();
-        one.outages += one.unassisted.outages as usize;
         measured.push(one);
     }
     for (path, one) in run_files.iter().flatten().zip(&measured) {
@@ -404,7 +402,7 @@ fn measured_as(
         stop: &ctx.stop,
         progress: &|done| progress.at(name, done, queries.len() as u64),
     };
-    let measure::Measured { results, rankings, ends, outages } =
+    let measure::Measured { results, rankings, ends, outages, unassisted } =
         measure.of(system).map_err(anyhow::Error::from)?;
     drop(progress);
     let evaluation = Evaluation::from_results(&results, SEED)?;
@@ -417,7 +415,7 @@ fn measured_as(
         outages,
         llm: Spent::default(),
         used: Spent::default(),
-        unassisted: Unassisted::default(),
+        unassisted,
     })
 }
 
@@ -500,8 +498,8 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
                 one.system
             ));
         }
-        if one.unassisted.total() > 0 {
-            let (n, of) = (one.unassisted.total(), one.evaluation.n);
+        if one.unassisted > 0 {
+            let (n, of) = (one.unassisted, one.evaluation.n);
             ctx.printer.warning(&format!(
                 "{}: the language model gave no usable reply for {n} of {of} queries; they are \
                  answered without it",

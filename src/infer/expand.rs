@@ -1,7 +1,7 @@
 //! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: another system is asked an
 //! expanded query: embedded by a dense one, with the counts of its words by a lexical one.
 //!
-//! A reply that cannot be used leaves the query as it is, which [`Retriever::unassisted`] counts. An
+//! A reply that cannot be used leaves the query as it is, which its answer says. An
 //! outage, a ceiling or a stop fails the query.
 //!
 //! Must not know: what the texts are written from, which answers are right.
@@ -20,12 +20,10 @@ use crate::{
         Sources, Writer, one_line,
     },
     index::IndexedBase,
-    infer::{Asks, Misses},
+    infer::Asks,
     kb::{Scores, TypeId},
     llm::{LlmError, RoleSpec},
-    retrieve::{
-        Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
-    },
+    retrieve::{Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of},
     tools::{Assistant, AssistantError, schema_text},
 };
 
@@ -55,7 +53,6 @@ pub struct Expander {
     base: Arc<IndexedBase>,
     inner: Box<dyn Retriever>,
     texts: Texts,
-    misses: Misses,
 }
 
 /// Where the texts come from.
@@ -76,7 +73,7 @@ impl Expander {
     /// Appends the first `n` documents that the system finds: pseudo-relevance feedback with whole
     /// documents.
     pub fn feedback(base: Arc<IndexedBase>, inner: Box<dyn Retriever>, n: usize) -> Self {
-        Self { base, inner, texts: Texts::Documents(n), misses: Misses::default() }
+        Self { base, inner, texts: Texts::Documents(n) }
     }
 
     /// Appends `n` texts that a language model writes; AGR appends the one that it refines them to.
@@ -90,7 +87,7 @@ impl Expander {
     ) -> Self {
         let structures = schema_text(&base.kb);
         let texts = Texts::Model { assistant, structures, method, n };
-        Self { base, inner, texts, misses: Misses::default() }
+        Self { base, inner, texts }
     }
 
     /// What the query is expanded by; nothing, and why, where a reply cannot be used.
@@ -108,7 +105,6 @@ impl Expander {
         match written {
             Ok(expansion) => Ok((expansion, None)),
             Err(Failed::Unusable(reason)) => {
-                self.misses.note(Miss::Unusable);
                 let told = vec![Explanation::new("not expanded", reason)];
                 Ok((Expansion::written(Vec::new(), told), Some(Miss::Unusable)))
             }
@@ -203,9 +199,5 @@ impl Retriever for Expander {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.inner.category(query)
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        self.misses.counted().or(self.inner.unassisted())
     }
 }

@@ -61,8 +61,8 @@ use crate::{
     llm::RoleSpec,
     program::Program,
     retrieve::{
-        Answer, Call, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Way, Why,
-        checked, place, place_of, shortlist,
+        Answer, Call, Detail, Miss, Ranking, RetrieveError, Retriever, Way, Why, checked, place,
+        place_of, shortlist,
     },
     sandbox::{
         ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
@@ -90,29 +90,6 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
-
-/// Counts [`Unassisted`] queries, from any thread.
-#[derive(Default)]
-pub(crate) struct Misses {
-    outages: AtomicU64,
-    unusable: AtomicU64,
-}
-
-impl Misses {
-    pub(crate) fn note(&self, miss: Miss) {
-        let count = match miss {
-            Miss::Unusable => &self.unusable,
-            _ => &self.outages,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn counted(&self) -> Unassisted {
-        let [outages, unusable] =
-            [&self.outages, &self.unusable].map(|count| count.load(Ordering::Relaxed));
-        Unassisted { outages, unusable }
-    }
-}
 
 /// What is asked of a language model for one query.
 #[derive(Clone, Debug)]
@@ -389,8 +366,6 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Who reads the query, beside the bundle's router.
     assistant: Option<Arc<Assistant>>,
-    /// Queries that were to be read and were not.
-    unassisted: Misses,
 }
 
 impl BundleRetriever {
@@ -416,17 +391,8 @@ impl BundleRetriever {
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (cutoff, phrasings) = (bundle.cutoff.clone(), bundle.phrasings.clone());
         let (category_programs, members) = (category_programs?, bundle.members());
-        let (assistant, unassisted) = (None, Misses::default());
-        Ok(Self {
-            runtime,
-            name,
-            category_programs,
-            members,
-            phrasings,
-            cutoff,
-            assistant,
-            unassisted,
-        })
+        let assistant = None;
+        Ok(Self { runtime, name, category_programs, members, phrasings, cutoff, assistant })
     }
 
     /// The same, with a language model that reads the query: it is told names and descriptions of the
@@ -615,10 +581,7 @@ impl Retriever for BundleRetriever {
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
         let (read, unassisted) = match self.read(query)? {
-            Some(Err(miss)) => {
-                self.unassisted.note(miss);
-                (None, Some(miss))
-            }
+            Some(Err(miss)) => (None, Some(miss)),
             read => (read.and_then(Result::ok), None),
         };
         let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
@@ -650,10 +613,6 @@ impl Retriever for BundleRetriever {
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
         let entities = read.iter().flat_map(ReadQuery::meant).collect();
         Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        self.unassisted.counted()
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

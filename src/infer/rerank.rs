@@ -17,12 +17,10 @@ use serde_json::{Value, json};
 use crate::{
     answer::{AnswerValue, Cell, Explanation},
     index::IndexedBase,
-    infer::{Asks, Misses, shown::Linked},
+    infer::{Asks, shown::Linked},
     kb::NodeId,
     llm::{LlmError, RoleSpec},
-    retrieve::{
-        Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Unassisted, Why, checked, place_of,
-    },
+    retrieve::{Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of},
     tools::{Assistant, AssistantError, unit_score},
 };
 
@@ -64,13 +62,12 @@ const ROUNDS: [u32; 2] = [1, 0];
 /// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
 /// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
 /// gets no usable score counts as one that the model scored 0. When no candidate gets one, the
-/// ranking is the shortlist as it is, and [`Retriever::unassisted`] counts the query. What was not
+/// ranking is the shortlist as it is, and [`Answer::unassisted`] says so. What was not
 /// judged keeps its order behind what was, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
-    unassisted: Misses,
 }
 
 /// A shortlist, and the score that the model gives each of its first nodes.
@@ -89,7 +86,7 @@ impl Rerank {
         shortlist: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
     ) -> Self {
-        Self { base, shortlist, assistant, unassisted: Misses::default() }
+        Self { base, shortlist, assistant }
     }
 
     /// The score that the model gives each node, in their order, none without a usable one; and
@@ -210,9 +207,7 @@ impl Retriever for Rerank {
         if judged.is_silent() {
             let mut unassisted = judged.shortlist.unassisted;
             if !judged.scores.is_empty() {
-                let miss = if judged.outage { Miss::Outage } else { Miss::Unusable };
-                self.unassisted.note(miss);
-                unassisted = Some(miss);
+                unassisted = Some(if judged.outage { Miss::Outage } else { Miss::Unusable });
             }
             return Ok(Answer { unassisted, ..cut(judged.shortlist, k, detail) });
         }
@@ -223,10 +218,6 @@ impl Retriever for Rerank {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         self.shortlist.category(query)
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        self.unassisted.counted().or(self.shortlist.unassisted())
     }
 }
 

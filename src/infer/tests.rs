@@ -29,7 +29,7 @@ use crate::{
     },
     program::Program,
     remote::RemoteError,
-    retrieve::{Baseline, Detail, RetrieveError, Retriever, System},
+    retrieve::{Answer, Baseline, Detail, Miss, RetrieveError, Retriever, System},
     sandbox::{FailureKind, Workers},
     tools::{
         ToolCache, Trace,
@@ -378,7 +378,9 @@ fn a_reading_is_mixed_in_and_a_useless_one_changes_nothing() {
     // Socks by Tidewell: only the reading knows of them.
     assert!(mixed.iter().position(|&node| node == 7) < alone.iter().position(|&node| node == 7));
     let silent = routed(1, json!("no reading"));
-    assert_eq!((nodes(&silent), silent.unassisted().unusable), (alone, 1));
+    assert_eq!(nodes(&silent), alone);
+    let answer = silent.answer(query, 40, Detail::default()).unwrap();
+    assert_eq!(answer.unassisted, Some(Miss::Unusable));
 }
 
 #[test]
@@ -494,13 +496,13 @@ fn a_perfect_judge_answers_first_whatever_is_in_the_shortlist() {
         let at = shortlist.iter().position(is_answer);
         deep += usize::from(at.is_some());
         judged_deep += usize::from(at.is_some_and(|at| at >= 20));
-        let judged = with.retrieve(&query.text, 50).unwrap();
-        first += usize::from(judged.first().is_some_and(is_answer));
+        let judged = with.answer(&query.text, 50, Detail::default()).unwrap();
+        first += usize::from(judged.ranking().first().is_some_and(is_answer));
+        assert_eq!(judged.unassisted, None);
     }
     assert_eq!(first, deep, "hit@1 of the judge is hit@50 of the shortlist");
     assert!(judged_deep > 0, "some answers stand behind the first 20");
     assert!(deep < queries.len() || judged_deep > 0);
-    assert_eq!(with.unassisted().total(), 0);
     assert!(heard.count() > 3 * queries.len(), "a reading and two halves for each query");
 }
 
@@ -519,11 +521,12 @@ fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
             let told = |system: &dyn Retriever| {
                 let detail = Detail { explained: 3, paths: true };
                 let answer = system.answer(&query.text, 50, detail).unwrap();
-                (answer.ranking().to_vec(), answer.end, answer.route, answer.why, answer.paths)
+                Answer { timings: BTreeMap::new(), ..answer }
             };
-            assert_eq!(told(&with), told(&*without), "{}", query.text);
+            let (helped, alone) = (told(&with), told(&*without));
+            assert!(helped.unassisted.is_some());
+            assert_eq!(Answer { unassisted: None, ..helped }, alone, "{}", query.text);
         }
-        assert_eq!(with.unassisted().total(), 8);
         assert!(heard.count() >= 8, "it was asked");
     }
 }

@@ -147,6 +147,11 @@ pub enum Miss {
 }
 
 impl Miss {
+    /// Whether the same question may well be helped another time.
+    pub fn passes(self) -> bool {
+        self != Self::Unusable
+    }
+
     /// The same in words.
     pub fn told(self) -> &'static str {
         match self {

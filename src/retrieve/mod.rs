@@ -44,30 +44,6 @@ const MAX_EXCERPT: usize = 160;
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
 
-/// Queries that a language model was to help with and did not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unassisted {
-    /// As its service gave no reply.
-    pub outages: u64,
-    /// As its replies could not be used.
-    pub unusable: u64,
-}
-
-impl Unassisted {
-    /// All of them.
-    pub fn total(self) -> u64 {
-        self.outages + self.unusable
-    }
-
-    /// What is known of a query by two that were to help with it: it counts once.
-    pub fn or(self, other: Unassisted) -> Unassisted {
-        Unassisted {
-            outages: self.outages.max(other.outages),
-            unusable: self.unusable.max(other.unusable),
-        }
-    }
-}
-
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
@@ -129,12 +105,6 @@ pub trait Retriever: Send + Sync {
         Ok(self.answer(query, k, Detail::default())?.into_ranking())
     }
 
-    /// Queries so far whose answers a language model was to better and did not: they are answered as
-    /// without it.
-    fn unassisted(&self) -> Unassisted {
-        Unassisted::default()
-    }
-
     /// The category the query is put in; none for a retriever that answers all queries alike.
     ///
     /// # Errors
@@ -159,10 +129,6 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         (**self).category(query)
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        (**self).unassisted()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     ask::{Analyst, AskError, Helps},
-    retrieve::{Answer, Detail, RetrieveError, Retriever, Unassisted},
+    retrieve::{Answer, Detail, RetrieveError, Retriever},
     systems::{SystemSpec, bundle::Effort},
 };
 
@@ -35,10 +35,7 @@ impl Retriever for Tables {
             AskError::Llm(error) => RetrieveError::Llm(error),
             other => RetrieveError::Program(other.to_string()),
         })?;
-        Ok(Answer { value: answered.value(), ..Answer::default() })
-    }
-
-    fn unassisted(&self) -> Unassisted {
-        self.0.unassisted()
+        let (value, unassisted) = (answered.value(), answered.unassisted);
+        Ok(Answer { value, unassisted, ..Answer::default() })
     }
 }

@@ -109,7 +109,7 @@ struct Printed<'a> {
     asked: Option<LlmUse>,
     /// Queries that a model was to help with and did not; only if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unassisted: Option<u64>,
+    unassisted: Option<usize>,
     /// What the defaults do not say.
     #[serde(flatten)]
     measures: Measures,
@@ -180,7 +180,7 @@ impl Report<'_> {
                 evaluation: &one.evaluation,
                 llm: one.llm.into(),
                 asked: (one.used.calls > 0).then(|| one.used.into()),
-                unassisted: Some(one.unassisted.total()).filter(|&n| n > 0),
+                unassisted: Some(one.unassisted).filter(|&n| n > 0),
                 measures: self.measures,
                 invalid: one.invalid(),
                 test_openings: self.openings,

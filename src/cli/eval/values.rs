@@ -47,7 +47,7 @@ struct Printed<'a> {
     all: Summary,
     /// Queries that a model was to help with and did not; only if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unassisted: Option<u64>,
+    unassisted: Option<usize>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<&'a str, Summary>,
@@ -69,6 +69,8 @@ struct Summary {
 struct Measured {
     result: ValueResult,
     failure: Option<String>,
+    /// Whether a language model was to help and did not.
+    unassisted: bool,
     ms: f64,
     /// What was given where it is not right.
     wrong: Option<String>,
@@ -120,7 +122,7 @@ pub(super) fn run(
         }
         let summed = |(group, own): (_, Vec<&Measured>)| Ok((group, Summary::of(own.into_iter())?));
         let groups = by_group.into_iter().map(summed).collect::<Result<_>>()?;
-        let unassisted = system.unassisted().total();
+        let unassisted = measured.iter().filter(|one| one.unassisted).count();
         if unassisted > 0 {
             ctx.printer.warning(&format!(
                 "{name}: the language model gave no usable reply for {unassisted} of {} queries; they \
@@ -186,6 +188,7 @@ fn measured(
             return Err(anyhow!("no result was kept"));
         }
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
+        let unassisted = answer.as_ref().is_ok_and(|answer| answer.unassisted.is_some());
         let (value, failure) = match answer {
             Ok(answer) => (Some(answer.value), None),
             Err(error) => (None, Some(error.to_string())),
@@ -195,7 +198,7 @@ fn measured(
             let given = value.as_ref().map(serde_json::to_string);
             plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
         });
-        Ok(Measured { result, failure, ms, wrong })
+        Ok(Measured { result, failure, unassisted, ms, wrong })
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     drop(progress);

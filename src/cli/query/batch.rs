@@ -17,6 +17,7 @@ use crate::{
     cli::{
         Context, Exit,
         failure::{CommandError, Result},
+        printer::counted,
         query::Printed,
         systems::all_threads,
     },
@@ -49,6 +50,8 @@ pub(in crate::cli) struct Answered {
     pub(in crate::cli) json: String,
     /// Why it is no answer of the bundle.
     pub(in crate::cli) failure: Option<Failure>,
+    /// Whether a language model was to help and did not.
+    pub(in crate::cli) unassisted: bool,
 }
 
 /// Why a question has no answer of the bundle.
@@ -92,15 +95,14 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
             Box::new(BufReader::new(opened.with_context(|| format!("cannot open {shown}"))?))
         }
     };
-    let (mut line, mut exit) = (0, Exit::Done);
+    let (mut line, mut exit, mut unassisted) = (0, Exit::Done, 0);
     loop {
         let lines = next_lines(&mut *input, &mut line, from)?;
         if lines.is_empty() {
-            let unassisted = session.opened.answers.unassisted().total();
             if unassisted > 0 {
                 ctx.printer.warning(&format!(
-                    "{unassisted} questions are answered without the language model; `unassisted` \
-                     in their lines says why"
+                    "answered without the language model: {}; `unassisted` in the output says why",
+                    counted(unassisted, "question")
                 ));
             }
             return Ok(exit);
@@ -117,6 +119,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         if answered.iter().any(|one| one.failure.is_some()) {
             exit = Exit::Failed;
         }
+        unassisted += answered.iter().filter(|one| one.unassisted).count() as u64;
         let printed: Vec<String> = answered.into_iter().map(|one| one.json).collect();
         ctx.printer.json_texts(&printed)?;
     }
@@ -155,7 +158,7 @@ fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<
 pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
     let failed = |id, why: String, passes| {
         let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
-        Ok(Answered { json, failure: Some(Failure { why, passes }) })
+        Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
     };
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,
@@ -178,7 +181,8 @@ pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result
             let printed = Printed { query, bundle: &session.bundle, answer: record };
             let json = told(&Line { line, id: asked.id, answer: Some(printed), error: None })?;
             let stood_in = |one: &StandIn| Failure { why: one.reason.clone(), passes: one.is_late };
-            Ok(Answered { json, failure: answer.stand_in.as_ref().map(stood_in) })
+            let (failure, unassisted) = (answer.stand_in.as_ref(), answer.unassisted.is_some());
+            Ok(Answered { json, failure: failure.map(stood_in), unassisted })
         }
         Err(error) => failed(asked.id, error.to_string(), error.passes()),
     }

@@ -195,7 +195,7 @@ fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
     if text.is_empty() {
         return Ok(Done { bytes: Vec::new(), failure: None });
     }
-    let batch::Answered { mut json, failure } = batch::answer(session, line, text)?;
+    let batch::Answered { mut json, failure, .. } = batch::answer(session, line, text)?;
     let failure = match failure {
         Some(failure) if failure.passes => {
             return Err(again(&format!("line {line}"), &failure.why));

@@ -22,7 +22,7 @@ use crate::{
         scripted::{Heard, llm, llm_within, question, said},
     },
     remote::RemoteError,
-    retrieve::{Baseline, Detail, RetrieveError, Retriever, System, Unassisted},
+    retrieve::{Baseline, Detail, Miss, RetrieveError, Retriever, System},
     tools::testing::{assistant, blocks, example_base},
 };
 
@@ -252,8 +252,8 @@ fn an_unusable_reply_leaves_the_query_as_it_is_and_is_counted() {
     let empty = || said(json!({"documents": [" "]}).to_string());
     for method in [Method::Hyde, Method::Rar, Method::Agr, kar(Some(Filter::Documents))] {
         let (system, heard) = expander(&base, method, 3, |_| said("I would rather not."));
-        assert_eq!(system.retrieve(QUERY, 20).unwrap(), plain);
-        assert_eq!(system.unassisted(), Unassisted { outages: 0, unusable: 1 });
+        let answer = system.answer(QUERY, 20, Detail::default()).unwrap();
+        assert_eq!((answer.ranking(), answer.unassisted), (&plain[..], Some(Miss::Unusable)));
         assert_eq!(heard.count(), 2, "asked once, and repaired once: {method:?}");
     }
     let (system, heard) = expander(&base, Method::Hyde, 3, move |_| empty());
@@ -272,7 +272,6 @@ fn an_outage_or_a_ceiling_is_never_an_answer() {
         });
         let error = system.retrieve(QUERY, 20).unwrap_err();
         assert!(error.is_outage(), "{error}");
-        assert_eq!(system.unassisted(), Unassisted::default());
     }
     let ceilings = Ceilings { usd: None, tokens: Some(10) };
     let (model, heard) = llm_within(echo, ceilings, Vec::new());
