@@ -50,6 +50,8 @@ pub const FORMAT: u32 = 5;
 pub const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
+/// Who proposed a program that was found by search; behind a colon, how.
+pub const SEARCH: &str = "search";
 /// First version of the program that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
 /// Categories of a bundle that is read; a run freezes a dozen or two.
@@ -124,6 +126,15 @@ pub struct Category {
     pub proposed_by: String,
     /// Scores on the validation queries that the router sends here; none when there are none.
     pub validation: Option<CategoryScore>,
+}
+
+impl Category {
+    /// What is told of it beside its name: what its program says of itself, and nothing where
+    /// search found it and its name has its metapaths, each in brackets.
+    pub fn told(&self) -> Option<&str> {
+        let has_metapaths = self.proposed_by.starts_with(SEARCH) && self.name.contains('(');
+        (!has_metapaths).then(|| self.program.description())
+    }
 }
 
 /// Scores of one category on its validation queries.

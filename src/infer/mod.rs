@@ -330,6 +330,8 @@ struct CategoryProgram {
     /// The beginning of its program's id.
     program: String,
     description: String,
+    /// What a model is told of it beside its name.
+    told: Option<String>,
     compiled: Compiled,
     params: ParamValues,
 }
@@ -383,6 +385,7 @@ impl BundleRetriever {
                     name: category.name.clone(),
                     program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
+                    told: category.told().map(str::to_owned),
                     compiled,
                     params: category.params.clone(),
                 })
@@ -425,7 +428,7 @@ impl BundleRetriever {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
         let offered: Vec<Offered<'_>> = category_programs
-            .map(|CategoryProgram { name, description, .. }| Offered { name, description })
+            .map(|CategoryProgram { name, told, .. }| Offered { name, told: told.as_deref() })
             .collect();
         read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }

@@ -232,6 +232,27 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
 }
 
 #[test]
+fn a_model_is_told_what_the_name_of_a_category_does_not_say() {
+    let mut bundle = bundle(&example_base(), 1, ["product", "brand"]);
+    for (category, name) in
+        bundle.categories.iter_mut().zip(["product by likely brand (<has_brand)", "alike"])
+    {
+        category.name = name.to_owned();
+        let source = category.program.source();
+        category.program = Program::new(&format!("//! Ranks {name} by steps.\n{source}"));
+    }
+    let (runtime, _) = runtime(|_| said("no"));
+    let (model, heard) = llm(|_| said("no reading"));
+    let bundle = BundleRetriever::new(Arc::new(runtime), &bundle).unwrap();
+    bundle.read_by(assistant(model)).retrieve("a durable steel bottle", 5).unwrap();
+    let told = heard.requests()[0].messages.iter().map(|one| one.text.as_str()).collect::<String>();
+    assert!(
+        told.contains("1. product by likely brand (<has_brand)\n2. alike: Ranks alike"),
+        "{told}"
+    );
+}
+
+#[test]
 fn members_of_an_ensemble_answer_together() {
     let base = example_base();
     let one = bundle(&base, 1, ["product", "brand"]);

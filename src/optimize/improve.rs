@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
 use crate::{
+    bundle::SEARCH,
     infer::ParamValues,
     optimize::{
         Ablation, Event, OptimizeError, Run, Stop,
@@ -35,7 +36,6 @@ use crate::{
         gate::gate,
         mutate::{Material, Operator, children, in_order},
         plan::Plan,
-        search::SEARCH,
         trial::{Origin, mean},
         wording::{self, Wording},
     },

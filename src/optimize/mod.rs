@@ -65,7 +65,7 @@ pub use crate::optimize::{
     verdict::{Standing, Verdict},
 };
 use crate::{
-    bundle::{Bundle, BundleError, Proof},
+    bundle::{Bundle, BundleError, Proof, SEARCH},
     dataset::LabelledQuery,
     eval::statistics::StatisticsError,
     index::{IndexError, IndexedBase},
@@ -84,7 +84,6 @@ use crate::{
         journal::{Journal, JournalError},
         leak::ForbiddenWords,
         plan::Plan,
-        search::SEARCH,
         trial::{Evaluators, Origin, Pool, Trials},
         user::UserProgram,
     },

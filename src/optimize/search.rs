@@ -2,6 +2,7 @@
 //! change them. Needs no language model.
 
 use crate::{
+    bundle::SEARCH,
     infer::ParamValues,
     optimize::{
         Ablation, Event, OptimizeError, Run,
@@ -18,8 +19,6 @@ use crate::{
     program::Program,
 };
 
-/// Name under which its proposals are kept.
-pub(super) const SEARCH: &str = "search";
 /// Plans that are run after mining.
 const SHORTLISTED: usize = 60;
 

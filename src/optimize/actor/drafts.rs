@@ -13,6 +13,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    bundle::SEARCH,
     infer::ParamValues,
     llm::{Reply, replies::program_of},
     optimize::{
@@ -31,7 +32,6 @@ use crate::{
         gate::gate,
         improve::Measured,
         plan::{self, Plan},
-        search::SEARCH,
         trial::{Origin, mean, reciprocal_ranks, told},
     },
     program::Program,
