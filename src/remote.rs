@@ -27,6 +27,7 @@ pub(crate) mod scripted;
 mod tests;
 
 use std::{
+    error::Error,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -105,11 +106,28 @@ impl Default for Limits {
     }
 }
 
-/// A client of HTTP whose TLS is computed by `ring`.
-pub(crate) fn client_builder() -> ClientBuilder {
+/// A client of HTTP with these settings, whose TLS is computed by `ring`.
+///
+/// # Errors
+/// Why there is none: on a system without certificates, above all.
+pub(crate) fn client(
+    settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, String> {
     // Another part of the process may have chosen before; then its choice holds.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    settings(Client::builder()).build().map_err(|error| {
+        let cause = innermost(&error);
+        format!("{cause}; TLS needs the certificates of the system (package ca-certificates)")
+    })
+}
+
+/// The innermost cause of an error: the outer ones say where, this one what happened.
+fn innermost(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 /// Why a service gave no reply.
@@ -234,16 +252,17 @@ impl Service {
     ) -> Result<Service, RemoteError> {
         let (base, host) = account.address()?;
         let headers = account.header_map()?;
-        let setup = |error: &dyn std::fmt::Display| RemoteError::Setup(error.to_string());
-        let client = client_builder()
-            .connect_timeout(limits.connect)
-            .pool_idle_timeout(IDLE_CONNECTION)
-            .redirect(Policy::none());
-        // What is on this machine is not behind the proxy of the network.
-        let client = if account::is_local(&base) { client.no_proxy() } else { client };
-        let client = client.build().map_err(|error| setup(&error))?;
+        let client = client(|client| {
+            let client = client
+                .connect_timeout(limits.connect)
+                .pool_idle_timeout(IDLE_CONNECTION)
+                .redirect(Policy::none());
+            // What is on this machine is not behind the proxy of the network.
+            if account::is_local(&base) { client.no_proxy() } else { client }
+        });
+        let client = client.map_err(RemoteError::Setup)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|error| setup(&error))?;
+        let runtime = runtime.map_err(|error| RemoteError::Setup(error.to_string()))?;
         let requester = Requester {
             client,
             headers,

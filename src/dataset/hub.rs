@@ -201,12 +201,13 @@ impl Hub {
             message: "HF_TOKEN has characters that no token has".to_owned(),
         })?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
-        let client = crate::remote::client_builder()
-            .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(|error| HubError::Start { message: error.to_string() })?;
+        let client = crate::remote::client(|client| {
+            client
+                .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
+                .redirect(redirect::Policy::none())
+                .connect_timeout(CONNECT_TIMEOUT)
+        });
+        let client = client.map_err(|message| HubError::Start { message })?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

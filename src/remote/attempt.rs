@@ -9,7 +9,7 @@ use reqwest::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::remote::{RemoteError, failure, requester::Requester};
+use crate::remote::{RemoteError, failure, innermost, requester::Requester};
 
 /// Bytes read of a reply that says what went wrong.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -141,14 +141,10 @@ impl Requester {
             (true, false) => "no connection".to_owned(),
             (false, _) => "the connection broke off".to_owned(),
         };
-        let mut cause: &dyn Error = error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        // The outermost error names the address; the innermost one says what happened.
+        // The outermost error names the address.
         if error.source().is_some() {
             // Writing to a text cannot fail.
-            let _ = write!(message, " ({})", self.secrets.shown(&cause.to_string()));
+            let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
         }
         Attempt::again(message)
     }

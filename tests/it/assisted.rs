@@ -101,5 +101,5 @@ fn lines_of_a_batch_say_why_the_model_did_not_help() {
     let ran = Ran::of(command.output().unwrap());
     let line: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
     assert!(line["unassisted"].as_str().unwrap().contains("no usable reply"), "{line}");
-    assert!(ran.stderr.contains("1 questions are answered without"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("without the language model: 1 question;"), "{}", ran.stderr);
 }
