@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     dataset::LabelledQuery,
-    index::{self, Access, IndexedBase, Plan, TextPart, VectorSource, WordSource},
+    index::{self, IndexedBase, TextPart},
     kb::{Kb, KbMeta, KbWriter, NodeId},
     train::{Progress, Record, Source, Task, TrainError},
 };
@@ -57,16 +57,8 @@ impl World {
         let candidate_types = vec!["thing".to_owned()];
         let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
         writer.finish(&meta, &mut |_, _| true).unwrap();
-        let vectors = Some(VectorSource::Builtin);
-        let plan = Plan {
-            words: Some(WordSource::Nodes),
-            vectors,
-            parts: &[],
-            access: &Access::NONE,
-            before: None,
-        };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
-        index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
+        index::build(&kb, &index_dir, &|_| {}, &stop).unwrap();
         let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());
         World { dir, base }
     }

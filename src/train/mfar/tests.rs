@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     dataset::LabelledQuery,
-    index::{self, Access, IndexedBase, Part, Plan, VectorSource, WordSource},
+    index::{self, IndexedBase, Part, Plan},
     kb::{Kb, KbMeta, KbWriter, NodeId},
     train::{Source, TrainError},
 };
@@ -47,13 +47,7 @@ impl World {
         let candidate_types = vec!["thing".to_owned()];
         let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
         writer.finish(&meta, &mut |_, _| true).unwrap();
-        let plan = Plan {
-            words: Some(WordSource::Nodes),
-            vectors: Some(VectorSource::Builtin),
-            parts: &[Part::Fields],
-            access: &Access::NONE,
-            before: None,
-        };
+        let plan = Plan { parts: &[Part::Fields], ..Plan::complete() };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
         let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());
