@@ -110,7 +110,7 @@ impl Default for Limits {
 ///
 /// # Errors
 /// Why there is none: on a system without certificates, above all.
-pub(crate) fn client(
+pub(crate) fn http_client(
     settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
     // Another part of the process may have chosen before; then its choice holds.
@@ -252,7 +252,7 @@ impl Service {
     ) -> Result<Service, RemoteError> {
         let (base, host) = account.address()?;
         let headers = account.header_map()?;
-        let client = client(|client| {
+        let client = http_client(|client| {
             let client = client
                 .connect_timeout(limits.connect)
                 .pool_idle_timeout(IDLE_CONNECTION)

@@ -129,11 +129,10 @@ pub struct Category {
 }
 
 impl Category {
-    /// What is told of it beside its name: what its program says of itself, and nothing where
-    /// search found it and its name has its metapaths, each in brackets.
-    pub fn told(&self) -> Option<&str> {
-        let has_metapaths = self.proposed_by.starts_with(SEARCH) && self.name.contains('(');
-        (!has_metapaths).then(|| self.program.description())
+    /// Whether its name has its metapaths, each in brackets, as search names what it finds: its
+    /// program says no more of itself.
+    pub fn is_told_by_name(&self) -> bool {
+        self.proposed_by.starts_with(SEARCH) && self.name.contains('(')
     }
 }
 

@@ -1,8 +1,8 @@
 //! `agent unit`: batch answering, rankings for labelled queries, and the vectors and words of an
-//! index, cut into units that any engine runs on any machine, and collected as if one machine had done it all. A unit
-//! whose base, embedder, bundle, program or questions are not those of the plan is not run, and one
-//! of which a question was ended by a time limit leaves no result: it is to be run again, and nothing
-//! is scored for it.
+//! index, cut into units that any engine runs on any machine, and collected as if one machine had
+//! done it all. A unit whose base, embedder, bundle, program or questions are not those of the plan
+//! is not run, and one of which a question was ended by a time limit leaves no result: it is to be
+//! run again, and nothing is scored for it.
 
 mod embed;
 mod evaluate;
@@ -69,13 +69,14 @@ pub(super) enum Command {
 
 /// Cut questions, queries or documents into units, and print the numbers of those to be run
 ///
-/// With --batch each line is answered with a bundle, as `agent query --batch` does, without timings;
-/// with --split each query is ranked by a system, and the collected file is the one that `agent eval
-/// --run-file` writes; with --index documents are embedded, or their words read, and what is collected
-/// is the index that `agent index` builds. The directory gets all that units need but the dataset, which every machine
-/// has installed (and indexed, unless units embed), and the directory of an encoder, which has one
-/// path everywhere. The same command again, or the directory alone, prints the units that have no
-/// whole result yet; the test split is opened, and counted, when a plan with it is made.
+/// With --batch each line is answered with a bundle, as `agent query --batch` does, without
+/// timings; with --split each query is ranked by a system, and the collected file is the one that
+/// `agent eval --run-file` writes; with --index documents are embedded, or their words read, and
+/// what is collected is the index that `agent index` builds. The directory gets all that units need
+/// but the dataset, which every machine has installed (and indexed, unless units make its index),
+/// and the directory of an encoder, which has one path everywhere. The same command again, or the
+/// directory alone, prints the units that have no whole result yet; the test split is opened, and
+/// counted, when a plan with it is made.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
     /// Directory of the plan, on a file system that all machines share

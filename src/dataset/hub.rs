@@ -201,7 +201,7 @@ impl Hub {
             message: "HF_TOKEN has characters that no token has".to_owned(),
         })?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
-        let client = crate::remote::client(|client| {
+        let client = crate::remote::http_client(|client| {
             client
                 .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
                 .redirect(redirect::Policy::none())

@@ -3,11 +3,14 @@
 //!
 //! Must not know: what the arrays mean.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+};
 
 use bytemuck::Pod;
 
-use crate::index::arrays::Strings;
+use crate::index::{IndexError, arrays::Strings};
 
 /// Words, in their order.
 pub(super) struct Words {
@@ -15,9 +18,21 @@ pub(super) struct Words {
     bytes: Vec<u8>,
 }
 
+/// Writes a number.
+pub(super) fn write_number(out: &mut dyn Write, number: usize) -> io::Result<()> {
+    out.write_all(&(number as u64).to_le_bytes())
+}
+
+/// Reads a number.
+pub(super) fn read_number(input: &mut dyn Read) -> io::Result<u64> {
+    let mut number = [0; 8];
+    input.read_exact(&mut number)?;
+    Ok(u64::from_le_bytes(number))
+}
+
 /// Writes an array.
 pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> {
-    out.write_all(&(array.len() as u64).to_le_bytes())?;
+    write_number(out, array.len())?;
     out.write_all(bytemuck::cast_slice(array))
 }
 
@@ -26,9 +41,7 @@ pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> 
 /// # Errors
 /// That it ends early, and those of `input`.
 pub(super) fn read<T: Pod>(input: &mut dyn Read) -> io::Result<Vec<T>> {
-    let mut length = [0; 8];
-    input.read_exact(&mut length)?;
-    let claimed = u64::from_le_bytes(length).saturating_mul(size_of::<T>() as u64);
+    let claimed = read_number(input)?.saturating_mul(size_of::<T>() as u64);
     let mut bytes = Vec::new();
     input.take(claimed).read_to_end(&mut bytes)?;
     match bytes.len() as u64 == claimed {
@@ -65,6 +78,11 @@ pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
 /// That what is read cannot have been written here.
 pub(super) fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// What an index says that cannot be built from what is read.
+pub(super) fn failed(error: io::Error) -> IndexError {
+    IndexError::io(Path::new("words that were read elsewhere"), error)
 }
 
 impl Words {

@@ -21,7 +21,7 @@ use crate::{
         IndexError,
         arrays::{Array, Arrays, Strings},
         bm25::{Bm25, idf},
-        stream::{self, wrong},
+        stream::{self, failed, wrong},
     },
     kb::NodeId,
     words::{Stems, is_question_word, name_words},
@@ -155,7 +155,8 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// Those of `out`, and of the file of entries.
-    pub fn give(self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn give(mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.bounds.push(self.n_entries);
         let mut stems: Vec<(u32, String)> =
             self.ids.into_iter().map(|(stem, id)| (id, stem)).collect();
         stems.sort_unstable();
@@ -164,7 +165,6 @@ impl TermIndexBuilder {
         stream::write(out, &self.bounds)?;
         let mut spool = self.entries.into_inner().map_err(io::IntoInnerError::into_error)?;
         spool.rewind()?;
-        out.write_all(&self.n_entries.to_le_bytes())?;
         io::copy(&mut BufReader::with_capacity(SPOOL_BUFFER, spool), out).map(drop)
     }
 
@@ -174,7 +174,6 @@ impl TermIndexBuilder {
     /// # Errors
     /// [`IndexError::Io`] that it is something else, others as [`Self::add`].
     pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
-        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
         let other = || failed(wrong("entries of other nodes or stems"));
         let stems = stream::read_words(input).map_err(failed)?;
         let stem = |stem| number(&mut self.ids, String::from_utf8_lossy(stem).into_owned());
@@ -182,22 +181,18 @@ impl TermIndexBuilder {
         self.count_stems()?;
         let lengths: Vec<u32> = stream::read(input).map_err(failed)?;
         let bounds: Vec<u64> = stream::read(input).map_err(failed)?;
-        let mut all = [0; 8];
-        input.read_exact(&mut all).map_err(failed)?;
-        let all = u64::from_le_bytes(all);
-        let starts_well = bounds.first().is_none_or(|&first| first == 0);
-        let ends = bounds.iter().skip(1).copied().chain((!bounds.is_empty()).then_some(all));
-        if lengths.len() > n || bounds.len() != lengths.len() || !starts_well {
+        let of_nodes = bounds.first() == Some(&0)
+            && bounds.is_sorted()
+            && bounds.len() == lengths.len() + 1
+            && lengths.len() <= n;
+        if !of_nodes {
             return Err(other());
         }
         let mut entry = [0; 4];
-        for ((&length, &from), end) in lengths.iter().zip(&bounds).zip(ends) {
-            if end < from {
-                return Err(other());
-            }
+        for (&length, ends) in lengths.iter().zip(bounds.windows(2)) {
             self.lengths.push(length);
             self.bounds.push(self.n_entries);
-            for _ in from..end {
+            for _ in ends[0]..ends[1] {
                 input.read_exact(&mut entry).map_err(failed)?;
                 let entry = u32::from_le_bytes(entry);
                 let id = ids.get((entry >> COUNT_BITS) as usize).ok_or_else(other)?;

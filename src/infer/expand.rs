@@ -1,8 +1,8 @@
 //! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: another system is asked an
 //! expanded query: embedded by a dense one, with the counts of its words by a lexical one.
 //!
-//! A reply that cannot be used leaves the query as it is, which its answer says. An
-//! outage, a ceiling or a stop fails the query.
+//! A reply that cannot be used leaves the query as it is, which its answer says. An outage, a ceiling
+//! or a stop fails the query.
 //!
 //! Must not know: what the texts are written from, which answers are right.
 

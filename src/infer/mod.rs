@@ -330,8 +330,8 @@ struct CategoryProgram {
     /// The beginning of its program's id.
     program: String,
     description: String,
-    /// What a model is told of it beside its name.
-    told: Option<String>,
+    /// Whether a model is told its name alone.
+    is_told_by_name: bool,
     compiled: Compiled,
     params: ParamValues,
 }
@@ -385,7 +385,7 @@ impl BundleRetriever {
                     name: category.name.clone(),
                     program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
-                    told: category.told().map(str::to_owned),
+                    is_told_by_name: category.is_told_by_name(),
                     compiled,
                     params: category.params.clone(),
                 })
@@ -428,7 +428,10 @@ impl BundleRetriever {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
         let offered: Vec<Offered<'_>> = category_programs
-            .map(|CategoryProgram { name, told, .. }| Offered { name, told: told.as_deref() })
+            .map(|one| Offered {
+                name: &one.name,
+                description: (!one.is_told_by_name).then_some(one.description.as_str()),
+            })
             .collect();
         read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }

@@ -70,8 +70,8 @@ const RANK_OFFSET: f32 = 5.0;
 /// A category, for the model.
 pub(super) struct Offered<'a> {
     pub(super) name: &'a str,
-    /// What is told of it beside.
-    pub(super) told: Option<&'a str>,
+    /// Where its name does not say it all.
+    pub(super) description: Option<&'a str>,
 }
 
 /// What a name of the query may mean: any one of these nodes, and how surely they bear the name; 1 for
@@ -112,9 +112,9 @@ pub(super) fn read_query(
     categories: &[Offered<'_>],
 ) -> Result<Result<ReadQuery, Miss>, RetrieveError> {
     let linked = Linked::of(base, query);
-    let offered = (1..)
-        .zip(categories)
-        .map(|(n, category)| json!({"n": n, "name": category.name, "description": category.told}));
+    let offered = (1..).zip(categories).map(
+        |(n, category)| json!({"n": n, "name": category.name, "description": category.description}),
+    );
     let types: Vec<&str> =
         base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind)).collect();
     let inputs = json!({

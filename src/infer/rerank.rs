@@ -62,8 +62,8 @@ const ROUNDS: [u32; 2] = [1, 0];
 /// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
 /// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
 /// gets no usable score counts as one that the model scored 0. When no candidate gets one, the
-/// ranking is the shortlist as it is, and [`Answer::unassisted`] says so. What was not
-/// judged keeps its order behind what was, with scores -1, -2, ...
+/// ranking is the shortlist as it is, and [`Answer::unassisted`] says so. What was not judged keeps
+/// its order behind what was, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,

@@ -13,6 +13,7 @@ use crate::{
         printer::count,
         unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
     },
+    dataset::Base,
     index::{self, WORDS_FORMAT, Watch, WordSource},
     kb::Kb,
     units::Units,
@@ -28,9 +29,12 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
 }
 
 /// The base of a task, if this program reads words as was planned.
-pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<Kb> {
-    same_format(format)?;
-    Ok(planned(task, ctx)?.1)
+pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)> {
+    if format == WORDS_FORMAT {
+        return planned(task, ctx);
+    }
+    Err(anyhow!("another version of this program planned these units, which reads words otherwise"))
+        .hint("run one version on every machine, and plan again")
 }
 
 /// Reads the words of the nodes of a unit, and publishes them.
@@ -54,16 +58,7 @@ pub(super) fn collect(
     format: u32,
     ctx: &Context,
 ) -> Result<Exit> {
-    same_format(format)?;
-    let (base, kb) = planned(task, ctx)?;
+    let (base, kb) = open(task, format, ctx)?;
     let mut results = to_be_run(units.results(), dir)?;
     with_words(&base, &kb, WordSource::Read(&Mutex::new(&mut results)), ctx)
-}
-
-fn same_format(planned: u32) -> Result<()> {
-    if planned == WORDS_FORMAT {
-        return Ok(());
-    }
-    Err(anyhow!("another version of this program planned these units, which reads words otherwise"))
-        .hint("run one version on every machine, and plan again")
 }

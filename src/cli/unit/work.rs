@@ -139,7 +139,7 @@ impl<'a> Bench<'a> {
                 Opened::Embed(Box::new(Embedding::open(&task, vectors, self.ctx)?))
             }
             Kind::Words { format } => {
-                Opened::Words(Box::new(words::open(&task, *format, self.ctx)?))
+                Opened::Words(Box::new(words::open(&task, *format, self.ctx)?.1))
             }
             Kind::Answer { k } => {
                 let (base, resources) = self.indexed(&task)?;

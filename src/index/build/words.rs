@@ -15,7 +15,7 @@ use crate::{
         build::Watch,
         entities,
         layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
-        stream::wrong,
+        stream::{failed, wrong},
         terms::TermIndexBuilder,
         text::TextIndexBuilder,
     },
@@ -136,7 +136,6 @@ impl Builders {
 
     /// Takes what was given elsewhere, of all nodes.
     fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
-        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
         let mut what = [0];
         while input.read(&mut what).map_err(failed)? > 0 {
             let there = self.terms.n_nodes();

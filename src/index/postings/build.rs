@@ -25,6 +25,7 @@ use crate::{
             is_rare,
             vocabulary::{Hasher, Vocabulary},
         },
+        stream::{self, failed},
     },
     kb::NodeId,
     words::{Analysis, Stems, for_each_reference_word},
@@ -160,7 +161,7 @@ impl PostingsBuilder {
     /// Those of `out`.
     pub fn give(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let chunks = self.read_chunks();
-        out.write_all(&(chunks.len() as u64).to_le_bytes())?;
+        stream::write_number(out, chunks.len())?;
         chunks.iter().try_for_each(|(words, chunk)| chunk.write(words.iter().map(|one| one.0), out))
     }
 
@@ -170,11 +171,8 @@ impl PostingsBuilder {
     /// # Errors
     /// [`IndexError::Io`] that it is something else, [`IndexError::TooLarge`] as [`settle`].
     pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
-        let failed = |error| IndexError::io(Path::new("words that were read elsewhere"), error);
-        let mut n = [0; 8];
-        input.read_exact(&mut n).map_err(failed)?;
         self.read()?;
-        for _ in 0..u64::from_le_bytes(n) {
+        for _ in 0..stream::read_number(input).map_err(failed)? {
             let from = self.lengths.len() as NodeId;
             let (words, chunk) = Chunk::read(input, from..end).map_err(failed)?;
             let hasher = self.hasher;

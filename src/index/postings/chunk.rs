@@ -100,13 +100,9 @@ impl Chunk {
             |node: NodeId| self.lengths.binary_search_by_key(&node, |length| length.0).is_ok();
         let is_part = |at: usize| {
             let mut part = self.part(at);
-            let n = take(&mut part).unwrap_or(0);
-            let mut left = n;
-            let all = Gaps::new(&mut part).take(n as usize).all(|(node, _)| {
-                left -= 1;
-                has(node)
-            });
-            n > 0 && all && left == 0 && part.is_empty()
+            let n = take(&mut part).unwrap_or(0) as usize;
+            let known = Gaps::new(&mut part).take(n).filter(|&(node, _)| has(node)).count();
+            n > 0 && known == n && part.is_empty()
         };
         is_cut && (0..self.ends.len()).all(is_part)
     }

@@ -17,6 +17,7 @@ use crate::sandbox::private::{KEY_BYTES, PrivateDir};
 
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+
 /// Whose code it is. That of the engine, which every program in Rhai needs and which takes seconds and
 /// hundreds of megabytes to compile, makes no room for that of modules.
 #[derive(Clone, Copy, Debug)]
