@@ -284,6 +284,11 @@ impl Service {
         &self.requester.host
     }
 
+    /// What one request may cost.
+    pub fn limits(&self) -> Limits {
+        self.requester.limits
+    }
+
     /// Attempts that were repetitions.
     pub fn retries(&self) -> u64 {
         self.requester.retries.load(Ordering::Relaxed)

@@ -76,14 +76,14 @@ impl Check {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let names = names(ctx);
     let mut checks = vec![
         Check::new("version", Status::Ok, env!("CARGO_PKG_VERSION")),
         Check::new("threads", Status::Ok, rayon::current_num_threads().to_string()),
-        home(ctx.home.path()),
+        home(ctx.home.path(), !names.is_empty()),
         private(ctx),
     ];
     checks.extend(language_model(args, ctx)?);
-    let names = names(ctx);
     for name in &names {
         checks.extend(base(name, ctx));
     }
@@ -115,18 +115,26 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if broken { Exit::Failed } else { Exit::Done })
 }
 
-/// Whether a file can be made in the home, or where the home would be made.
-fn home(path: &Path) -> Check {
+/// Whether a file can be made in the home, or where the home would be made. One that holds datasets
+/// answers questions without, as a server's does that may read alone.
+fn home(path: &Path, has_datasets: bool) -> Check {
     let existing = path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
     match tempfile::NamedTempFile::new_in(existing) {
         Ok(_) => Check::new("home", Status::Ok, format!("{} is writable", path.display())),
-        Err(error) => Check::new(
-            "home",
-            Status::Broken,
-            format!("{} is not writable: {error}", path.display()),
-        )
-        .remedy("give a writable directory with --home DIR or AGENT_HOME"),
+        Err(error) => {
+            let detail = format!("{} is not writable: {error}", path.display());
+            if has_datasets {
+                let only_read = Check::new("home", Status::Note, detail);
+                only_read.remedy(
+                    "questions are answered, nothing is imported, indexed or optimized; for that \
+                     give a writable directory with --home DIR or AGENT_HOME",
+                )
+            } else {
+                Check::new("home", Status::Broken, detail)
+                    .remedy("give a writable directory with --home DIR or AGENT_HOME")
+            }
+        }
     }
 }
 
@@ -326,4 +334,23 @@ impl<'a> Reading<'a> {
 
 fn ms(began: Instant) -> String {
     format!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_that_can_only_be_read_is_broken_where_it_holds_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(home(dir.path(), false).status, Status::Ok);
+        // No file can be made in a file, whoever asks.
+        let empty = home(&file, false);
+        assert_eq!(empty.status, Status::Broken);
+        let filled = home(&file, true);
+        assert_eq!((filled.status, filled.detail), (Status::Note, empty.detail));
+        assert!(filled.remedy.unwrap().contains("questions are answered"));
+    }
 }

@@ -26,6 +26,8 @@ const LEAST_STRENGTH: f32 = 0.2;
 const NAMED: usize = 8;
 /// Characters of the relations of one node; a first line is shown whatever its length.
 const RELATION_CHARS: usize = 800;
+/// Characters of those behind, without neighbours.
+const FURTHER_CHARS: usize = 400;
 /// Neighbours by one relation of a node in the middle from which a link of two steps over it says
 /// nothing: everything is joined over a venue or a colour.
 const HUB: usize = 300;
@@ -100,8 +102,8 @@ fn neighbors(
 }
 
 /// A line for each relation and direction: the neighbours' number, type and names, those first that
-/// are asked for. Lines with such names come first; where all together are too long, the last are
-/// left out, and it is said how many.
+/// are asked for. Lines with such names come first; where all together are too long, the last share
+/// one line without names, and what that has no room for is counted.
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
@@ -110,26 +112,43 @@ fn relation_lines(
     let (mut asked_for, mut other): (Vec<_>, Vec<_>) =
         lists.partition(|(_, _, nodes)| nodes.iter().any(|node| first.contains(node)));
     asked_for.append(&mut other);
-    let n = asked_for.len();
+    let head = |(relation, direction, nodes): &(RelationId, Direction, Vec<NodeId>)| {
+        let kind = nodes.first().map_or("", |&node| base.kb.type_name(base.kb.node_type(node)));
+        format!("{} {kind} ({})", arrow(base, *relation, *direction), nodes.len())
+    };
     let (mut text, mut length) = (String::new(), 0);
-    for (at, (relation, direction, nodes)) in asked_for.into_iter().enumerate() {
+    for (at, list) in asked_for.iter().enumerate() {
+        let nodes = &list.2;
         let asked = nodes.iter().filter(|node| first.contains(node));
         let others = nodes.iter().filter(|node| !first.contains(node));
         let names: Vec<String> =
             asked.chain(others).take(NAMED).map(|&node| name(base, node)).collect();
         let more = if nodes.len() > NAMED { ", ..." } else { "" };
-        let kind = nodes.first().map_or("", |&node| base.kb.type_name(base.kb.node_type(node)));
-        let (arrow, names) = (arrow(base, relation, direction), names.join("; "));
-        let line = format!("{arrow} {kind} ({}): {names}{more}\n", nodes.len());
+        let line = format!("{}: {}{more}\n", head(list), names.join("; "));
         length += line.chars().count();
         if at > 0 && length > RELATION_CHARS {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "and {} further relations", n - at);
+            text += &further(asked_for[at..].iter().map(head).collect());
             break;
         }
         text += &line;
     }
     text
+}
+
+/// A line of the relations whose neighbours are not named, and of how many there is no room for.
+fn further(heads: Vec<String>) -> String {
+    let mut length = 0;
+    let fits = |head: &&String| {
+        length += head.chars().count();
+        length <= FURTHER_CHARS
+    };
+    let told = heads.iter().take_while(fits).count();
+    let mut line = format!("further: {}", heads[..told].join("; "));
+    if told < heads.len() {
+        // Writing to a string cannot fail.
+        let _ = write!(line, "; and {} more", heads.len() - told);
+    }
+    line + "\n"
 }
 
 impl<'a> Linked<'a> {
@@ -294,6 +313,17 @@ mod tests {
         assert!(links.contains("relations:\n") && links.contains("-has_brand-> brand (1)"));
         let entity = linked.shown()[0]["relations"].as_str().unwrap().to_owned();
         assert!(entity.contains("<-has_brand- product (4)"), "{entity}");
+    }
+
+    #[test]
+    fn relations_without_room_for_names_are_told_and_those_behind_counted() {
+        let heads = |n: usize| (0..n).map(|at| format!("-relation_{at:03}-> thing (1)")).collect();
+        assert_eq!(
+            further(heads(2)),
+            "further: -relation_000-> thing (1); -relation_001-> thing (1)\n"
+        );
+        let line = further(heads(60));
+        assert!(line.ends_with("thing (1); and 44 more\n"), "{line}");
     }
 
     #[test]

@@ -12,8 +12,12 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::llm::{
-    Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema, ledger::Ledger,
+use crate::{
+    llm::{
+        Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema,
+        ledger::Ledger,
+    },
+    remote::Limits,
 };
 
 /// Requests of one list that are asked at a time; the model bounds what is sent at a time.
@@ -88,6 +92,11 @@ impl Llm {
     /// How a role asks.
     pub fn role(&self, role: &Role) -> Option<&RoleSettings> {
         self.roles.get(role)
+    }
+
+    /// What one request may cost.
+    pub fn limits(&self) -> Limits {
+        self.model.limits()
     }
 
     /// What was spent, and the ceilings.

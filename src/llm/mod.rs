@@ -32,7 +32,7 @@ pub use crate::llm::{
     ask::{Llm, RoleSettings},
     role::{Role, RoleSpec},
 };
-use crate::remote::RemoteError;
+use crate::remote::{Limits, RemoteError};
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +184,11 @@ pub trait Model: Send + Sync {
         let _ = unusable;
         self.ask(request)
     }
+
+    /// What one request may cost.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 }
 
 impl<T: Model + ?Sized> Model for Arc<T> {
@@ -197,6 +202,10 @@ impl<T: Model + ?Sized> Model for Arc<T> {
         unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
     ) -> Result<Reply, LlmError> {
         (**self).ask_counting(request, unusable)
+    }
+
+    fn limits(&self) -> Limits {
+        (**self).limits()
     }
 }
 

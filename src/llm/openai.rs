@@ -30,7 +30,7 @@ use crate::{
         Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
         ledger::estimated_tokens, openai::reply::Unusable,
     },
-    remote::{RemoteError, Service},
+    remote::{Limits, RemoteError, Service},
 };
 
 /// Where a conversation is posted, below the base address.
@@ -343,6 +343,10 @@ impl Model for OpenAi {
                 }
             }
         }
+    }
+
+    fn limits(&self) -> Limits {
+        self.service.limits()
     }
 }
 

@@ -24,13 +24,6 @@ pub const TOOLS_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Longest time that one program call may wait for models; looked at before each request.
-const MAX_WAIT: Duration = Duration::from_secs(120);
-
-/// Longest time of the last request, which begins within [`MAX_WAIT`]: requests have bounds of their
-/// own below it.
-const MAX_LAST_REQUEST: Duration = Duration::from_secs(480);
-
 /// Asks for the tools of one program call.
 #[derive(Default)]
 pub struct Requester {
@@ -52,9 +45,11 @@ impl Requester {
         self.waited
     }
 
-    /// The longest that can be waited in all.
+    /// The longest that can be waited in all: the last request begins within the time of an attempt,
+    /// and has bounds of its own.
     pub(super) fn patience(&self) -> Duration {
-        self.assistant.as_ref().map_or(Duration::ZERO, |_| MAX_WAIT + MAX_LAST_REQUEST)
+        let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
+        limits.map_or(Duration::ZERO, |limits| limits.attempt + limits.total)
     }
 
     /// The failure of the model that every further request would meet as well.
@@ -82,7 +77,8 @@ impl Requester {
 
     /// The JSON replies to a prompt with each of several inputs, in their order; none where a reply
     /// stayed wrong. `items` nodes or texts are asked about in all; a reply is repaired as often as
-    /// told.
+    /// told. Nothing more is asked once waiting has taken as long as one attempt may, so that a model
+    /// that is slow by its settings has the time for what it is asked.
     ///
     /// # Errors
     /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] when
@@ -96,10 +92,12 @@ impl Requester {
         tries: Tries,
     ) -> Result<Vec<Option<Value>>, ToolError> {
         let Some(assistant) = &self.assistant else { return Err(ToolError::NoLlm) };
-        if self.waited >= MAX_WAIT {
-            let most = MAX_WAIT.as_secs();
+        let longest = assistant.llm().limits().attempt;
+        if self.waited >= longest {
             return Err(ToolError::Budget(format!(
-                "over {most} s of waiting for a language model; ask about fewer nodes"
+                "over {} s of waiting for a language model; ask about fewer nodes, or raise \
+                 `attempt_s` in its settings",
+                longest.as_secs()
             )));
         }
         let mut requests = Vec::with_capacity(inputs.len());
@@ -157,13 +155,10 @@ fn of_prompt(error: PromptError) -> ToolError {
 mod tests {
     use serde_json::json;
 
+    use super::*;
     use crate::{
         llm::scripted::{llm, said},
-        tools::{
-            Meter, ToolError,
-            asking::{MAX_WAIT, ROUNDS, Requester},
-            testing::assistant,
-        },
+        tools::testing::assistant,
     };
 
     #[test]
@@ -180,7 +175,9 @@ mod tests {
         let (asked, unparsed) = requester.take_notes();
         assert_eq!((asked.requests, unparsed), (1, 0));
         assert_eq!(requester.take_notes().0.requests, 0);
-        requester.waited = MAX_WAIT;
+        let (limits, patience) = (crate::remote::Limits::default(), requester.patience());
+        assert_eq!(patience, limits.attempt + limits.total);
+        requester.waited = limits.attempt;
         let refused = ask(&mut requester);
         assert!(matches!(&refused, Err(ToolError::Budget(why)) if why.contains("120 s")));
         assert_eq!(heard.count(), 1);

@@ -37,7 +37,8 @@ pub const GROUPS: [(&str, &str); 6] = [
          They are slow and cost money: use them on a short top slice, once, with all nodes in one call. \
          Without one they fail with `no LLM configured`, which ends the program. One run of a program may make 40 requests \
          (repairs of unusable replies not counted), about 400 nodes and texts, of 400,000 tokens, \
-         and wait 120 s for the replies; that time does not count to its deadline. Equal nodes and \
+         fewer while the optimizer compares programs, and wait for the replies as long as one attempt at \
+         a request may take (300 s); that time does not count to its deadline. Equal nodes and \
          texts are asked about once. What gets no usable reply in three requests is \"NA\", false \
          or 0, and is noted in the trace as unparsed. An outage or a spent budget of the run ends \
          the program and is no failure of it.",

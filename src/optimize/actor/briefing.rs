@@ -3,8 +3,11 @@
 //!
 //! Must not know: queries, answers, programs.
 
+use std::fmt::Write;
+
 use crate::{
     kb::Kb,
+    optimize::asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN},
     sandbox::Limits,
     tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text},
 };
@@ -43,7 +46,7 @@ impl Briefing {
             language: language(),
             toolkit_outline: toolkit_outline(told),
             language_outline: language_outline(),
-            limits: limits(),
+            limits: limits(told),
         }
     }
 }
@@ -68,9 +71,9 @@ fn without_fence(text: &str) -> String {
 }
 
 /// The limits that a program meets first; the notes on the language name all.
-fn limits() -> String {
+fn limits(told: Told) -> String {
     let limits = Limits::default();
-    format!(
+    let mut text = format!(
         "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
          heap and {} answers; nested calls at most {} deep, {} parameters.",
         limits.deadline.as_secs_f64(),
@@ -80,12 +83,30 @@ fn limits() -> String {
         limits.max_answers,
         limits.call_levels,
         limits.parameters
-    )
+    );
+    if told.llm {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            " Of functions that ask a language model, at most {REQUESTS_PER_RUN} requests with {TOKENS_PER_RUN} \
+             tokens in all for one query while programs are compared. What all programs may ask is \
+             bounded as well: it is enough for one or two categories, and a program that comes too late \
+             is refused."
+        );
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_functions_may_ask_is_told_where_they_are() {
+        let told = |llm| limits(Told { llm, ..Told::default() });
+        assert!(told(true).starts_with(&told(false)));
+        assert!(told(true).contains("at most 4 requests with 40000 tokens"), "{}", told(true));
+    }
 
     #[test]
     fn the_notes_in_short_lack_the_example_and_nothing_else() {

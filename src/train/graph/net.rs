@@ -237,18 +237,23 @@ fn forward(
         true => kind_without_relations(kind, relations.dims()[0]),
         false => kind,
     });
-    let edges = relations.index_select(&ids(kinds.collect())?, 0)?;
-    let (from, to) = (ids(sources)?, ids(targets.clone())?);
+    let (from, to, kinds) = (ids(sources)?, ids(targets.clone())?, ids(kinds.collect())?);
     for _ in 0..LAYERS {
         let (m, m_bias, q, k, w1, b1, w2, b2) =
             (next()?, next()?, next()?, next()?, next()?, next()?, next()?, next()?);
         if without == Some(Without::Graph) || graph.edges.is_empty() {
             continue;
         }
-        let sent = state.index_select(&from, 0)?;
-        let message = linear(&Tensor::cat(&[&sent, &edges], 1)?, m, m_bias)?.relu()?;
-        let received = Tensor::cat(&[&state.index_select(&to, 0)?, &edges], 1)?;
-        let logits = (sent.matmul(q)? * received.matmul(k)?)?.sum(1)?;
+        // [node, relation] W for each edge: every node and every relation is multiplied once, not
+        // once for each of its edges.
+        let beside = |ends: &Tensor, weight: &Tensor| {
+            let of_nodes = state.matmul(&weight.narrow(0, 0, DIM)?)?.index_select(ends, 0)?;
+            let of_kinds = relations.matmul(&weight.narrow(0, DIM, DIM)?)?;
+            of_nodes + of_kinds.index_select(&kinds, 0)?
+        };
+        let message = beside(&from, m)?.broadcast_add(m_bias)?.relu()?;
+        let sent = state.matmul(q)?.index_select(&from, 0)?;
+        let logits = (sent * beside(&to, k)?)?.sum(1)?;
         let logits = (logits / (DIM as f64).sqrt())?;
         let powers = (&logits - largest_of_target(&logits, &targets, n + 1)?)?.exp()?;
         let sums = Tensor::zeros(n + 1, dtype, cpu)?.index_add(&to, &powers, 0)?;
