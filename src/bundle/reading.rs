@@ -5,7 +5,7 @@
 //! answers, and its answers are the nodes that all metapaths reach: no word of a document makes
 //! another node answer it better. A question is plain if its reading explains every word that is
 //! neither of a name nor shapes the question only; all others have no reading here and are left to
-//! programs.
+//! programs. Nothing but a name asks for what bears it, where that may be an answer.
 //!
 //! How likely words are under a reading comes from two sources, in one model (naive Bayes over the
 //! presence of words; Maron 1961): the names of types and relations say what may be said, as a
@@ -148,7 +148,8 @@ pub struct Phrasings(pub Vec<Phrasing>);
 pub struct Reading {
     /// One metapath for each name, in words, each once.
     pub metapaths: Vec<String>,
-    /// The nodes that the question names, ascending; they do not answer it.
+    /// The nodes that the question names, ascending; they do not answer it. None where it is
+    /// nothing but a name.
     pub named: Vec<NodeId>,
     /// The nodes that answer it, ascending; at least one.
     pub answers: Vec<NodeId>,
@@ -696,6 +697,9 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
     if !question.may_be_plain() {
         return None;
     }
+    if let Some(reading) = bare_name(base, &question) {
+        return Some(reading);
+    }
     let named: BTreeSet<NodeId> = question.names.iter().flatten().copied().collect();
     let named: Vec<NodeId> = named.into_iter().collect();
     let model = Model::new(base, &question, phrasings);
@@ -736,6 +740,17 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         }
     }
     found.map(|pair| pair.1).filter(|reading| reading.answers.len() <= MAX_ANSWERS)
+}
+
+/// The reading of a question that is one name and no word more: the nodes that bear it, where they
+/// may be answers.
+fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
+    let [nodes] = question.names.as_slice() else { return None };
+    let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
+    let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
+    let is_bare = question.said.is_empty() && !answers.is_empty();
+    let answers = answers.into_iter().collect();
+    is_bare.then(|| Reading { metapaths: Vec::new(), named: Vec::new(), answers, ways: Vec::new() })
 }
 
 impl Reading {
@@ -792,5 +807,32 @@ impl Reading {
         ranked.extend(lacking.map(|&node| (node, 0.505)));
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         ranked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::testing::example_base;
+
+    #[test]
+    fn a_name_and_no_word_more_asks_for_what_bears_it() {
+        let base = example_base();
+        let read = |query: &str| read(&base, query, &Phrasings::default());
+        let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
+        let name = base.kb.name(product);
+        let reading = read(name).unwrap();
+        assert_eq!((reading.answers.as_slice(), reading.named.len()), ([product].as_slice(), 0));
+        let ranked = reading.apply(&[(product + 1, 0.9), (product, 0.1)]);
+        assert_eq!(ranked[0].0, product);
+        // A brand is no answer, and words beside a name ask for something else.
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        for (query, node) in [
+            (base.kb.name(brand).to_owned(), brand),
+            (format!("other products like {name}"), product),
+        ] {
+            let asked = read(&query);
+            assert!(asked.is_none_or(|reading| !reading.answers.contains(&node)), "{query}");
+        }
     }
 }

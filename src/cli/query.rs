@@ -197,8 +197,12 @@ fn warn(answer: &Answer, ctx: &Context) {
     }
 }
 
-/// Where the answers end.
+/// Where the answers end. Nobody can tell for a question that names nothing of the base and says what
+/// nothing found has: what is expected was learnt from questions that were understood.
 fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
+    if !record.recognised && !record.understood.unused.is_empty() {
+        return None;
+    }
     Some(Ending { rank: record.cutoff?, expected: record.expected? })
 }
 

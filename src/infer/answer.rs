@@ -100,20 +100,24 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     }
 }
 
-/// The words of the question that each node's document has, and those that none has.
+/// The words of the question that each node's document or the names of its neighbours have, and
+/// those that none has.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
-    let mut known: Vec<(String, Option<u32>)> = Vec::new();
+    let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {
-        let stem = base.terms.stem_id(&base.stems.stem(&word));
-        let is_new = stem.is_none_or(|stem| known.iter().all(|other| other.1 != Some(stem)));
+        let stem = base.stems.stem(&word);
+        let stems = [base.terms.stem_id(&stem), base.neighbor_names.stem_id(&stem)];
+        let is_new = stems == [None; 2] || known.iter().all(|other| other.1 != stems);
         if is_new && !is_question_word(&word) {
-            known.push((query.get(range).unwrap_or_default().to_owned(), stem));
+            known.push((query.get(range).unwrap_or_default().to_owned(), stems));
         }
     }
     let mut used = BTreeSet::new();
     let words = answer.ranking().iter().map(|&(node, _)| {
-        let has = |(word, stem): &(String, Option<u32>)| {
-            stem.is_some_and(|stem| base.terms.has(node, stem)).then(|| word.clone())
+        let has = |(word, [in_document, in_names]): &(String, [Option<u32>; 2])| {
+            let has_it = in_document.is_some_and(|stem| base.terms.has(node, stem))
+                || in_names.is_some_and(|stem| base.neighbor_names.has(node, stem));
+            has_it.then(|| word.clone())
         };
         let own: Vec<String> = known.iter().filter_map(has).collect();
         used.extend(own.iter().cloned());

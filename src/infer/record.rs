@@ -83,7 +83,7 @@ pub struct HitRecord<'a> {
     /// The ways from the other entities that the question names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_paths: Vec<Vec<StepRecord<'a>>>,
-    /// The words of the question that its document has.
+    /// The words of the question that its document or the names of its neighbours have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<&'a [String]>,
     /// What its place is made of, if that was asked.
@@ -120,7 +120,7 @@ pub struct UnderstoodRecord<'a> {
     pub entities: Vec<EntityRecord<'a>>,
     /// Words that are names of types or relations of the base.
     pub words: Vec<SchemaWordRecord<'a>>,
-    /// Words that name nothing and that no document of the answer has.
+    /// Words that name nothing and that no document of the answer, nor a name beside it, has.
     pub unused: &'a [String],
 }
 

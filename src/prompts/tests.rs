@@ -86,7 +86,8 @@ fn example(name: &str) -> Value {
         "comparator/contrast" => json!({"category": category, "current": standing,
             "tried": ["not taken, worse (0.4 on 20 queries): Uses the brand."],
             "good": table, "also_good": ["(free wording) a kite -> \"red kite\" (product)"],
-            "bad": [table, table]}),
+            "bad": [table, table],
+            "also_bad": ["rank 3: (quotes) \"a kite\" -> \"red kite\" (product)"]}),
         "categories/discover" => json!({"schema": schema,
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),
         "categories/assign" => json!({

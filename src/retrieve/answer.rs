@@ -18,7 +18,8 @@ pub struct Detail {
     /// So many nodes, the first ones, are explained.
     pub explained: usize,
     /// Whether the way from what the question names to each node is told, as far as the retriever
-    /// went one, and the words that it shares with the document of each.
+    /// went one, and the words that it shares with the document of each or the names of its
+    /// neighbours.
     pub paths: bool,
 }
 
@@ -35,8 +36,8 @@ pub struct Answer {
     /// By place in the nodes, the paths that lead to each, one from each entity that the question
     /// names; empty where none is known or none was asked for.
     pub paths: Vec<Vec<Path>>,
-    /// By place in the nodes, the words of the question that the document of each has; empty where
-    /// none were asked for.
+    /// By place in the nodes, the words of the question that the document of each or the names of
+    /// its neighbours have; empty where none were asked for.
     pub words: Vec<Vec<String>>,
     /// Why the first nodes have their places, in their order; as many as were asked for.
     pub why: Vec<Why>,
@@ -175,7 +176,7 @@ pub struct Understood {
     pub words: Vec<SchemaWord>,
     /// Words that are neither, and shape no question; only documents can have them.
     pub others: Vec<String>,
-    /// Those of them that no document of the answer has.
+    /// Those of them that no document of the answer has, nor a name beside it.
     pub unused: Vec<String>,
 }
 

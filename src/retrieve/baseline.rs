@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     answer::{Cell, Explanation},
-    index::{IndexedBase, TextPart},
+    index::{IndexedBase, TextPart, terms::TermIndex},
     kb::{Combine, NodeId, Scores, TypeId},
     retrieve::{
         Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of,
@@ -170,9 +170,15 @@ impl Retriever for Baseline {
         let explained = |at, node, score| {
             let whole = place_of(&self.name(), at, score);
             let parts = lists.iter().flat_map(|lists| self.parts(lists, node));
+            let knows_names = !matches!(system, System::Bm25 | System::Dense);
+            let in_names = knows_names.then(|| {
+                let names = &base.neighbor_names;
+                shared_stems(base, names, "shared stems in names of neighbours", query, node)
+            });
             whole
                 .with(parts)
-                .with([shared_stems(base, query, node)])
+                .with([shared_stems(base, &base.terms, "shared stems", query, node)])
+                .with(in_names)
                 .with(snippet(base, query, node))
         };
         Ok(Answer::explained(ranking, detail, explained))
@@ -201,15 +207,21 @@ impl Baseline {
     }
 }
 
-/// The stems that a query shares with the document of a node: how often each is in it, and its idf.
-pub(super) fn shared_stems(base: &IndexedBase, query: &str, node: NodeId) -> Explanation {
+/// The stems that a query shares with a text of a node: how often each is in it, and its idf.
+pub(super) fn shared_stems(
+    base: &IndexedBase,
+    texts: &TermIndex,
+    what: &str,
+    query: &str,
+    node: NodeId,
+) -> Explanation {
     let stems = base.stems.of(query).filter_map(|stem| {
-        let id = base.terms.stem_id(&stem)?;
-        let count = base.terms.stems_of(node).find(|&(other, _)| other == id)?.1;
-        let idf = Explanation::new("idf", base.terms.idf(id));
+        let id = texts.stem_id(&stem)?;
+        let count = texts.stems_of(node).find(|&(other, _)| other == id)?.1;
+        let idf = Explanation::new("idf", texts.idf(id));
         Some(Explanation::new(stem, count as usize).with([idf]))
     });
     let shared: Vec<Explanation> = stems.take(MAX_EXPLAINED).collect();
     let none = if shared.is_empty() { Cell::from("none") } else { Cell::Empty };
-    Explanation::new("shared stems", none).with(shared)
+    Explanation::new(what, none).with(shared)
 }

@@ -46,7 +46,10 @@ impl Retriever for Stark {
             let counted = Explanation::new("candidates", candidates.n_texts())
                 .with([Explanation::new("words on average", candidates.mean_length())]);
             place_of(NAME, at, score)
-                .with([counted, shared_stems(&self.base, query, node)])
+                .with([
+                    counted,
+                    shared_stems(&self.base, &self.base.terms, "shared stems", query, node),
+                ])
                 .with(snippet(&self.base, query, node))
         };
         Ok(Answer::explained(ranking, detail, explained))

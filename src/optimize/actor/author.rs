@@ -57,6 +57,8 @@ pub(super) const TRIED: usize = 12;
 pub(super) const SHOWN_TO_IMPROVE: usize = 5;
 /// Badly answered queries that are shown with their calls.
 const SHOWN_BAD: usize = 4;
+/// Of further ones so many lines.
+const SHOWN_ALSO_BAD: usize = 5;
 /// Well answered queries that are named, the first of them with its calls.
 const SHOWN_GOOD: usize = 6;
 /// Badly answered queries whose calls the author of the next program is shown.
@@ -74,6 +76,8 @@ struct Contrast {
     also_good: Vec<String>,
     /// The calls on badly answered ones.
     bad: Vec<String>,
+    /// Further ones whose answer is not first, a line each with its rank, the worst first.
+    also_bad: Vec<String>,
 }
 
 /// Why there is no program where none was asked for.
@@ -260,10 +264,21 @@ impl Run<'_> {
             execution_trace::of(runtime, &compiled, &category_program.params, source, query)
         };
         let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
+        let is_open =
+            |query: &&usize| category_program.train[**query] < GOOD && !bad.contains(query);
+        let mut further: Vec<usize> = queries.iter().filter(is_open).copied().collect();
+        further.sort_by(|&a, &b| {
+            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
+        });
+        let ranked = |at: &usize| match category_program.train[*at] {
+            0.0 => format!("not ranked: {}", line(at)),
+            rank => format!("rank {:.0}: {}", 1.0 / rank, line(at)),
+        };
         Ok(Some(Contrast {
             good: good.first().map(shown).transpose()?,
             also_good: good.iter().skip(1).map(line).collect(),
             bad: bad.iter().map(shown).collect::<Result<_, _>>()?,
+            also_bad: further.iter().take(SHOWN_ALSO_BAD).map(ranked).collect(),
         }))
     }
 
@@ -283,6 +298,7 @@ impl Run<'_> {
             "good": contrast.good,
             "also_good": contrast.also_good,
             "bad": contrast.bad,
+            "also_bad": contrast.also_bad,
         });
         let params = &place.category_program.params;
         let source = inputs["current"]["source"].as_str().unwrap_or_default();
@@ -487,7 +503,7 @@ mod tests {
 
     /// Characters of the two prompts of an improvement beside the base's outline and the program,
     /// whatever was tried before and however much a model says, with functions that ask a model.
-    const MOST: [usize; 2] = [18_000, 35_000];
+    const MOST: [usize; 2] = [20_000, 35_000];
 
     #[test]
     fn an_improvement_sends_no_more_than_its_sections_may_have() {
@@ -518,7 +534,8 @@ mod tests {
             "by_wording": "quotes 0.5 on 30 queries, free wording 0.5 on 30 queries"});
         let contrast = json!({"category": category, "current": current,
             "tried": attempts.lines(&present), "good": trace,
-            "also_good": vec![line(300); SHOWN_GOOD - 1], "bad": vec![&trace; SHOWN_BAD]});
+            "also_good": vec![line(300); SHOWN_GOOD - 1], "bad": vec![&trace; SHOWN_BAD],
+            "also_bad": vec![line(300); SHOWN_ALSO_BAD]});
         current["tuned"] = "".into();
         let schema = "product: 3 nodes\n".repeat(400);
         let told = Told { llm: true, query: true, avatar: false };

@@ -88,7 +88,7 @@ fn limits(told: Told) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            " Of functions that ask a language model, at most {REQUESTS_PER_RUN} requests with {TOKENS_PER_RUN} \
+            " A language model is configured; of functions that ask it, at most {REQUESTS_PER_RUN} requests with {TOKENS_PER_RUN} \
              tokens in all for one query while programs are compared. What all programs may ask is \
              bounded as well: it is enough for one or two categories, and a program that comes too late \
              is refused."
