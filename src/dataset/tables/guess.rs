@@ -54,6 +54,8 @@ const ID_NAMES: [&str; 14] = [
     "ean",
     "identifier",
 ];
+/// Those that say nothing of what they are ids of.
+const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
 /// The scores of a column with the name of its own table, and of one whose name says that it has
 /// ids.
 const OWN_NAME: u32 = 95;
@@ -352,10 +354,11 @@ impl Facts {
         is_few && column.separator().is_none()
     }
 
-    /// Whether a column is called `id` or as its own table: then its values are ids of no other.
+    /// Whether a column is called `id` or so, or as its own table: then its values are ids of no other.
     fn is_own(&self, name: &str) -> bool {
         let own = [&self.node_type, &singular(&snake(&self.table.stem()))];
-        snake(name) == "id" || without_id(name).is_some_and(|stem| own.contains(&&stem))
+        PLAIN_ID_NAMES.contains(&snake(name).as_str())
+            || without_id(name).is_some_and(|stem| own.contains(&&stem))
     }
 
     fn choose_id(&mut self) {
@@ -374,8 +377,8 @@ impl Facts {
             let snake = snake(name);
             let score: u32 = match snake.as_str() {
                 "id" => 100,
-                _ if self.is_own(name) => OWN_NAME,
                 known if ID_NAMES.contains(&known) => SURE_NAME,
+                _ if self.is_own(name) => OWN_NAME,
                 other if ends_as_ids(other) => 70,
                 _ if says_ids(name) => 60,
                 _ if at == 0 => 30,
@@ -453,7 +456,7 @@ fn borrows(facts: &[Facts], at: usize) -> bool {
     let stem = without_id(id).map(|stem| singular(&stem));
     facts.iter().enumerate().any(|(other, of)| {
         let (Some(other_id), Some(known)) = (&of.id, of.id_values()) else { return false };
-        let is_named = (snake(other_id) == name && name != "id")
+        let is_named = (snake(other_id) == name && !PLAIN_ID_NAMES.contains(&name.as_str()))
             || stem.as_ref().is_some_and(|stem| *stem == of.node_type);
         other != at
             && is_named
@@ -556,6 +559,20 @@ fn shown(table: &Table) -> String {
     file_name(&table.place())
 }
 
+/// That a column of a table whose rows are numbered would have the ids, if fewer were wrong.
+fn no_ids(own: &Facts, found: &[Found]) -> Option<String> {
+    let is_known = |name: &str| own.is_own(name) || ID_NAMES.contains(&snake(name).as_str());
+    let is_free = |name: &str| found.iter().all(|link| link.column != name);
+    let mut columns = own.columns.iter().filter(|(name, _)| is_known(name) && is_free(name));
+    let (name, column) = columns.next().filter(|_| own.id.is_none() && own.key.is_empty())?;
+    let (place, wrong) = (shown(&own.table), column.repeats + (own.rows - column.filled));
+    let rows = own.rows;
+    Some(format!(
+        "{place}: {name} is empty or there twice in {wrong} of {rows} rows, so rows are numbered; \
+         if it has the ids, correct these rows"
+    ))
+}
+
 /// Enters a table as one of nodes or of edges.
 fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
     let Some(own) = facts.get(at) else { return };
@@ -617,6 +634,7 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         guess.mapping.edges.push(table);
         return;
     }
+    guess.notes.extend(no_ids(own, &found));
     let relations = found.iter().map(|link| Link {
         column: link.column.clone(),
         relation: relation_of(&link.column),

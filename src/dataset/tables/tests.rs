@@ -320,7 +320,9 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
 fn rows_with_texts_are_nodes_even_if_they_link_twice() {
     let (dir, _) = home();
     let long = "it is a fine bottle that keeps tea warm for hours";
-    let reviews = format!("sku,brand_id,text\nSKU-1,B-002,{long} 1\nSKU-1,B-001,{long} 2\n");
+    let reviews = format!(
+        "sku,brand_id,text\nSKU-1,B-002,{long} 1\nSKU-1,B-001,{long} 2\nSKU-2,B-001,{long} 3\n"
+    );
     let files = [("brands.csv", BRANDS), ("products.csv", PRODUCTS), ("reviews.csv", &reviews)];
     write(dir.path(), &files);
     let expected = "reviews.csv: a review per row: ids by row, fields text, \
@@ -360,6 +362,11 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("countries.csv", countries), ("works.csv", &works)]);
     assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
+    // Where too many are wrong, it is said.
+    write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
+    let told = "works.csv: sku is empty or there twice in 1 of 3 rows, so rows are numbered; \
+        if it has the ids, correct these rows";
+    assert_eq!(guess(dir.path(), &[]).unwrap().notes, [told]);
 }
 
 #[test]
